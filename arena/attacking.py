@@ -40,8 +40,8 @@ __all__ = [
     "samples_of",
 ]
 
-_COMPARED = 200  # examples of the layer, held to its secret
-_GRACE = 10.0  # an attack that looks at its clock too seldom is ended by force, so much later
+_COMPARED = 200  # examples of the layer that are checked against its secret
+_GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,26 @@ class Attacked:
     title: str  #: what was attacked
     parameters: LWRParameters  #: of the samples
     samples: int  #: how many there were
-    seconds: float  #: what each attack was allowed
-    results: tuple[AttackResult, ...]  #: one an attack, as far as an interrupted run came
+    seconds: float  #: the budget of each attack
+    results: tuple[AttackResult, ...]  #: one per attack; an interrupted run has only those that ended
     secret: tuple[int, ...] | None = None  #: the true secret, centred mod q, where it is known
-    not_run: tuple[str, ...] = ()  #: attacks of an interrupted run that were not run to their end
+    not_run: tuple[str, ...] = ()  #: the attacks that an interruption stopped or that never started
 
     @property
     def broken_by(self) -> tuple[str, ...]:
-        """The attacks that predict all fresh labels; with errors, as well as the secret itself would."""
+        """The attacks that predict all fresh labels; if labels have errors, as many as the secret itself predicts."""
         return tuple(one.attack for one in self.results if one.outcome is AttackOutcome.BROKEN)
 
     @property
     def best_accuracy(self) -> float | None:
-        """The share of labels that the secret itself predicts; None where the errors have too many values to say."""
+        """The share of labels that the secret itself predicts; None if errors have too many values to compute it."""
         try:
             return self.parameters.best_accuracy
         except ValueError:
             return None
 
     def is_secret(self, result: AttackResult) -> bool | None:
-        """Whether a result's secret is the true one; None where one of them is not known."""
+        """Whether a result's secret is the true one; None if either secret is unknown."""
         if self.secret is None or result.secret is None:
             return None
         return tuple(int(one) for one in result.secret) == self.secret
@@ -127,31 +127,31 @@ def attack(
     isolated: bool = True,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> Attacked:
-    """Attack an instance of learning with rounding that heads realise.
+    """Attack an instance of learning with rounding that is realised by heads.
 
     Parameters
     ----------
     target : Target or path
         The instance, or its file.
     attacks : sequence of AttackKind, or names
-        As in `choose_attacks`; all that are no learners if left out.
+        As in `choose_attacks`; by default all attacks that are not learners.
     samples : int
-        How many samples they get.
+        How many samples each attack gets.
     seconds : float
-        What each of them may take; ten seconds later it is ended.
+        The budget of each attack; ten seconds after it is spent the attack is ended.
     jobs : int
-        How many run at once; they share the machine, so that seconds compare best with one.
+        How many run at once. They share the machine, so seconds are most comparable with one job.
     seed : int
-        Draws the samples, and what the attacks draw.
+        Seeds the samples and the attacks' own random choices.
     isolated : bool
-        Whether each runs in a process of its own, where a crash or an endless loop ends nothing else.
+        Whether each runs in its own process, so that a crash or an endless loop ends nothing else.
     on_result : callable, optional
-        Called with each result as it is there.
+        Called with each result as soon as it exists.
 
     Raises
     ------
     ValueError
-        If the target is no instance of learning with rounding, or another argument is wrong.
+        If the target is not an instance of learning with rounding, or another argument is wrong.
 
     Examples
     --------
@@ -176,13 +176,13 @@ def samples_of(
     Raises
     ------
     ValueError
-        If the target is no instance of learning with rounding, or its layer has other labels than its secret.
+        If the target is not an instance of learning with rounding, or the labels of its layer and of its secret differ.
 
     Notes
     -----
-    Samples are drawn by integer arithmetic with the secret, which is hundreds of times faster than the layer; 200
-    examples of the layer itself are read as samples, too, and compared with them, where the inner product is in the
-    range that its heads keep: beyond it their labels are wrong by design.
+    Samples are drawn by integer arithmetic with the secret, which is hundreds of times faster than the layer.
+    As a check, 200 examples of the layer itself are also read as samples and compared with the secret's labels. Only
+    examples whose inner product lies in the range of the heads count: outside it labels are wrong by design.
     """
     require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
     if target.instance is None or target.instance.family != "lwr":
@@ -231,7 +231,7 @@ def attack_samples(
     isolated: bool = True,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> tuple[AttackResult, ...]:
-    """Attack samples, with options as of `attack`; what one attack does never loses what the others found.
+    """Attack samples; the options are those of `attack`. A failing attack never loses what the others found.
 
     Raises
     ------
@@ -268,17 +268,17 @@ def _attacked(
 def attack_here(
     kind: AttackKind, samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
-    """Run one attack, whose draws `stream` seeds; an error it raises is in its result."""
+    """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
     try:
         result = kind.build(parameters)(samples, parameters, rng=stream, budget=budget)
-    except Exception as error:  # whatever it is, the other attacks go on
+    except Exception as error:  # whatever the error, the other attacks continue
         said = f"It broke down with {type(error).__name__}: {error}"
         return AttackResult(kind.name, AttackOutcome.FAILED, said)
     return replace(result, attack=kind.name, predict=None)
 
 
 def attack_result(attack: str, result: Result) -> AttackResult:
-    """The result of the attack of a name from that of the engine: a crash or a time-out is an outcome."""
+    """The named attack's result, from the engine's result: a crash or a time-out is an outcome."""
     if result.status == "timed out":
         said = f"It did not look at its clock and was ended by force after {result.timeout:g} seconds."
         return AttackResult(attack, AttackOutcome.BUDGET_SPENT, said, seconds=result.timeout or 0.0)
@@ -290,5 +290,5 @@ def attack_result(attack: str, result: Result) -> AttackResult:
 
 
 def longest_seconds(budget: Budget) -> float | None:
-    """When an attack that does not look at its clock is ended by force: ten seconds after its budget is spent."""
+    """Seconds until an attack that ignores its clock is ended by force: its budget and ten more."""
     return None if budget.seconds is None else budget.seconds + _GRACE

@@ -26,13 +26,13 @@ class AttackKind:
 
     name: str  #: what the command line calls it
     title: str  #: what a table calls it
-    build: Callable[[LWRParameters], Attack]  #: makes it for the parameters of what it attacks
-    learner: bool = False  #: whether it is a learner of attention layers that is handed samples
+    build: Callable[[LWRParameters], Attack]  #: builds it for the parameters of the problem
+    learner: bool = False  #: whether it is a learner of attention layers that runs on the samples
 
 
 @checked
 def choose_attacks(names: str | None = None) -> list[AttackKind]:
-    """The attacks in a comma-separated list of names; all that are no learners if None.
+    """The attacks in a comma-separated list of names; if None, all attacks that are not learners.
 
     Raises
     ------
@@ -52,12 +52,12 @@ def choose_attacks(names: str | None = None) -> list[AttackKind]:
 def learners_on_engine(
     kinds: Sequence[AttackKind], *, engine: str | None = None, device: str | None = None
 ) -> list[AttackKind]:
-    """The attacks, those that are learners with a choice of engine or device made with what is asked.
+    """The attacks; learners that let one choose an engine or a device are built with the given choice.
 
     Raises
     ------
     ValueError
-        If none of them is a learner that has such a choice.
+        If none of them is a learner with such a choice.
     """
     asked = asked_settings(engine, device)
     could = {"engine": ("newton",), "device": ("newton", "adam")}
@@ -87,7 +87,7 @@ def _learner(name: str, title: str, build: Callable[[int], Attack]) -> AttackKin
 
 
 def _heads(parameters: LWRParameters) -> int:
-    """More than the layer has on average, p E|v|_1 / q and two pads, within what a learner can move."""
+    """More heads than the layer has on average, p E|v|_1 / q and two pads, but no more than a learner can train."""
     size = 0.25 if parameters.gadget else min(0.25, deviations(parameters).secret / parameters.modulus)
     return min(_MOST_HEADS, max(16, math.ceil(1.25 * parameters.levels * parameters.covariates * size) + 4))
 
@@ -100,7 +100,7 @@ ATTACKS: Mapping[str, AttackKind] = {
         _learner(
             "adam", "Adam", lambda m: LearnerAttack(Adam(m=m, batch=512, work=4000, learning_rate=0.01))
         ),
-        # its theorem is for uniform tokens
+        # its theorem assumes uniform tokens
         _learner("six-phase", "Six-phase", lambda m: LearnerAttack(SixPhase(m=m), on_gate_only=False)),
     )
 }

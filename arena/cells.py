@@ -37,11 +37,11 @@ __all__ = [
 def run_cell(
     target: Target, student: Student, seed: int, effort: Effort, *, progress: Progress | None = None
 ) -> Cell:
-    """Run one learner on one target; where it does not apply, or a package it needs is absent, the cell says so.
+    """Run one learner on one target; the cell says if the learner does not apply or a package is missing.
 
     Notes
     -----
-    The same versions give the same bits in any process and any order, seconds aside; see `fit_target`.
+    Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
     require_instance("target", target, Target, needed="a Target")
     require_instance("student", student, Student, needed="a Student, as choose_students gives it,")
@@ -68,16 +68,16 @@ def fit_target(
     extra: str = "",
     progress: Progress | None = None,
 ) -> tuple[Fit, dict[str, float]]:
-    """Run a learner that is set up, and measure its fit on fresh examples, whose labels have none of the `noise`.
+    """Run a learner that is set up, and measure its fit on fresh examples with noise-free labels.
 
     Notes
     -----
     Everything runs under one thread of BLAS and of torch, from three independent streams (the examples, the learner,
-    the measuring) that depend on the seed and on what the target is, not on what it is called or where it lies.
+    the measuring). The streams depend on the seed and on the target's content, not on its name or its path.
     """
     seed = count("seed", seed, least=0)
     which = target_stream(target)
-    engine_used(learner, target)  # imports torch where it will be used, so that it is held to one thread too
+    engine_used(learner, target)  # imports torch if needed, so that it too has one thread
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(torch=extra == "torch"):
         truth = target.ground_truth(rng=for_truth)
@@ -87,10 +87,10 @@ def fit_target(
 
 
 def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> EngineCell:
-    """The call of `run_cell` as the engine computes and keeps it.
+    """The call of `run_cell` in the form that the engine computes and stores.
 
-    Its arguments hold the records of the target and of the learner, the number of the target's streams, and the
-    learner as it is set up, or the effort where it cannot be set up.
+    The arguments hold the records of the target and of the learner, and the number of the target's streams. They also
+    hold the learner as it is set up, or the effort if it cannot be set up.
     """
     learners = set_up_for(student, [target], effort)
     arguments = {
@@ -104,7 +104,7 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
 
 
 def stored_cell(result: Result) -> Cell:
-    """The cell that a result of the engine holds; one that crashed or timed out says so."""
+    """The cell in a result of the engine; a cell that crashed or timed out says so."""
     if result.status == "done":
         return msgspec.convert(result.value, Cell)
     arguments = result.cell.arguments
@@ -154,7 +154,7 @@ def _done(
 
 
 def target_stream(target: Target) -> int:
-    """A number below 2^64 that names the random streams of a target: made of its numbers, inputs and known part."""
+    """A number below 2^64 that selects a target's random streams, from its numbers, inputs and known part."""
     known = None if target.instance is None else target.instance.known
     parts = {"layer": target.layer, "inputs": inputs_to_json(target.inputs), "known": known}
     content = {name: identity(value) for name, value in parts.items()}
@@ -165,11 +165,11 @@ def target_stream(target: Target) -> int:
 def identity(value: Any) -> Any:
     """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, functions by their names.
 
-    Code does not count: after a change there, compute afresh.
+    Code is not part of it: after a change of code, compute afresh.
     """
     parts: list[Any] = []
     top, described = _described(value, parts), []
-    for part in parts:  # which grows meanwhile
+    for part in parts:  # the list grows during the loop
         fields = {one.name: _described(getattr(part, one.name), parts) for one in dataclasses.fields(part)}
         described.append({"dataclass": [{"named": _name(type(part))}, fields]})
     return {"is": top, "parts": described}

@@ -54,21 +54,21 @@ def compare(
     preset : {"quick", "full"}
         The effort of the learners given by name.
     seeds : int, optional
-        How many seeds a pair; by default the preset's. Seeds count from 0.
+        How many seeds per pair; by default the preset's. Seeds count from 0.
     engine : {"auto", "numpy", "torch"}, optional
-        What the learners that have a choice compute with; by default as each is set up.
+        What learners with a choice of engine compute with; by default as each is set up.
     device : str, optional
-        Where those that have a choice compute: "cpu", "cuda", "cuda:1". That it is there, each cell finds out.
+        Where those learners compute: "cpu", "cuda", "cuda:1". Each cell checks whether the device exists.
     jobs : int
         How many cells run at once; it changes the seconds and nothing else.
     store : Store or path, optional
-        Where cells are kept, and taken from if they are there; by default they are not kept.
+        Where cells are kept; cells already there are not computed again. By default nothing is kept.
     fresh, retry_failed, timeout, isolated, cluster
         As of `runs.run`.
     command : str
         The command line, for the record.
     on_cell : callable, optional
-        Called with each cell as it is done or found in the store.
+        Called with each cell when it is done or found in the store.
 
     Returns
     -------
@@ -79,14 +79,14 @@ def compare(
     ------
     ValueError
         If the preset or a learner is not known, a number is out of range, two targets have the same name, the engine
-        or the device is not known, or none of the learners has a choice of it.
+        or the device is not known, or no learner lets one choose it.
     OSError
         If the store cannot be opened, or the cluster cannot be used.
 
     Warns
     -----
     RuntimeWarning
-        If the store cannot be written any more; what is done then is in the table, and what was written, there.
+        If the store can no longer be written. The table still has every finished cell; the store keeps what it has.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def compare(
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
     records = tuple(target.record for target in chosen)
     described = tuple(student.record(ready) for student, ready in zip(students, set_up, strict=True))
-    Results(made, records, described, ())  # names that collide are found before the work
+    Results(made, records, described, ())  # finds equal names before the work starts
 
     began = time.perf_counter()
     pairs = sorted(product(chosen, students), key=_order)
@@ -165,7 +165,7 @@ def _as_targets(
 
 
 def _told_apart(targets: Sequence[Target]) -> list[Target]:
-    """The same targets; those that share a title carry their names in it, as tables and figures show no more."""
+    """The same targets; equal titles get the name added, because tables and figures show only titles."""
     times = Counter(target.record.title for target in targets)
     return [
         target
@@ -176,6 +176,6 @@ def _told_apart(targets: Sequence[Target]) -> list[Target]:
 
 
 def _order(pair: tuple[Target, Student]) -> tuple[bool, float]:
-    """What takes milliseconds first, so that an interruption leaves something to see; then the longest."""
+    """Cells that take milliseconds come first, so that an interrupted run shows results; then the longest."""
     target, student = pair
     return student.cost > 0, -student.cost * (2 if target.instance is not None else 1)

@@ -1,4 +1,4 @@
-"""The record of a comparison: kept exactly as JSON, cut down, summed up over seeds and over kinds of targets."""
+"""The record of a comparison: exact as JSON, with parts of it, and summaries over seeds and kinds of targets."""
 
 import json
 from collections import Counter
@@ -53,7 +53,7 @@ class ComparisonRecord:
     cells: tuple[Cell, ...]
 
     def __post_init__(self) -> None:
-        """Hold names to be unique and every cell to name a target and a learner."""
+        """Check that names are unique, and that every cell names a target and a learner."""
         for name in ("targets", "learners", "cells"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for what, records in (("target", self.targets), ("learner", self.learners)):
@@ -72,12 +72,12 @@ class ComparisonRecord:
 
     @property
     def shown(self) -> list[TargetRecord]:
-        """The targets as they are shown: those with a secret below the others, otherwise in their own order."""
+        """The targets in the order of display: those with a secret come last, otherwise in their own order."""
         return sorted(self.targets, key=lambda target: target.hardness is not None)
 
     @property
     def seeds(self) -> int:
-        """How many seeds a pair of target and learner is to have."""
+        """How many seeds each pair of target and learner has when the comparison is complete."""
         most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
         return max(int(self.made.get("seeds", 0)), most)
 
@@ -125,7 +125,7 @@ class ComparisonRecord:
 
     @property
     def tallies(self) -> list[list[Tally]]:
-        """A row for each learner, with an entry for each kind of target in the order in which they are shown."""
+        """A row for each learner, with an entry for each kind of target in the order of display."""
         families: dict[str, list[str]] = {}
         for target in self.shown:
             families.setdefault(target.family, []).append(target.name)
@@ -144,7 +144,7 @@ class ComparisonRecord:
 
     @property
     def interruption(self) -> str:
-        """Why the comparison was stopped before its end, and how far it came; empty when it was not."""
+        """Why the comparison stopped early and how far it got; empty if it is complete."""
         why = self.made.get("interrupted")
         whole = len(self.targets) * len(self.learners) * self.seeds
         return f"Stopped before the end ({why}): {len(self.cells)} of {whole} fits are here." if why else ""
@@ -155,7 +155,7 @@ class ComparisonRecord:
         learners: str | Sequence[str] | None = None,
         seeds: int | Sequence[int] | None = None,
     ) -> Record:
-        """A part of the comparison: what is named, in the order it has here; of what is left out, everything.
+        """The part of the comparison that is named, in the comparison's order; an argument left out keeps everything.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class ComparisonRecord:
         )
 
     def without_seconds(self: Record) -> Record:
-        """The same without times and without how the run was started, to compare two runs bit for bit."""
+        """The same without times and without how the run was started, so that two runs can be compared bit for bit."""
         made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
         cells = [
             replace(cell, seconds=None, trace=tuple(replace(one, seconds=None) for one in cell.trace))
@@ -196,7 +196,7 @@ class ComparisonRecord:
 
 
 def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:
-    """What is wanted of what is there: all of it for None; one thing may stand for a list of one."""
+    """The wanted items among those present: all for None; a single item stands for a list of one."""
     if wanted is None:
         return set(there)
     wanted = [wanted] if isinstance(wanted, str | int) else list(wanted)

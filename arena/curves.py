@@ -1,4 +1,4 @@
-"""Query-count curves: of learners of hard families, and of the six phases beside what hides parities from them."""
+"""Query-count curves of learners of hard families, and of the six phases beside the bounds that hide parities."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,10 +25,10 @@ __all__ = [
     "run_curves",
 ]
 
-_BOUNDED_ORACLES = ("reference", "exact")  # for which the group learner's bound is proved
+_BOUNDED_ORACLES = ("reference", "exact")  # the oracles for which the group learner's bound is proved
 _BOUND = {"color": FAINT, "alpha": 0.45, "linewidth": 5.0, "solid_capstyle": "round", "zorder": 1}
 _SIZE = {"color": INK, "linestyle": (0, (0.5, 0.7)), "linewidth": 4.5, "alpha": 0.4, "zorder": 1}
-_CHECKED = 32  # up to this d the tolerances of the six phases' plan were checked
+_CHECKED = 32  # the largest d at which the tolerances of the six phases' plan were checked
 _UPPER = {"color": INK, "linestyle": (0, (6, 2)), "linewidth": 0.9, "zorder": 2}
 
 
@@ -42,14 +42,14 @@ def run_curves(
     cells : sequence of CurveCell
         What `sq.curve_cells` gives.
     on_point : callable, optional
-        Called with each point as it is found in the store or done.
+        Called with each point when it is found in the store or done.
     **options
         As of `runs.run`: jobs, timeout, store, fresh, isolated, cluster.
 
     Returns
     -------
     tuple of CurvePoint
-        One a cell, in their order. A cell that broke down or took too long is "failed".
+        One per cell, in the order of the cells. A cell that crashed or took too long is "failed".
 
     Examples
     --------
@@ -74,7 +74,7 @@ def _measured(**cell: Any) -> dict[str, Any]:
 
 
 def curve_table(points: Sequence[CurvePoint]) -> str:
-    """A row for each number of bits, tolerance and dimension; below, for each way to have no number, a reason."""
+    """A row for each number of bits, tolerance and dimension; below, the reason for each kind of missing number."""
     learners, bounded = _learners(points), _is_bounded(points)
     rows = [("l", "tau", "d", "targets N", "at least", *learners, *["group's bound"] * bounded)]
     grid: dict[tuple[int, float, int], dict[str, CurvePoint]] = {}
@@ -96,7 +96,7 @@ def curve_table(points: Sequence[CurvePoint]) -> str:
 
 
 def _in_full(number: int) -> str:
-    """A whole number; past twelve digits by its size."""
+    """A whole number in full up to twelve digits, then by its order of magnitude."""
     return str(number) if number < 10**12 else f"{Decimal(number):.1e}"
 
 
@@ -106,12 +106,12 @@ def draw_curves(points: Sequence[CurvePoint]) -> Drawing:
     Raises
     ------
     ValueError
-        If there are no points, or of several oracles.
+        If there are no points, or the points are of several oracles.
 
     Notes
     -----
-    Every panel has the lower bound, the number N of targets and, if it ran, the group learner's bound as lines. A cell
-    without the right target is no point; the panel names it.
+    Every panel shows as lines the lower bound, the number N of targets and, if it ran, the group learner's bound.
+    A cell that did not find the right target has no point; the panel names it.
     """
     oracles = {point.cell.oracle for point in points}
     if len(oracles) != 1:
@@ -174,12 +174,12 @@ def _learners(points: Sequence[CurvePoint]) -> list[str]:
 
 
 def _is_bounded(points: Sequence[CurvePoint]) -> bool:
-    """Whether the group learner ran, against an oracle for which its bound is proved."""
+    """Whether the group learner ran against an oracle for which its bound is proved."""
     return points[0].cell.oracle in _BOUNDED_ORACLES and "group" in _learners(points)
 
 
 def _bounds(points: Sequence[CurvePoint]) -> list[tuple[str, Callable[[CurveCell], int], dict[str, Any]]]:
-    """The lines of a panel that are no learner's: name, value of a cell, look."""
+    """The lines of a panel that belong to no learner: name, value of a cell, look."""
     lines: list[tuple[str, Callable[[CurveCell], int], dict[str, Any]]] = [
         ("lower bound (proved)", lambda cell: cell.lower_bound, _BOUND),
         ("number N of targets", lambda cell: cell.targets, _SIZE),
@@ -189,7 +189,7 @@ def _bounds(points: Sequence[CurvePoint]) -> list[tuple[str, Callable[[CurveCell
 
 
 def _missing(points: Sequence[CurvePoint]) -> Iterator[str]:
-    """Which cells of a panel are no points."""
+    """Which cells of a panel have no point."""
     dims: dict[tuple[str, str], list[str]] = {}
     for point in points:
         if point.queries is None:
@@ -206,19 +206,19 @@ def _shown(point: CurvePoint | None) -> str:
 
 @dataclass(frozen=True)
 class LearnerSide:
-    """What six phases ask in d dimensions, beside one family of parities."""
+    """The queries of the six phases in d dimensions, beside one family of parities."""
 
     dim: int  #: d
     heads: int  #: m of the hard family
-    bits: int  #: the 2m - 1 bits that they hide
+    bits: int  #: the 2m - 1 bits that the family hides
     queries: int  #: Q: the scalar queries of phases 1 to 5 on a nice target of two heads and two tokens
     tolerance: float  #: the smallest tolerance among them
     targets: int  #: N = C(d - 1, 2m - 1)
-    visible_below: float  #: from this tolerance on, Q queries of STAT cannot tell the N targets apart
+    visible_below: float  #: from this tolerance up, Q queries of STAT cannot tell the N targets apart
 
     @property
     def invisible(self) -> bool:
-        """Whether Q queries of the tolerance that the learner needs on nice targets cannot tell the parities apart."""
+        """Whether Q queries cannot tell the parities apart, at the tolerance that the learner needs on nice targets."""
         return self.tolerance >= self.visible_below
 
     def row(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def learner_side(
     dims: Sequence[PositiveInt] = (8, 16, 32, 64, 128, 256, 512, 1024),
     heads: Sequence[PositiveInt] = (2, 4, 8, 16),
 ) -> tuple[LearnerSide, ...]:
-    """The curve of the six-phase learner: nothing is asked, its plan is counted.
+    """The curve of the six-phase learner: count the queries of its plan, without asking any.
 
     Parameters
     ----------
@@ -247,10 +247,11 @@ def learner_side(
 
     Notes
     -----
-    Exact: the count of queries, for the plan as it is. A rule of thumb, checked on nice targets of d up to 32: that the
-    tolerances of the plan are what it needs. Proved: from `visible_below` on, no learner of so many queries tells
-    the parities apart (labels two-valued on the gate, `sq.full_query_cap`). Not shown: that it does below; and the
-    plan is that of two heads for every family: more heads agree on fewer rows and need smaller tolerances.
+    Exact: the count of queries of the plan. A rule of thumb, checked on nice targets of d up to 32: the learner needs
+    the tolerances of the plan. Proved: at tolerances from `visible_below` on, no learner with this many queries tells
+    the parities apart (labels two-valued on the gate, `sq.full_query_cap`). Not shown: that it does so at smaller
+    tolerances. The plan is that of two heads for every family, although more heads agree on fewer rows and need
+    smaller tolerances.
 
     Examples
     --------
@@ -270,7 +271,7 @@ def learner_side(
 
 
 def learner_side_table(points: Sequence[LearnerSide]) -> str:
-    """A row for each dimension: queries, tolerance, and from which tolerance on each family is hidden."""
+    """A row for each dimension: queries, tolerance, and the tolerance from which each family is hidden."""
     families = sorted({(one.heads, one.bits) for one in points})
     edges = {(one.dim, one.heads): f"{one.visible_below:.2g}{' *'[one.invisible]}" for one in points}
     rows = [("d", "queries Q", "tolerance", *(f"hides l={bits}, m={m}" for m, bits in families))]
@@ -281,7 +282,7 @@ def learner_side_table(points: Sequence[LearnerSide]) -> str:
 
 
 def draw_learner_side(points: Sequence[LearnerSide]) -> Drawing:
-    """Queries and tolerances of the six phases against d, beside the hard families' sizes and edges.
+    """Queries and tolerances of the six phases against d, beside the hard families' sizes and threshold tolerances.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class Drawing:
     figure : matplotlib.figure.Figure
         The figure.
     words : str
-        What is drawn, for those who cannot see it.
+        A description of the figure, for readers who cannot see it.
     """
 
     figure: Any = field(repr=False)
@@ -58,9 +58,9 @@ class Drawing:
         Raises
         ------
         ValueError
-            If the path ends in something else.
+            If the path has another ending.
         OSError
-            If the file cannot be written; then what was there stays.
+            If the file cannot be written; an existing file is then kept.
         """
         path = Path(path)
         kind = path.suffix.lower()
@@ -71,14 +71,14 @@ class Drawing:
         return path
 
     def inline(self, titles: Mapping[str, str] | None = None, *, prefix: str = "") -> "Markup":
-        """The figure as an element of a page: without what only a file needs, with words for those who cannot see it.
+        """The figure as an element of a page: without parts only a file needs, with a description for screen readers.
 
         Parameters
         ----------
         titles : mapping of str to str, optional
-            What the elements of these ids show when they are pointed at; their ids become classes.
+            The text that the element of each id shows under the pointer; the ids become classes.
         prefix : str, optional
-            What its ids begin with, so that no two figures of a page share one; by default a digest of the figure.
+            The prefix of its ids, so that no two figures of a page share an id; by default a digest of the figure.
         """
         from markupsafe import Markup
 
@@ -115,7 +115,7 @@ class Drawing:
 
 
 def _links(element: ElementTree.Element) -> list[str]:
-    """The ids that an element refers to."""
+    """The ids to which an element refers."""
     found = [part.split(")")[0] for value in element.attrib.values() for part in value.split("url(#")[1:]]
     link = element.get(_HREF, "")
     return [*found, link[1:]] if link.startswith("#") else found

@@ -1,4 +1,4 @@
-"""Where learners compute: what is asked for is held to what there is, and what is used is named."""
+"""Where learners compute: check that the wanted engine and device exist, and name those in use."""
 
 import dataclasses
 import re
@@ -29,19 +29,19 @@ _OF_NUMPY = (LBFGS, SGD, FrozenAttention, LinearAttentionLearner, LinearBaseline
 
 
 def engine_used(learner: Learner, target: Target) -> str:
-    """What a learner computes a target with, as in "numpy", "torch cpu bfloat16"; empty where nothing is known of it.
+    """The engine a learner uses on a target, such as "numpy" or "torch cpu bfloat16"; empty if unknown.
 
-    The last word is the precision of the products that are most of the work.
+    The last word is the precision of the matrix products, which are most of the work.
 
     Raises
     ------
     ValueError, ImportError
-        If what the learner asks for is not there.
+        If the engine or device that the learner asks for is missing.
 
     Notes
     -----
-    What Newton's engine "auto" is depends on the size of the problem, on whether torch is installed, and on the
-    hardware; where it is to find the number of heads, it is that for the true one. Finding out imports torch where it
+    Newton's engine "auto" depends on the size of the problem, on whether torch is installed, and on the hardware.
+    If Newton has to find the number of heads, the answer is for the true number. The call imports torch if torch
     will be used.
 
     Examples
@@ -61,12 +61,12 @@ def engine_used(learner: Learner, target: Target) -> str:
 
 
 def asked_settings(engine: str | None = None, device: str | None = None) -> dict[str, str]:
-    """The settings of learners that are asked for, by the names of their fields."""
+    """The given settings, keyed by the learner's field names."""
     return {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
 
 
 def require_known_engine(engine: str | None = None, device: str | None = None) -> None:
-    """Raise where the words name no engine or device, here or elsewhere.
+    """Raise if the engine or the device is unknown; whether it exists on this machine is not checked.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def require_known_engine(engine: str | None = None, device: str | None = None) -
 
 
 def require_engine(engine: str | None = None, device: str | None = None) -> None:
-    """Raise where an engine or a device is not there, so that it is said before the work.
+    """Raise if an engine or a device is missing on this machine, before any work starts.
 
     Raises
     ------
@@ -111,12 +111,12 @@ def require_engine(engine: str | None = None, device: str | None = None) -> None
 def on_engine(
     students: Sequence[Student], *, engine: str | None = None, device: str | None = None
 ) -> list[Student]:
-    """The students, those of them that have a choice of engine or device set up for what is asked.
+    """The students; learners that let one choose an engine or a device get the given choice.
 
     Notes
     -----
-    What is asked for becomes a field of the learner, and so a part of what a run store knows its cells by. What
-    "auto" comes to does not: the versions there, which say whether torch is installed, stand for it.
+    The choice becomes a field of the learner, so it is part of the key of its cells in a run store. The engine that
+    "auto" picks is not part of the key; the stored versions show whether torch was installed.
     """
     asked = asked_settings(engine, device)
     if not asked:
@@ -129,7 +129,7 @@ def on_engine(
 
 
 def placed(learner: Any, settings: Mapping[str, str]) -> Any:
-    """The learner with those of the settings that it has; the same one where it has none."""
+    """The learner with those settings that are fields of it; unchanged if none is."""
     known = (
         {field.name for field in dataclasses.fields(learner)} if dataclasses.is_dataclass(learner) else set()
     )

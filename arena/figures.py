@@ -1,4 +1,4 @@
-"""The figures of a comparison: a heat map of errors, and for each learner its error against what it cost."""
+"""The figures of a comparison: a heat map of errors, and each learner's error against its cost."""
 
 import math
 import textwrap
@@ -31,7 +31,7 @@ from runs.figures import (
 __all__ = ["LEAST_ERROR", "curve_points", "heat_map", "learning_curves"]
 
 LEAST_ERROR = 1e-17
-"""Errors below this, zero among them, are drawn here: a logarithm needs a place for them."""
+"""Errors below this value, also zero, are drawn at this value, because the axis is logarithmic."""
 _MOST_ERROR = 1e2
 _LEAST_COST = {"examples": 1.0, "seconds": 1e-3}
 _PANELS = 6  # side by side
@@ -41,7 +41,7 @@ _HATCHES = {"failed": "xxxx", "timed out": "....", "does not apply": "////"}
 def heat_map(results: ComparisonRecord) -> Drawing:
     """Targets down, learners across, log10 of the median error on the unknown part.
 
-    Pairs without a number bear no colour: each has its own hatch and says what it is.
+    Pairs without a number have no colour: each kind has its own hatch and a label.
     """
     targets, learners = results.shown, results.learners
     secrets_from = sum(target.hardness is None for target in targets)
@@ -71,7 +71,7 @@ def heat_map(results: ComparisonRecord) -> Drawing:
 def learning_curves(
     results: ComparisonRecord, target: str, against: Literal["examples", "seconds"]
 ) -> Drawing:
-    """Error on the unknown part against what it cost: a panel for each learner that ran, the others in grey.
+    """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
     Raises
     ------
@@ -94,9 +94,9 @@ def learning_curves(
     costs = [x for _, _, points in curves for x, _ in points] or [1.0]
     errors = [y for cell in results.cells for _, y in curve_points(cell, against)] or [1.0]
     spans = decade_limits(costs), (min(max(min(errors), LEAST_ERROR), 1e-4) / 6, 3 * _MOST_ERROR)
-    # a reader of the page points at every step: none may be simplified away
+    # readers of the page can point at every step, so none may be simplified away
     with canvas(width, height) as figure, _every_point():
-        figure.patch.set_visible(False)  # the page's own ground shows through
+        figure.patch.set_visible(False)  # the page's own background shows through
         for place, name in enumerate(shown or [""]):
             row, column = divmod(place, _PANELS)
             left, bottom = 0.5 + 1.55 * column, height - 0.3 - 1.85 * row - 1.1
@@ -120,7 +120,7 @@ def learning_curves(
 
 
 def curve_points(cell: Cell, against: str) -> list[tuple[float, float]]:
-    """What a cell shows in a curve, (cost, error): its trace and its final error, as far as they are finite."""
+    """The points (cost, error) of a cell's curve: its trace and its final error, if finite."""
     if not cell.fitted:
         return []
     pairs = [(getattr(point, against), point.error) for point in cell.trace]
@@ -135,7 +135,7 @@ def _every_point() -> Any:
 
 
 def _on_axes(points: Sequence[tuple[float, float]], against: str) -> list[tuple[float, float]]:
-    """The points moved onto axes that have no zero."""
+    """The points, clipped to the positive range of logarithmic axes."""
     least = _LEAST_COST[against]
     return [(max(x, least), min(max(y, LEAST_ERROR), _MOST_ERROR)) for x, y in points]
 
@@ -196,7 +196,7 @@ def _scale(axes: Any, columns: int, top: float) -> None:
 def _text(
     axes: Any, x: float, y: float, text: str, *, va: str = "center", fontsize: float | int = 9, **look: Any
 ) -> None:
-    """Text as it stands: a dollar in a name starts no formula, and every line keeps its own anchor."""
+    """Text without interpretation: a dollar in a name starts no formula, and every line keeps its own anchor."""
     lines = text.split("\n")
     for place, line in enumerate(lines):
         above = len(lines) - 1 - place - (0 if va == "bottom" else (len(lines) - 1) / 2)
@@ -212,7 +212,7 @@ def _text(
 
 
 def _fold(text: str, width: int, *, lines: int = 3) -> str:
-    """`text` on a few lines, its end left out where it does not fit."""
+    """`text` on a few lines; its end is cut if it does not fit."""
     folded = textwrap.wrap(printable(text), width) or [" "]
     if len(folded) > lines:
         folded = [*folded[: lines - 1], folded[lines - 1][: width - 1] + "…"]

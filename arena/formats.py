@@ -1,4 +1,4 @@
-"""How things are written: numbers in a few characters, words, columns of text, values as JSON."""
+"""Formats: numbers in a few characters, plurals and sentences, columns of text, values as JSON."""
 
 import math
 import textwrap
@@ -31,7 +31,7 @@ def error_text(error: float | int | None) -> str:
         return "inf"
     if error == 0:
         return "0"
-    # decided on the rounded number, so that 0.9996 is 1.00 and not 1.000
+    # the rounded number decides, so that 0.9996 is 1.00 and not 1.000
     if (digits := float(f"{error:.2e}")) >= 1:
         return f"{error:.2f}" if digits < 9.995 else f"{error:.0f}" if digits < 9999 else _power(error)
     return f"{error:.3f}" if digits >= 0.01 else f"{error:.4f}" if digits >= 0.001 else _power(error)
@@ -93,7 +93,7 @@ def seconds_text(seconds: float | int | None) -> str:
 
 
 def printable(text: str) -> str:
-    r"""`text` on one line without characters that would move a terminal's cursor or change its colours.
+    r"""`text` on one line, without characters that move a terminal's cursor or change its colours.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def printable(text: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> str:
-    """Columns of text, the first `left` of them against the left edge and the others against the right one."""
+    """Columns of text; the first `left` columns are aligned left and the others right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "  ".join(
@@ -117,12 +117,12 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> str:
 
 
 def folded(sentences: Sequence[str]) -> list[str]:
-    """Sentences as lines of at most a hundred letters, those after the first indented."""
+    """Sentences wrapped at a hundred characters; lines after the first are indented."""
     return [line for one in sentences for line in textwrap.wrap(one, 100, subsequent_indent="  ")]
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
-    """`n` things, in words.
+    """The number `n` followed by the noun in the right form.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def plural(n: int, one: str, many: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital at its beginning and one full stop at its end.
+    """`text` with a capital at the beginning and one full stop at the end.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def sentence(text: str) -> str:
 
 
 def as_plain(value: Any) -> Any:
-    """`value` as JSON gives it back: lists for tuples, Python's numbers, None for NaN and infinities."""
+    """`value` after a round trip through JSON: lists for tuples, Python's numbers, None for NaN and infinities."""
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

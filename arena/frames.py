@@ -1,4 +1,4 @@
-"""A comparison as data frames: one row a fit, one row a pair of target and learner, or one row a step of a fit."""
+"""A comparison as data frames: a row per fit, per pair of target and learner, or per step of a fit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["TARGET_COLUMNS", "cell_frame", "csv_of", "pair_frame", "step_frame", "typed_frame"]
 
 TARGET_COLUMNS = ("title", "kind", "hardness", "heads", "tokens", "dim", "seed")
-"""What a row says of its target, in columns whose names begin with ``target_``."""
+"""The columns of a row about its target; their names begin with ``target_``."""
 _CELL_COLUMNS = tuple(item.name for item in fields(Cell) if item.name != "trace")
 _PAIR_COLUMNS = (
     *(
@@ -40,7 +40,7 @@ _REAL = ("error", "seconds", "timeout", "error_min", "error_max", "examples")
 
 
 def cell_frame(results: ComparisonRecord) -> "pandas.DataFrame":
-    """One row per cell with what is known of target and learner; numbers that are missing are NA or NaN."""
+    """One row per cell with what is known of target and learner; missing numbers are NA or NaN."""
     rows = []
     for cell in results.cells:
         target = results.target(cell.target)
@@ -53,7 +53,7 @@ def cell_frame(results: ComparisonRecord) -> "pandas.DataFrame":
 
 
 def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
-    """One row per target and learner, summed up over seeds, in the order in which they are shown."""
+    """One row per target and learner, summarised over seeds, in the order of display."""
     rows = []
     for target in results.shown:
         for learner in results.learners:
@@ -71,7 +71,7 @@ def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
 
 
 def step_frame(results: ComparisonRecord, target: str | None = None) -> "pandas.DataFrame":
-    """One row per step of every fit that came back, on one target or on all, and a last one, "end", for the fit.
+    """One row per step of every finished fit, on one target or on all, and a last row, "end", per fit.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def step_frame(results: ComparisonRecord, target: str | None = None) -> "pandas.
 
 
 def typed_frame(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
-    """A frame of these columns, each of its type even where there are no rows."""
+    """A frame with these columns; each column has its type even without rows."""
     import pandas
 
     series = {}
@@ -114,7 +114,7 @@ def typed_frame(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "p
 
 
 def csv_of(frame: "pandas.DataFrame") -> str:
-    r"""A frame as CSV: floats to their last bit, and no text that a spreadsheet takes for a formula.
+    r"""A frame as CSV: floats are exact, and no text can be taken for a formula by a spreadsheet.
 
     Examples
     --------

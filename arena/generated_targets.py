@@ -1,4 +1,4 @@
-"""Targets that are made by command: nice layers, hard instances of every family, the targets of a preset."""
+"""Generated targets: nice layers, hard instances of every family, the targets of a preset."""
 
 from collections.abc import Callable
 from functools import partial
@@ -65,16 +65,16 @@ def parity_target(
 def family_target(
     family: Family | TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
 ) -> Target:
-    """A target of a hard family, as made by its `instance`.
+    """A target of a hard family, made by the family's `instance`.
 
     Parameters
     ----------
     family : lower.Family
-        The family, such as `sq.BumpFamily(dim=32, bits=8)`; any with an `instance` will do.
+        The family, such as `sq.BumpFamily(dim=32, bits=8)`; any object with an `instance` works.
     number : int, optional
-        Which of its secrets; drawn with the seed when left out.
+        Which of its secrets; by default drawn with the seed.
     seed : int
-        The seed of that draw.
+        The seed for drawing the number.
     name : str
         The unique name; made of family, heads and dimension if empty.
 
@@ -112,18 +112,18 @@ def lwr_target(
     seed: int = 0,
     name: str = "",
 ) -> Target:
-    """Learning with rounding realised by heads, as made by `lwe.LWRFamily`.
+    """Learning with rounding realised by heads, made by `lwe.LWRFamily`.
 
     Parameters
     ----------
     secret_dim, modulus, levels, matrix, secret, noise
-        See `lwe.LWRParameters`; laws also in words, such as "ternary" or "gaussian:3".
+        See `lwe.LWRParameters`; laws may also be strings such as "ternary" or "gaussian:3".
     deviations : float, optional
-        Leave out the heads of sums beyond so many standard deviations.
+        Leave out the heads of sums beyond this number of standard deviations.
     seed : int
         Draws the secret.
     name : str
-        What a table calls it.
+        The name in tables.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def lwr_target(
 
 
 def preset_targets(seed: int = 0) -> list[Target]:
-    """The targets of a comparison without files: three nice ones, and those that families name (`Family.compared`)."""
+    """The targets of a comparison without files: three nice ones, and each family's own choice (`Family.compared`)."""
     seed = count("seed", seed, least=0)
     return [make(seed=seed) for make in (*_NICE, *_hard())]
 
@@ -162,5 +162,5 @@ _NICE: tuple[Callable[..., Target], ...] = (
 
 
 def _hard() -> list[Callable[..., Target]]:
-    known = [FAMILIES[name] for name in sorted(FAMILIES, reverse=True)]  # those for statistical queries first
+    known = [FAMILIES[name] for name in sorted(FAMILIES, reverse=True)]  # statistical queries first
     return [partial(family_target, family.preset(**own)) for family in known for own in family.compared]

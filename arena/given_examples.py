@@ -1,4 +1,4 @@
-"""One learner on given examples, of which no target is known: what was learned is measured on some held out."""
+"""One learner on given examples without a known target; the error is measured on held-out examples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,20 +27,20 @@ __all__ = ["LearnedExamples", "learn_examples"]
 
 @dataclass(frozen=True, eq=False)
 class LearnedExamples(LearnerRun):
-    """What one learner made of given examples.
+    """The result of one learner on given examples.
 
     Attributes
     ----------
     learner, seed, fit, engine
-        As of `arena.learned.LearnerRun`; the seed is also that of which examples were held out.
+        As in `arena.learned.LearnerRun`; the seed also decides which examples are held out.
     files : tuple of str
-        The files they are from.
+        The files of the examples.
     shape : tuple of int
         The numbers (n, k, d) of the examples given.
     held_out : int
-        So many examples the learner never saw.
+        The number of examples that the learner never saw.
     held_out_error : float
-        The relative error on those: nothing else is known to measure against.
+        The relative error on the held-out examples, the only data to measure against.
     """
 
     files: tuple[str, ...]
@@ -60,7 +60,7 @@ class LearnedExamples(LearnerRun):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, with the trace; what is not finite is None."""
+        """As JSON values, with the trace; values that are not finite are None."""
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         return as_plain({**own, **shape}) | super().to_json()
@@ -78,18 +78,18 @@ def learn_examples(
     progress: Progress | None = None,
     **settings: Any,
 ) -> LearnedExamples:
-    """Run one learner on the examples in files, and measure on some of them that it never saw.
+    """Run one learner on the examples in files, and measure its error on examples that were held out.
 
     Parameters
     ----------
     files : sequence of path
-        Two files of one array each, the token matrices and their labels; or one safetensors file with x and y.
+        Two files with one array each, the token matrices and their labels; or one safetensors file with x and y.
     learner : str, Learner or Student
-        As for `arena.learn`; an attack that knows the family of its target has none here.
+        As for `arena.learn`, but not an attack on a family: there is no target with a family here.
     heads : int or "auto"
-        The heads of the layer to fit: examples do not say. Not for learners that fit no heads.
+        The number of heads to fit, which examples do not show. Not for learners that fit no heads.
     seed : int
-        Seed of every random choice, that of the examples held out among them.
+        Seed of every random choice, including the choice of held-out examples.
     progress, **settings
         As for `arena.learn`: preset, examples, work, rank, engine, device.
 
@@ -98,15 +98,15 @@ def learn_examples(
     FileFormatError
         If the files hold no examples.
     ValueError
-        If there are fewer than two different ones, the heads are not given where they must be, or as for
-        `arena.learn`.
+        If there are fewer than two different examples, or the learner needs the number of heads and it is not given;
+        also as for `arena.learn`.
     ImportError
         If torch is needed and not installed.
 
     Notes
     -----
-    A twentieth is held out at random, with what follows from them by a symmetry; learners hold out some of the rest
-    themselves. Without a budget of examples all of the rest are used. The order of the others is kept.
+    A twentieth is held out at random, together with all examples that follow from it by a symmetry. Learners hold
+    out some of the rest themselves. Without a budget of examples all of the rest are used. Their order is kept.
     """
     if isinstance(files, str) or len(files) not in (1, 2):
         raise ValueError(
@@ -143,7 +143,7 @@ def learn_examples(
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[np.ndarray, " n"]:
-    """Which examples are held out, in a random order: files may be sorted."""
+    """Which examples are held out; the choice is random, because files may be sorted."""
     if len(set(orbits(x).tolist())) < 2:
         raise ValueError(f"The {len(x)} examples are all of one input: two at least are needed.")
     order = rng.permutation(len(x))
@@ -153,7 +153,7 @@ def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[n
 
 
 def _stand_in(k: int, d: int, heads: int) -> Target:
-    """A target of the examples' shape, for setting a learner up: nothing else of it is looked at."""
+    """A target with the shape of the examples, to set a learner up; only the shape is used."""
     zero = np.zeros((heads, d, d))
     record = TargetRecord(
         name="examples", title="Examples", kind="file", heads=heads, tokens=k, dim=d, inputs={}, how=""

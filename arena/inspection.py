@@ -23,26 +23,26 @@ __all__ = ["Inspection", "inspect"]
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of a target; prints as words.
+    """What is known of a target; prints as text.
 
     Attributes
     ----------
     record : TargetRecord or None
-        The target; None for a layer whose file does not say how many tokens there are.
+        The target; None if the file of a layer does not store the number of tokens.
     conditions : ConditionReport
         The non-degeneracy conditions, measured.
     certificate : Certificate or None
         Why a hard instance is hard; None for other layers.
     verification : Verification or None
-        A hard instance held against its definition; None where that was not asked for.
+        The check of a hard instance against its definition; None if not requested.
     realisation_error : float or None
         The proved bound on a hard instance's distance from its ideal target.
     made : dict
-        How it was made, as kept in files.
+        How it was made, as stored in files.
     ranks : dict or None
-        The ranks of every "theta" and "w" of a layer that was imported from a model; None for others.
+        The ranks of every "theta" and "w" of a layer imported from a model; None for other layers.
     file : str or None
-        The file it is from.
+        The file of the target.
     """
 
     record: TargetRecord | None
@@ -56,17 +56,17 @@ class Inspection:
 
     @property
     def holds(self) -> bool:
-        """Whether the target is what it says: False only where a verification found that it is not."""
+        """Whether the target meets its definition: False only if a verification failed."""
         return self.verification is None or self.verification.holds
 
     @property
     def known(self) -> str:
-        """A sentence about the part known in advance; empty where there is no record."""
+        """A sentence about the part known in advance; empty if there is no record."""
         return "" if self.record is None else self.record.known
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said of a layer that was imported from a model: what was dropped, what lies beyond it."""
+        """Notes on a layer imported from a model: what was dropped, and what the layer cannot represent."""
         notes = self.made.get("notes") if self.ranks is not None else None
         return tuple(str(note) for note in notes) if isinstance(notes, list) else ()
 
@@ -88,7 +88,7 @@ class Inspection:
         return "\n\n".join([*parts, str(self.conditions)])
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain JSON values; what is not finite becomes None."""
+        """The same as plain JSON values; values that are not finite become None."""
         if self.record is None:
             report = self.conditions
             said: dict[str, Any] = {
@@ -138,22 +138,22 @@ def inspect(
     target : Target or path
         The target, or a file of a layer or of a hard instance.
     tokens : int, optional
-        The number k of tokens, where a file does not say or another is wanted; not for a `Target`.
+        The number k of tokens, if the file does not store it or to override it; not for a `Target`.
     verify : bool
-        Hold a hard instance to its definition: its heads are read, all else is computed again.
+        Check a hard instance against its definition: its heads are read, everything else is computed again.
     thresholds : mapping of str to float, optional
-        Thresholds by the name of the condition, in place of the defaults.
+        Thresholds by name of condition, instead of the defaults.
 
     Raises
     ------
     FileFormatError
-        If the file is no layer or instance.
+        If the file is neither a layer nor an instance.
     ValueError
-        If `verify` is asked of what is no hard instance, or a threshold has a name that no condition has.
+        If `verify` is set for a target that is not a hard instance, or a threshold names no condition.
 
     Notes
     -----
-    O(m d^3 + m^2 d^2), and what the verification takes.
+    O(m d^3 + m^2 d^2), plus the cost of the verification.
 
     Examples
     --------

@@ -31,7 +31,7 @@ _COUNTED = {"value queries": "queries asked"}
 
 
 class UnusedSettingError(ValueError):
-    """A learner was given a setting that it does not have.
+    """A learner got a setting that it does not have.
 
     Attributes
     ----------
@@ -46,18 +46,18 @@ class UnusedSettingError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class LearnerRun:
-    """One learner that ran: what is the same on a target and on given examples.
+    """One run of a learner: the fields shared by runs on targets and on given examples.
 
     Attributes
     ----------
     learner : LearnerRecord
-        The learner and the parameters it ran with.
+        The learner and its parameters in this run.
     seed : int
         The seed of the fit.
     fit : Fit
         What the learner returned.
     engine : str
-        What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
+        The engine, such as "numpy" or "torch cpu bfloat16"; empty if unknown.
     """
 
     learner: LearnerRecord
@@ -67,16 +67,16 @@ class LearnerRun:
 
     @property
     def layer(self) -> AttentionLayer | None:
-        """The fitted layer; None where the learner fits something else."""
+        """The fitted layer; None if the learner fits something else."""
         return self.fit.layer
 
     @property
     def found(self) -> dict[str, Any]:
-        """What the fit found beside its layer, and what it cost, as JSON values.
+        """The results of the fit besides its layer, and its costs, as JSON values.
 
-        ``noise_level`` and ``expected_excess`` are Newton's estimates where it ended at the level of noise,
-        ``heads_found`` is the number of heads where it was to be found, and ``heads_trusted`` whether a layer of that
-        many heads explains the examples.
+        ``noise_level`` and ``expected_excess`` are Newton's estimates if it ended at the level of noise.
+        If Newton searched for the number of heads, ``heads_found`` is that number, and ``heads_trusted`` says whether a
+        layer with ``heads_found`` heads explains the examples.
         """
         fit, at_floor = self.fit, self.fit.outcome is Outcome.RESIDUAL_FLOOR
         last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
@@ -93,7 +93,7 @@ class LearnerRun:
         }
 
     def text(self, title: str, rows: Mapping[str, str]) -> str:
-        """The run as lines of text: what it was on, how it ended, and a label and a value for each row."""
+        """The run as lines of text: its target, its outcome, and a label and a value for each row."""
         found, fit = self.found, self.fit
         doubt = "" if found["heads_trusted"] else " (not to be trusted: no such layer explains the examples)"
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
@@ -125,19 +125,19 @@ class LearnerRun:
         )
 
     def save(self, path: FilePath) -> Path:
-        """Write the fitted layer with what it was learned from, as a file that `load_target` reads.
+        """Write the fitted layer and its origin to a file that `load_target` reads.
 
         Returns
         -------
         Path
-            Where it is.
+            The path of the file.
 
         Raises
         ------
         ValueError
             If the fit has no layer.
         OSError
-            If the file cannot be written; then what was there stays.
+            If the file cannot be written; an existing file is then kept.
         """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
@@ -147,25 +147,25 @@ class LearnerRun:
         return Path(path)
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
-        """The distribution of the tokens, where it is known, and what else a file keeps of what was learned from."""
+        """The distribution of the tokens, if known, and the other facts on the data that a file stores."""
         return None, {}
 
 
 @dataclass(frozen=True, eq=False)
 class Learned(LearnerRun):
-    """What one learner made of one target.
+    """The result of one learner on one target.
 
     Attributes
     ----------
     learner, seed, fit, engine
         As of `LearnerRun`.
     target : TargetRecord
-        What it was run on.
+        The target of the run.
     measures : dict of str to float
-        Errors on fresh inputs: ``relative_error``, ``unknown_part_error`` and, where the fitted layer has the target's
-        shape, ``theta_error`` and ``w_error`` of the worst head.
+        Errors on fresh inputs: ``relative_error`` and ``unknown_part_error``. If the fitted layer has the target's
+        shape, also ``theta_error`` and ``w_error`` of the worst head.
     noise : float
-        Standard deviation of the noise that was added to the labels; the measures are of labels without it.
+        Standard deviation of the noise added to the training labels; the measures use labels without noise.
     """
 
     target: TargetRecord
@@ -174,7 +174,7 @@ class Learned(LearnerRun):
 
     @property
     def error(self) -> float:
-        """The error on the unknown part: 1.0 means that nothing was learned beyond what is known in advance."""
+        """The error on the unknown part: 1.0 means that nothing beyond the known part was learned."""
         return self.measures["unknown_part_error"]
 
     def __repr__(self) -> str:
@@ -219,7 +219,7 @@ def learn(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Learned:
-    """Run one learner on one target and measure on fresh examples what was learned.
+    """Run one learner on one target and measure its error on fresh examples.
 
     Parameters
     ----------
@@ -232,33 +232,33 @@ def learn(
     preset : {"quick", "full"}
         The effort of a learner given by name.
     examples, work, heads : int, optional
-        Instead of the learner's own: its budget in examples, its budget in passes over them (Adam: in steps), and the
-        heads of the layer it fits, which Newton and the six phases find out themselves where they are "auto".
+        They override the learner's own settings: its budget in examples, its budget in passes over them (Adam: in
+        steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
     rank : int, optional
-        For Newton: the rank of every head, where it is known.
+        For Newton: the rank of every head, if known.
     noise : float
-        Standard deviation of Gaussian noise that is added to every entry of the labels learned from. Those that what
-        was learned is measured on have none.
+        Standard deviation of Gaussian noise that is added to every entry of the training labels. The labels used for
+        measuring have no noise.
     engine, device : str, optional
-        Likewise, what it computes with ("auto", "numpy" or "torch") and where ("cpu", "cuda", "cuda:1").
+        They override the learner's engine ("auto", "numpy" or "torch") and its device ("cpu", "cuda", "cuda:1").
     progress : callable, optional
         Called with each `attention.Step` as it is recorded.
 
     Raises
     ------
     FileFormatError
-        If the file is no layer or instance.
+        If the file is neither a layer nor an instance.
     DoesNotApplyError
         If the learner is an attack on another kind of target.
     ValueError
-        If the learner or the preset is not known, a setting is out of range or of no use to the learner, or the
-        device is not there.
+        If the learner or the preset is not known, a setting is out of range or the learner does not use it, or the
+        device is missing.
     ImportError
         If torch is needed and not installed.
 
     Notes
     -----
-    The same target, learner and seed give the same numbers as in `compare`, seconds aside.
+    Apart from the seconds, the same target, learner and seed give the same numbers as in `compare`.
 
     Examples
     --------
@@ -305,7 +305,7 @@ class SetUp:
         return self.student.record([self.learner])
 
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
-        """Learn, and measure on fresh examples what was learned."""
+        """Learn, and measure the error on fresh examples."""
         noise = non_negative("noise", noise)
         fit, measures = fit_target(
             self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
@@ -324,7 +324,7 @@ def set_up(
     device: str | None = None,
     **settings: Any,
 ) -> SetUp:
-    """The one learner that is meant, with its settings for the target; the parameters are those of `learn`.
+    """One learner with its settings for the target; the parameters are those of `learn`.
 
     Raises
     ------

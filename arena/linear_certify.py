@@ -1,4 +1,4 @@
-"""What examples determine of linear attention on the inputs one cares about, from populations or files of tokens."""
+"""What examples determine about linear attention on a domain, for populations or files of tokens."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +24,18 @@ _USUAL_TOKENS = 5
 
 @dataclass(frozen=True, eq=False)
 class TokenSource:
-    """Where tokens are from: a population of which the exact moment is known, or a file.
+    """A source of tokens: a population whose exact moment is known, or a file.
 
     Attributes
     ----------
     name : str
         The population, or the file.
     dim : int
-        Dimension of the tokens, the constant coordinate counted.
+        Dimension of the tokens, including the constant coordinate.
     tokens : int
-        Tokens a sequence.
+        Tokens per sequence.
     examples : array (N, n, d) or None
-        What the file holds; None for a population.
+        The content of the file; None for a population.
     """
 
     name: Any
@@ -44,7 +44,7 @@ class TokenSource:
     examples: Float[np.ndarray, "N n d"] | None = None
 
     def moment(self, *, average: bool) -> Float[np.ndarray, "D D"]:
-        """The mean of phi phi^T, exact for a population; with `average` G is the mean over the tokens."""
+        """The mean of phi phi^T, exact for a population; with `average`, G is the mean over the tokens."""
         require_feature_memory(feature_count(self.dim))
         if self.examples is not None:
             return feature_moment(self.examples, average=average)
@@ -53,7 +53,7 @@ class TokenSource:
 
     @property
     def known_rank(self) -> int | None:
-        """The rank that is proved for the population; None for a file."""
+        """The proved rank of the population; None for a file."""
         return None if self.examples is not None else exact_rank(self.name, self._own_dim, self.tokens)
 
     def __str__(self) -> str:
@@ -68,12 +68,12 @@ class TokenSource:
 
 @dataclass(frozen=True, eq=False)
 class LinearCertified:
-    """A certificate with what it is of, and the spectra it rests on.
+    """A certificate with its two sources of tokens and the spectra that support it.
 
     Attributes
     ----------
     data, domain : TokenSource
-        What is learned from, and what one cares about.
+        The source of the training data, and the domain on which errors count.
     certificate : Certificate
         The verdict.
     spectra : dict of str to array
@@ -93,7 +93,7 @@ class LinearCertified:
         return "\n".join([sources, str(self.certificate), *self.warnings()])
 
     def warnings(self) -> list[str]:
-        """What is to be known before the verdict is believed, in sentences."""
+        """Caveats on the verdict, as sentences."""
         found, examples = self.certificate, self.domain.examples
         warned = []
         if examples is not None and found.domain_rank >= len(examples):
@@ -110,7 +110,7 @@ class LinearCertified:
         return warned
 
     def panels(self) -> dict[str, Panel]:
-        """What is drawn, by name of the file: the two spectra, nothing where all tokens are zero."""
+        """The figures by file name: the two spectra; none if all tokens are zero."""
         curves = {}
         for label, spectrum in self.spectra.items():
             there = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
@@ -121,7 +121,7 @@ class LinearCertified:
         return {"spectrum": panel} if curves else {}
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; what is not finite is None."""
+        """As JSON values; values that are not finite are None."""
         names = (
             *(
                 "features",
@@ -149,21 +149,22 @@ class LinearCertified:
 
 
 def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSource:
-    """Tokens by a word: the name of a population, or the path of a file.
+    """A source of tokens from a string: the name of a population, or the path of a file.
 
     Parameters
     ----------
     name : str
-        One of `POPULATIONS`, or an .npy or safetensors file with an array (N, n, d), x where it holds several.
+        One of `POPULATIONS`, or an .npy or safetensors file with an array (N, n, d). If the file holds several arrays,
+        the array x is used.
     dim : int, optional
-        Dimension of a population's tokens, the constant coordinate counted.
+        Dimension of a population's tokens, including the constant coordinate.
     tokens : int, optional
-        Tokens a sequence, of a population; by default 5. A file says so itself.
+        Tokens per sequence of a population; by default 5. A file determines this itself.
 
     Raises
     ------
     ValueError
-        If the word is neither, or the dimension is not given.
+        If the name is neither a population nor a file, or the dimension is not given.
     FileFormatError
         If the file holds something else.
     """
@@ -194,10 +195,11 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
 def certify_linear(
     data: TokenSource, domain: TokenSource, *, tolerance: float, average: bool
 ) -> LinearCertified:
-    """What learning from one source of tokens determines on another; O((N + D) D^2), D = d^2 (d + 1)/2.
+    """Certify what learning from one source of tokens determines on another.
 
-    `tolerance` and errors are those of `upper.linear_attention.certify`, beside a ValueError if the dimensions differ;
-    with `average` G is the mean over the tokens.
+    It costs O((N + D) D^2), with D = d^2 (d + 1)/2. `tolerance` and errors are those of
+    `upper.linear_attention.certify`; a ValueError is also raised if the dimensions differ. With `average`, G is the
+    mean over the tokens.
     """
     if data.dim != domain.dim:
         raise ValueError(

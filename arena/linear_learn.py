@@ -1,4 +1,4 @@
-"""Linear attention learned from examples by regression: what the examples determine, heads, and Adam beside it."""
+"""Learn linear attention by regression: what the examples determine, its heads, and Adam for comparison."""
 
 import time
 from collections.abc import Callable
@@ -29,37 +29,37 @@ __all__ = ["LinearLearned", "learn_linear"]
 Unseen = tuple[Float[np.ndarray, "M l d"], Float[np.ndarray, "M p"]]
 
 _HELD_OUT_SHARE = 10
-_MOST_FEATURES = 800  # with more, heads and the curve of errors take longer than what is asked for
-_EXACT = 1e-9  # a relative residual that is rounding
+_MOST_FEATURES = 800  # with more, heads and the curve of errors take longer than the regression
+_EXACT = 1e-9  # a relative residual this small is rounding
 _TOLERANCE = 1e-7  # relative distance of heads from coefficients without noise
 
 
 @dataclass(frozen=True, eq=False)
 class LinearLearned:
-    """What was learned of linear attention from examples.
+    """The result of learning linear attention from examples.
 
     Attributes
     ----------
     source : str
-        What the examples are of.
+        The origin of the examples.
     noise : float
-        Standard deviation of the noise that was added to the labels learned from, relative to their size.
+        Standard deviation of the noise added to the training labels, relative to the size of the labels.
     against : str
-        What the unseen labels are: "model", exact ones, or "labels", given ones with whatever noise they have.
+        What the unseen labels are: "model" for exact labels, or "labels" for given labels, which may have noise.
     fresh : int
-        How many unseen examples there were.
+        The number of unseen examples.
     regression, seconds : CubicRegression, float
-        The tensor, with its rank, and what the regression took.
+        The tensor with its rank, and the seconds of the regression.
     error : float
-        Relative error on the unseen examples; where their labels are all zero, the error itself.
+        Relative error on the unseen examples; the absolute error if their labels are all zero.
     heads : HeadsFound or None
-        The tensor as heads, where that was asked for and tried.
+        The tensor as heads, if requested and tried.
     heads_error, heads_seconds : float or None, float
-        Relative error of the model of those heads on the same unseen examples, and what finding them took.
+        Relative error of the model with these heads on the same unseen examples, and the seconds of finding them.
     by_gradient : tuple of (GradientFit, float)
-        What Adam trained, and its relative error on the same unseen examples.
+        Each fit by Adam, and its relative error on the same unseen examples.
     curve : tuple of (int, float)
-        Examples and relative error of regressions on fewer examples.
+        Number of examples and relative error, for regressions on fewer examples.
     seed : int
         Seed of every random choice.
     """
@@ -90,7 +90,7 @@ class LinearLearned:
 
     @property
     def model(self) -> LinearAttention:
-        """The model of the heads found or, where none were sought, of the coefficients, with up to d^2 heads."""
+        """The model with the heads found; if none were sought, the model of the coefficients, with up to d^2 heads."""
         if self.heads is not None:
             return self.heads.model
         return heads_of_tensor(self.regression.tensor, average=self.regression.average)
@@ -110,7 +110,7 @@ class LinearLearned:
         return f"Linear attention, {self.source}\n{self.verdict}\n{aligned(rows, left=2)}"
 
     def panels(self) -> dict[str, Panel]:
-        """What is drawn, by name of the file: the error by number of examples, the distance by number of heads."""
+        """The figures by file name: the error by number of examples, the distance by number of heads."""
         panels = {}
         if self.curve:
             sizes, errors = zip(*self.curve, strict=True)
@@ -169,30 +169,30 @@ def learn_linear(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda words: None,
 ) -> LinearLearned:
-    """Learn linear attention from examples, measure it on unseen ones, and find its heads.
+    """Learn linear attention from examples, measure the error on unseen ones, and find its heads.
 
     Parameters
     ----------
     x, y, average, method, least_norm
         As for `upper.linear_attention.regress`.
     unseen : pair of arrays, optional
-        Examples to measure on, their labels without noise; by default some of those given are held out: a tenth, or as
-        many as there are more than features, one at least.
+        Examples to measure on, their labels without noise. By default some of the given examples are held out: a
+        tenth, or the number by which examples exceed features, and at least one.
     source, noise
-        What the examples are of and what noise their labels have, for the record.
+        The origin of the examples and the noise of their labels, for the record.
     heads : bool
-        Whether to turn the tensor into few heads; left out above 800 features, and where the rank is not full.
+        Whether to write the tensor as few heads; skipped above 800 features, or if the rank is not full.
     number_of_heads : int, optional
-        How many; by default as few as are found.
+        How many heads; by default as few as possible.
     tolerance : float, optional
-        What may be left of the tensor by the heads; by default 1e-7 or, where the labels are noisy, a quarter more than
-        the standard error of the coefficients.
+        Relative distance allowed between heads and tensor; by default 1e-7. For noisy labels the default is a quarter
+        more than the standard error of the coefficients.
     adam_steps, adam_heads : int, tuple of int
-        Steps of Adam for the comparison in the same run, 0 for none, and the numbers of heads it trains.
+        Steps of Adam for a comparison in the same run, 0 for none, and the numbers of heads that it trains.
     seed : int
         Seed of every random choice.
     on_step : callable, optional
-        Told a few words after each piece of work.
+        Called with a few words after each piece of work.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def learn_linear(
 
 
 def _standard_error(found: CubicRegression, x: np.ndarray, y: np.ndarray) -> float:
-    """The least that is to be asked of heads: the relative standard error of the coefficients, and a quarter more."""
+    """The default tolerance of heads: a quarter more than the relative standard error of the coefficients."""
     rows, features = found.examples, len(found.coefficients)
     if found.residual < _EXACT or rows <= features:
         return _TOLERANCE
@@ -262,14 +262,14 @@ def _standard_error(found: CubicRegression, x: np.ndarray, y: np.ndarray) -> flo
 
 
 def _error(predict: Callable[[np.ndarray], Any], unseen: Unseen) -> float:
-    """The relative error; of labels that are all zero, the error itself."""
+    """The relative error; the absolute error if all labels are zero."""
     x, y = unseen
     predicted = np.asarray(predict(x))
     return relative_error(predicted, y) if np.any(y) else float(np.sqrt(np.mean(predicted**2)))
 
 
 def _curve(x: np.ndarray, y: np.ndarray, unseen: Unseen, average: bool) -> tuple[tuple[int, float], ...]:
-    """The error of the first examples alone, by their number."""
+    """The error of regressions on the first examples, by their number."""
     features = feature_count(x.shape[-1])
     shares = (0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
     sizes = {max(1, round(share * features)) for share in shares} | {features - 1, len(x)}

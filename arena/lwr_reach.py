@@ -1,4 +1,4 @@
-"""Up to which size attacks and learners break learning with rounding: sizes in turn, until two are not broken."""
+"""The largest size at which attacks and learners break learning with rounding: sizes grow until two stay unbroken."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_lwr_curve", "lwr_curve", "lwr_table"]
 
-_BROKEN_FROM = 0.95  # of the fresh labels: learners come to that which never reach all of them
+_BROKEN_FROM = 0.95  # share of the fresh labels; some learners reach it that never predict all of them
 _PATIENCE = 2
 _COLUMNS = 4  # of the legend
 
@@ -41,7 +41,7 @@ def lwr_curve(
     on_point: Callable[[dict[str, Any]], Any] | None = None,
     **options: Any,
 ) -> "pandas.DataFrame":
-    """Run each attack at each p on growing n, until two sizes in turn are not broken.
+    """Run each attack at each p on growing n, until two sizes in a row stay unbroken.
 
     Parameters
     ----------
@@ -54,21 +54,21 @@ def lwr_curve(
     levels : sequence of int
         The numbers p of levels, from 2 to q.
     matrix, secret : str
-        What the rows of the public matrix are, and the law of the secret, such as "uniform" or "ternary".
+        The law of the rows of the public matrix and the law of the secret, such as "uniform" or "ternary".
     samples, seconds : int, float
-        How many samples an attack gets, and what it may take.
+        How many samples an attack gets, and its budget of seconds.
     seed : int
         Draws the secret and the samples, the same for all attacks.
     on_point : callable, optional
-        Called with each row as it is there.
+        Called with each row as soon as it exists.
     **options
-        As of `runs.run`: jobs, store, fresh, isolated, cluster. Attacks that run at once share the machine, and with
-        it what a second is worth. With ``isolated=False`` nothing ends one that does not look at its clock.
+        As for `runs.run`: jobs, store, fresh, isolated, cluster. Attacks that run at the same time share the machine,
+        so each does less work in a second. With ``isolated=False`` nothing ends an attack that ignores its clock.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each attack, p and n, in that order; sizes beyond the second failure are not tried. `broken` is
+        A row for each attack, p and n, in that order. Sizes beyond the second failure are not tried. `broken` says
         whether 95 % of the fresh labels are predicted.
 
     Raises
@@ -78,8 +78,8 @@ def lwr_curve(
 
     Notes
     -----
-    What is broken within seconds depends on the machine. One secret a size: a lucky or unlucky one moves a point.
-    The sizes that come next are run together, one of each attack at each p; the round ends with the last of them.
+    What is broken within the seconds depends on the machine. Each size has one secret: a lucky or unlucky secret moves
+    a point. A round runs the next size of each attack at each p together; it ends when all of them have ended.
     """
     from pandas import DataFrame
 
@@ -89,7 +89,7 @@ def lwr_curve(
     names = [kind.name for kind in choose_attacks(",".join(attacks))]
     sizes, law = sorted(set(dims)), parse_law(secret)
     for size, p in itertools.product(sizes, levels):
-        LWRParameters(size, modulus, p, matrix=matrix, secret=law)  # for its errors
+        LWRParameters(size, modulus, p, matrix=matrix, secret=law)  # raises its errors early
     common = {
         "modulus": modulus,
         "matrix": matrix,
@@ -130,7 +130,7 @@ def _attacked(
     parameters = LWRParameters(secret_dim, modulus, levels, matrix=matrix, secret=parse_law(secret))
     try:
         drawn, _ = make_samples(parameters, samples, rng=[seed, secret_dim])
-    except ValueError as error:  # there is not the memory for so many
+    except ValueError as error:  # not enough memory for this many samples
         return AttackResult(attack, AttackOutcome.FAILED, str(error)).to_json()
     stream = [seed, secret_dim, 1]
     return attack_here(ATTACKS[attack], drawn, parameters, Budget(seconds=seconds), stream).to_json()
@@ -153,7 +153,7 @@ def _is_over(broken: Sequence[bool]) -> bool:
 
 
 def lwr_table(curve: "pandas.DataFrame") -> str:
-    """The largest n broken, a row for each attack and a column for each p, from what `lwr_curve` gives."""
+    """The largest n broken, a row for each attack and a column for each p, from the frame of `lwr_curve`."""
     largest = int(curve.secret_dim.max())
     series = {key: _reach(own, largest) for key, own in curve.groupby(["attack", "levels"])}
     levels = sorted(curve.levels.unique())
@@ -174,17 +174,17 @@ def _reach(series: "pandas.DataFrame", largest: int) -> str:
 
 
 def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
-    """The largest n that each attack and learner breaks, against q/p, from what `lwr_curve` gives.
+    """A figure of the largest n that each attack and learner breaks, against q/p, from the frame of `lwr_curve`.
 
     Raises
     ------
     ValueError
-        If it has no rows.
+        If the frame has no rows.
 
     Notes
     -----
-    Attacks that break no size are named below the figure. Shaded are the sizes at which a table of the samples would
-    do. Marks stand beside one another at each q/p, so that attacks of the same reach are all seen.
+    Attacks that break no size are named below the figure. The shaded area marks the sizes at which a table of the
+    samples suffices. Marks stand side by side at each q/p, so that attacks with the same reach are all visible.
     """
     if curve.empty:
         raise ValueError("There is no point to draw: give sizes, levels and attacks.")
@@ -209,7 +209,7 @@ def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
         axes.set_yticks(tried, [str(size) for size in tried])
         axes.set_yticks([], minor=True)
         bits = {"binary": 1.0, "ternary": 1.5}.get(first.matrix, math.log2(first.modulus))
-        known = math.log2(first.samples) / bits  # up to this n there are no more rows than samples
+        known = math.log2(first.samples) / bits  # up to this n there are at most as many rows as samples
         axes.axhspan(low, min(max(low, known), high), color=FAINT, alpha=0.1, linewidth=0, zorder=0)
         axes.set_xlabel("q / p", labelpad=1)
         axes.set_title("largest n broken", loc="left", fontsize=9.5, pad=4)
@@ -225,7 +225,7 @@ def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
 
 
 def _aside(ratios: Sequence[float], count: int) -> list[float]:
-    """By what to multiply q/p for each attack: a third of the least distance, shared among them."""
+    """The factor on q/p for each attack: the factors divide a third of the least distance among the attacks."""
     nearest = min((math.log(b / a) for a, b in itertools.pairwise(ratios)), default=0.5)
     middle = (count - 1) / 2
     return [math.exp(0.33 * nearest * (place - middle) / max(count - 1, 1)) for place in range(count)]

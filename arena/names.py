@@ -1,4 +1,4 @@
-"""Names that a caller gives: found whatever their case, and suggested where they are misspelled."""
+"""Find names that a caller gives, in upper or lower case, and suggest a name for a misspelled one."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,23 +7,23 @@ __all__ = ["find_name", "find_names"]
 
 
 def find_name(name: str, known: Iterable[str], what: str, *, other: str = "") -> str:
-    """The name among those that are known, whatever its case.
+    """The known name that matches a given name in upper or lower case.
 
     Parameters
     ----------
     name : str
-        As the caller gives it.
+        The name from the caller.
     known : iterable of str
-        The names there are.
+        The known names.
     what : str
-        What they name, in a word.
+        What the names are for, in one word.
     other : str
-        What else may be given, for the message.
+        What else the caller may give, for the message.
 
     Raises
     ------
     ValueError
-        If it is none of them; the message names them, and the nearest one.
+        If it is not a known name; the message lists the known names and the nearest one.
 
     Examples
     --------

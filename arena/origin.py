@@ -1,4 +1,4 @@
-"""Where a target is from: what its file keeps of that, and the sentence that tells it."""
+"""The origin of a target: what its file stores about it, and the sentence that describes it."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -27,13 +27,13 @@ FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
 
 
 def made_by(generator: str, parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """What is kept of a target that was generated here."""
+    """What a file stores about a target that was generated here."""
     made = {"generator": generator, "parameters": dict(parameters), "seed": seed}
     return made | {"version": version("attention-bounds"), "numpy": np.__version__}
 
 
 def made_of_family(generator: str, family: Any, number: int | None, seed: int) -> dict[str, Any]:
-    """What is kept of a target of a family: the family's parameters, and its number or the seed that drew it."""
+    """What a file stores about a target of a family: the family's parameters, and the number or the seed."""
     made = made_by(generator, _flat(family.to_json()) if isinstance(family, Family) else {}, seed)
     if number is not None:
         made["parameters"]["number"] = int(number)
@@ -42,7 +42,7 @@ def made_of_family(generator: str, family: Any, number: int | None, seed: int) -
 
 
 def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that are given, with those of a family that it is built on beside them."""
+    """The parameters that are set, and those of the family that it builds on, in one mapping."""
     said: dict[str, Any] = {}
     for name, value in parameters.items():
         if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_of_import(imported: ImportedLayer) -> dict[str, Any]:
-    """What is kept of a layer of a trained model."""
+    """What a file stores about a layer of a trained model."""
     parameters = {
         "file": imported.source,
         "layer": imported.number,
@@ -70,7 +70,7 @@ def made_of_import(imported: ImportedLayer) -> dict[str, Any]:
 
 
 def how_made(made: Mapping[str, Any], inputs: Inputs) -> str:
-    """The sentence; empty where `made` does not tell enough."""
+    """The sentence that describes the origin; empty if `made` lacks the facts."""
     if made.get("generator") == FROM_ARRAYS:
         return "A layer given as arrays; stored and used as data."
     parameters = made.get("parameters")
@@ -80,12 +80,12 @@ def how_made(made: Mapping[str, Any], inputs: Inputs) -> str:
         notes = made.get("notes")
         said = [sentence(str(note)) for note in notes] if isinstance(notes, list) else []
         return " ".join([how_imported(parameters), *said])
-    # sorted, as in a file; lists of numbers are for the file and not for a sentence
+    # sorted, as in a file; lists of numbers are left out, because they are too long for a sentence
     listed = ", ".join(
         f"{key} = {value}" for key, value in sorted(parameters.items()) if not isinstance(value, list)
     )
     seed = f", seed {made['seed']}" if "seed" in made else ""
-    # the tokens may be others than those it was made with
+    # the tokens may differ from those at generation
     described = inputs_to_json(inputs)
     other = []
     if parameters.get("tokens", inputs.k) != inputs.k:
@@ -97,7 +97,7 @@ def how_made(made: Mapping[str, Any], inputs: Inputs) -> str:
 
 
 def how_imported(parameters: Mapping[str, Any]) -> str:
-    """Where a layer of a trained model is from, in a sentence, without the notes on what was dropped of it."""
+    """A sentence on the origin of a layer of a trained model, without the notes on what was dropped."""
     value = {name: parameters.get(name, "?") for name in ("file", "layer", "naming", "prefix", "heads")}
     value |= {name: parameters.get(name, "?") for name in ("head_dim", "model_dim", "biases", "coordinates")}
     where = f", prefix {value['prefix']}" if value["prefix"] else ""

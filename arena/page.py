@@ -52,7 +52,7 @@ class _Pair:
 
     @property
     def ended(self) -> str:
-        """How it ended, or why it did not."""
+        """The outcome, or why there is none."""
         return self.summary.outcome_text if self.measured else self.summary.message or self.summary.verdict
 
 
@@ -61,8 +61,8 @@ def render_page(results: ComparisonRecord) -> str:
 
     Notes
     -----
-    Its content-security policy lets nothing in but the page's own script, by hash: a name that a shared
-    file brings along is text, and would not run even if it were not escaped.
+    Its content-security policy allows only the page's own script, by hash. A name from a shared file is text;
+    it would not run even if it were not escaped.
     """
     script = (_TEMPLATES / "script.js").read_text(encoding="utf-8")
     rows = _rows(results)
@@ -98,7 +98,7 @@ def render_map(results: ComparisonRecord) -> str:
 
 
 def template(name: str) -> Any:
-    """A template of the package: text is escaped, and a name that is missing is an error."""
+    """A template of the package: text is escaped, and a missing name is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -126,7 +126,7 @@ def template(name: str) -> Any:
 
 
 def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
-    """Each target as it is shown, with its learners."""
+    """The data of each target for the template, with its learners."""
     return [
         (
             target,
@@ -150,7 +150,7 @@ def _curves(results: ComparisonRecord, target: TargetRecord, place: int) -> list
 
 
 def _points_text(cell: Cell, against: str) -> str:
-    """A line for each point of a curve, in their order: what a reader sees who points at it."""
+    """A line of text for each point of a curve, in order; the page shows it under the pointer."""
     text = count_text if against == "examples" else seconds_text
     unit = " examples" if against == "examples" else ""
     return "\n".join(f"{error_text(y)} after {text(x)}{unit}" for x, y in curve_points(cell, against))
@@ -161,14 +161,14 @@ def _link(kind: str, text: str) -> str:
 
 
 def _file_name(name: str, place: int) -> str:
-    """A name that every file system takes, from one that nobody has checked."""
+    """A name that every file system accepts, made from an unchecked name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or f"target-{place}"
 
 
 def _json_in_script(text: str) -> Any:
     from markupsafe import Markup
 
-    # within a script element nothing may look like markup; inside JSON strings these escapes mean the same
+    # a script element must contain nothing that looks like markup; inside JSON strings these escapes mean the same
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)

@@ -1,4 +1,4 @@
-"""The figures of the six phases: what each found, beside the truth where that can be drawn."""
+"""The figures of the six phases: what each phase found, and the truth beside it if that can be drawn."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ from upper.six_phase import AffineHull, AttentionSpan, NetSearch, Phases
 __all__ = ["draw_phases"]
 
 _MOST_POINTS = 500  # of a scatter
-_LEAST = 1e-17  # a logarithm needs a place for zero
+_LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
 _NEWEST = {
     "zorder": 5,
     "color": MAIN,
@@ -44,14 +44,14 @@ _THIRD = {"color": THIRD, "marker": "D", "markersize": 5, "markeredgecolor": CAR
 
 
 def draw_phases(phases: Phases, truth: AttentionLayer) -> dict[str, Drawing]:
-    """The figures of a run by name, as "phase-1-sum", for as many phases as left something to draw.
+    """The figures of a run by name, such as "phase-1-sum"; a phase without data has none.
 
     Parameters
     ----------
     phases : Phases
         The run.
     truth : AttentionLayer
-        The layer that was to be learned.
+        The true layer.
     """
     drawn: dict[str, Drawing] = {}
     total = np.asarray(truth.w, dtype=np.float64).sum(axis=0)
@@ -102,7 +102,7 @@ def _draw_sum(truth: Float[np.ndarray, "d d"], estimates: Mapping[str, np.ndarra
     """Entries of estimates of the sum against the true ones."""
     entries = np.arange(truth.size)
     if len(entries) > _MOST_POINTS:
-        # the largest, which may be few, and a sample of the rest
+        # the largest entries, which may be few, and a sample of the rest
         order = np.argsort(-np.abs(truth.ravel()), kind="stable")
         largest, rest = np.split(order, [_MOST_POINTS // 5])
         sample = np.random.default_rng(0).choice(rest, _MOST_POINTS - len(largest), replace=False)
@@ -124,7 +124,7 @@ def _draw_sum(truth: Float[np.ndarray, "d d"], estimates: Mapping[str, np.ndarra
 
 
 def _draw_agreement(bodies: Sequence[tuple[Step, AffineHull]]) -> Drawing:
-    """Residuals of the rows looked at, and the threshold up to which they were accepted; the newest filled."""
+    """Residuals of the rows examined, and the threshold for acceptance; the latest round is filled."""
     with _panel("relative residual of the row", "rows", height=3.0) as (figure, axes):
         left, right = [], []
         for place, (step, hull) in enumerate(reversed(bodies)):
@@ -137,7 +137,7 @@ def _draw_agreement(bodies: Sequence[tuple[Step, AffineHull]]) -> Drawing:
             axes.stairs(heights, hull.bins, baseline=0.5, linewidth=1.2, **look, label=_after(step))
             if newest:
                 axes.stairs(heights, hull.bins, baseline=0.5, fill=True, color=MAIN, alpha=0.3)
-            # what lies below the bins is in the first of them
+            # the first bin also counts everything below it
             threshold = max(hull.threshold, float(np.sqrt(hull.bins[0] * hull.bins[1])))
             accepted = f"accepted up to {error_text(hull.threshold)}"
             axes.axvline(threshold, linewidth=1.8, **look, label=accepted)
@@ -152,7 +152,7 @@ def _draw_agreement(bodies: Sequence[tuple[Step, AffineHull]]) -> Drawing:
 
 
 def _draw_spectrum(spectra: Mapping[str, np.ndarray], wide: int) -> Drawing:
-    """The smallest eigenvalues of the first and the last body's moment matrix, the wide directions shaded."""
+    """The smallest eigenvalues of the first and the last body's moment matrix; wide directions are shaded."""
     newest = [*spectra.values()][-1]
     least = max(1e-3 * float(newest[newest > 0].min(initial=1.0)), _LEAST)
     shown = dict([*spectra.items()][:: max(len(spectra) - 1, 1)])
@@ -175,7 +175,7 @@ def _draw_spectrum(spectra: Mapping[str, np.ndarray], wide: int) -> Drawing:
 
 
 def _draw_span(steps: Sequence[Step]) -> Drawing:
-    """How far the true heads are from the span and from the hull after each sculpting."""
+    """The distance of the true heads from the span and from the hull after each sculpting."""
     measures = {
         "span_error": ("worst head off the span", _NEWEST),
         "hull_error": ("worst head off the hull", _BEFORE),
@@ -196,7 +196,7 @@ def _draw_span(steps: Sequence[Step]) -> Drawing:
 
 
 def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Drawing:
-    """Held-out error of every pair of points of the net for two heads, the chosen pair and the true one marked."""
+    """Held-out error of every pair of points of the net for two heads; the chosen and the true pair are marked."""
     from matplotlib.colors import ListedColormap, LogNorm
 
     grid, surface = np.asarray(net.grid), np.asarray(net.surface, dtype=np.float64)
@@ -207,7 +207,7 @@ def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Dra
     edges = float(grid[0]) - half, float(grid[-1]) + half
     with canvas(4.2, 4.55) as figure:
         axes = axes_in(figure, (0.145, 0.29, 0.83, 0.61), grid=False)
-        # the strongest colour where the error is least
+        # the smallest error has the strongest colour
         image = axes.imshow(
             np.where(known, np.maximum(surface, low), np.nan),
             cmap=ListedColormap(heat_colours()[:1:-4]),
@@ -243,7 +243,7 @@ def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Dra
 
 
 def _along(theta: Float[np.ndarray, "m d d"], span: AttentionSpan) -> list[float]:
-    """Where matrices lie along the hull of two heads, in norms of the centre."""
+    """The positions of matrices along the hull of two heads, in units of the centre's norm."""
     unit = float(np.linalg.norm(span.centre)) or 1.0
     return [float(np.vdot(one - span.centre, span.directions[0])) / unit for one in theta]
 

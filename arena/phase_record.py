@@ -1,4 +1,4 @@
-"""What one of the six phases did in a run: how it ended, what it measured, and the arrays it found."""
+"""The record of one of the six phases in a run: its outcome, its measures, and its arrays."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ PHASES = (
     "Extract the span of the attention matrices",
     "Search the span for the heads",
 )
-"""What the phases are called, in their order."""
+"""The titles of the phases, in order."""
 
 _FOUND = {
     "standard_error": "statistical error of the sum",
@@ -71,22 +71,22 @@ class PhaseRecord:
     number : int
         1 to 6.
     title : str
-        What it is called.
+        The title of the phase.
     state : {"done", "failed", "not reached", "not run"}
-        How it ended; "not run" where the mode has other phases do its work.
+        How it ended; "not run" if other phases do its work in this mode.
     reason : str
         Why it failed; empty where it did not.
     examples : int
         Examples it drew.
     measures : dict of str to float
-        What it measured, of several rounds the last; those of earlier rounds are in the trace.
+        Its measures in the last round; those of earlier rounds are in the trace.
     arrays : dict of str to list
-        What it found in arrays, of several rounds the last. Phases 2 and 4: ``histogram``, how many rows had a residual
-        in each of the ``bins``, and ``spectrum``, the smallest eigenvalues of the body's moment matrix, of a body that
-        has them. Phase 3: ``margins`` in logits (paper mode), or ``thresholds`` and ``changes`` (practical mode).
+        Its arrays in the last round. Phases 2 and 4: ``histogram``, how many rows had a residual in each of the
+        ``bins``, and, if the body has one, ``spectrum``, the smallest eigenvalues of the body's moment matrix.
+        Phase 3: ``margins`` in logits (paper mode), or ``thresholds`` and ``changes`` (practical mode).
         Phase 5: ``reach``. Phase 6: ``grid``, the net along the hull of two heads (paper mode).
     earlier_arrays : list of dict
-        Those of the rounds before.
+        The arrays of earlier rounds.
     """
 
     number: int
@@ -100,12 +100,12 @@ class PhaseRecord:
 
     @property
     def found(self) -> dict[str, float]:
-        """What the learner measured, by its label."""
+        """The learner's own measures, by label."""
         return self._labelled(_FOUND)
 
     @property
     def errors(self) -> dict[str, float]:
-        """How far that is from the truth, by its label."""
+        """Distances from the truth, by label."""
         return self._labelled(_LAYER_ERRORS if self.number == 6 else _ERRORS)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _record(number: int, phases: Phases, mode: str) -> PhaseRecord:
         reached = steps and (phases.failed is None or number < phases.failed)
         state = "done" if reached else "not reached"
     examples = _examples(steps)
-    if state == "failed" and not steps:  # it drew what the others did not
+    if state == "failed" and not steps:  # it drew the examples that no other phase counts
         examples = phases.fit.examples_used - _examples(phases.fit.trace)
     *earlier, arrays = _arrays(number, phases) or [{}]
     return PhaseRecord(
@@ -152,7 +152,7 @@ def _examples(steps: Sequence[Step]) -> int:
 
 
 def _arrays(number: int, phases: Phases) -> list[dict[str, list[Any]]]:
-    """What a phase found in arrays, round by round."""
+    """The arrays of a phase, round by round."""
     found: list[Mapping[str, Any]] = []
     if number in (2, 4):
         sculpted = [step.phase for step in phases.fit.trace if step.phase in (2, 4)]

@@ -26,21 +26,21 @@ from upper.six_phase import Phases, SixPhase
 __all__ = ["LAYER_FILE", "LearnedPhases", "is_six_phase", "learn_phases"]
 
 LAYER_FILE = "fitted.safetensors"
-"""What the fitted layer is called in the folder that `LearnedPhases.save` fills."""
+"""File name of the fitted layer in the folder that `LearnedPhases.save` fills."""
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedPhases:
-    """What a six-phase learner made of one target, with what every phase found.
+    """The result of a six-phase learner on one target, with the record of every phase.
 
     Attributes
     ----------
     learned : Learned
-        The run as `learn` gives it.
+        The run, as `learn` returns it.
     phases : Phases
-        What every phase found.
+        The records of the phases.
     target : Target
-        What it was run on.
+        The target of the run.
     mode : str
         "practical" or "paper".
     """
@@ -52,7 +52,7 @@ class LearnedPhases:
 
     @property
     def fit(self) -> Fit:
-        """What the learner returned."""
+        """The fit that the learner returned."""
         return self.learned.fit
 
     @property
@@ -62,7 +62,7 @@ class LearnedPhases:
 
     @property
     def error(self) -> float:
-        """The error on the unknown part: 1.0 means that nothing was learned beyond what is known in advance."""
+        """The error on the unknown part: 1.0 means that nothing beyond the known part was learned."""
         return self.learned.error
 
     @cached_property
@@ -122,7 +122,7 @@ class LearnedPhases:
         return page.lstrip()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values: those of `Learned.to_json`, how it ended, which phase failed, and the phases."""
+        """As JSON values: those of `Learned.to_json`, the outcome, the phase that failed, and all phases."""
         phases = self.phases
         told = {
             "mode": self.mode,
@@ -139,9 +139,9 @@ class LearnedPhases:
         Parameters
         ----------
         folder : path
-            The folder, made if need be. Figures of an earlier run that this one has not are taken away.
+            The folder, made if it is missing. Figures of an earlier run that this run does not have are deleted.
         result : mapping, optional
-            What result.json holds, by default `to_json`.
+            The content of result.json; by default `to_json`.
 
         Returns
         -------
@@ -174,7 +174,7 @@ def learn_phases(
     progress: Progress | None = None,
     **settings: Any,
 ) -> LearnedPhases:
-    """Run a six-phase learner on one target and keep what every phase found.
+    """Run a six-phase learner on one target and keep the record of every phase.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def learn_phases(
     Raises
     ------
     ValueError
-        If the learner is another, or a setting is out of range; see `learn`.
+        If the learner is not a six-phase learner, or a setting is out of range; see `learn`.
 
     Notes
     -----
@@ -215,7 +215,7 @@ def is_six_phase(student: Student) -> bool:
 
 
 class _Keeping(SixPhase):
-    """The learner as it is, which keeps what its phases found."""
+    """The learner as it is set up; it keeps what its phases found."""
 
     phases: Phases
 

@@ -1,4 +1,4 @@
-"""What a comparison remembers: of each target, of each learner, and of the fit of every pair."""
+"""The records of a comparison: of each target, of each learner, and of the fit of every pair."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ __all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint"]
 
 
 class Status(StrEnum):
-    """Whether a fit came back, and what stood in its way."""
+    """Whether a fit was returned and, if not, why."""
 
     DONE = "done"
     NOT_APPLICABLE = "does not apply"
@@ -21,20 +21,20 @@ class Status(StrEnum):
 
     @property
     def lost(self) -> bool:
-        """Whether the fit was begun and did not come back."""
+        """Whether the fit started and returned nothing."""
         return self in (Status.FAILED, Status.TIMED_OUT)
 
 
 @dataclass(frozen=True)
 class TargetRecord:
-    """What is remembered of a target.
+    """The record of a target.
 
     Attributes
     ----------
     name, title : str
-        A short unique name, and how a person would call it.
-    kind : str
-        "nice", what `lower.Family.kind` calls a hard family, or "file" for what was given.
+        A short unique name, and a readable title.
+        kind : str
+        "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller.
     heads, tokens, dim : int
         The numbers m of heads, k of tokens and d of coordinates.
     inputs : dict
@@ -42,13 +42,13 @@ class TargetRecord:
     how : str
         One sentence: how it was made.
     seed : int or None
-        The seed it was made with, where it was made here.
+        The seed it was made with; None if it was not made here.
     known : str
         One sentence about the part known in advance.
     certificate : Certificate or None
-        The certificate of a hard instance; None for a layer that hides no secret.
-    conditions : tuple of dict of str to str
-        The non-degeneracy conditions of another layer, a row each, as `attention.ConditionReport.rows` gives them.
+        The certificate of a hard instance; None for a layer without a secret.
+        conditions : tuple of dict of str to str
+        The non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`.
     """
 
     name: str
@@ -66,12 +66,12 @@ class TargetRecord:
 
     @property
     def hardness(self) -> Hardness | None:
-        """How hard its certificate says it is; None for a layer that hides no secret."""
+        """The hardness that its certificate states; None for a layer without a secret."""
         return None if self.certificate is None else self.certificate.hardness
 
     @property
     def family(self) -> str:
-        """What kind of target it is: how hard, nice (drawn at random), or given (the caller's own)."""
+        """The kind of target: its hardness, nice (drawn at random), or given (the caller's own)."""
         if self.hardness is not None:
             return self.hardness.label
         return "nice" if self.kind == "nice" else "given"
@@ -79,14 +79,14 @@ class TargetRecord:
 
 @dataclass(frozen=True)
 class LearnerRecord:
-    """What is remembered of a learner.
+    """The record of a learner.
 
     Attributes
     ----------
     name, title : str
-        A short unique name, and how a person would call it.
-    guarantee : str
-        One sentence: what is promised, and by whom.
+        A short unique name, and a readable title.
+        guarantee : str
+        One sentence: the guarantee and its source.
     parameters : dict
         The hyper-parameters it ran with.
     access : str
@@ -102,7 +102,7 @@ class LearnerRecord:
 
 @dataclass(frozen=True)
 class TracePoint:
-    """One step of a fit: what it had cost until then, and the error on the unknown part (None where not finite)."""
+    """One step of a fit: the cost so far, and the error on the unknown part (None if not finite)."""
 
     name: str
     examples: int
@@ -124,23 +124,23 @@ class Cell:
     seed : int
         The seed of the fit.
     status : Status
-        Whether a fit came back.
+        Whether a fit was returned.
     message : str
-        Why none did.
+        Why no fit was returned.
     outcome, outcome_text : str
-        The name of the outcome and its sentence; empty when no fit came back.
+        The name of the outcome and its sentence; empty without a fit.
     succeeded : bool
-        Whether the learner did what it promises.
+        Whether the learner met its guarantee.
     relative_error, unknown_part_error, theta_error, w_error : float or None
-        Errors on fresh inputs; None where there is none or it is not finite.
+        Errors on fresh inputs; None if there is no error or it is not finite.
     examples_used : int or None
         Examples drawn.
     seconds : float or None
-        Wall-clock seconds, measuring left out.
+        Wall-clock seconds, without measuring.
     engine : str
-        What computed it, as `arena.engines.engine_used` says; empty where that is not known.
+        The engine, as in `arena.engines.engine_used`; empty if unknown.
     alone : str
-        What did all the work where the learner's other parts found nothing, as `attention.Fit` says; else empty.
+        The part of the learner that did all the work if the others found nothing, as in `attention.Fit`; else empty.
     trace : tuple of TracePoint
         One point per phase or step.
     """
@@ -168,12 +168,12 @@ class Cell:
 
     @property
     def fitted(self) -> bool:
-        """Whether a fit came back that speaks of this target."""
+        """Whether there is a fit that applies to this target."""
         return self.status is Status.DONE and self.outcome != "NOT_APPLICABLE"
 
 
 def _make_finite(record: Any, *names: str) -> None:
-    """Make NaN and the infinities of fields None, which JSON has."""
+    """Replace NaN and infinities in fields by None, because JSON has no such numbers."""
     for name in names:
         value = getattr(record, name)
         if value is not None:

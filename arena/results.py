@@ -1,4 +1,4 @@
-"""A comparison with every way to look at it: table, figures, page, data frames, files."""
+"""A comparison and its views: table, figures, page, data frames, files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class Results(ComparisonRecord):
     Attributes
     ----------
     made, targets, learners, cells
-        As of `arena.comparison_record.ComparisonRecord`.
+        As in `arena.comparison_record.ComparisonRecord`.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Results(ComparisonRecord):
     """
 
     def __str__(self) -> str:
-        """The table, what it shows and its legend, as `attention-bounds compare` prints them."""
+        """The table with its caption and legend, as `attention-bounds compare` prints it."""
         return table_text(self).rstrip("\n")
 
     def _repr_html_(self) -> str:
@@ -50,19 +50,19 @@ class Results(ComparisonRecord):
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
     ) -> Drawing:
-        """The heat map of errors or, where a target is named, its curves of error against what they cost.
+        """The heat map of errors or, for a named target, its curves of error against cost.
 
         Parameters
         ----------
         target : str, optional
-            The name of a target, for its curves; by default the heat map of all.
+            The name of a target, for its curves; by default the heat map of all targets.
         against : {"examples", "seconds"}, optional
-            What is on the horizontal axis of the curves; by default the examples drawn.
+            The horizontal axis of the curves; by default the examples drawn.
 
         Returns
         -------
         Drawing
-            What a notebook shows as a picture, and `Drawing.save` writes as SVG or PDF.
+            A notebook shows it as a picture; `Drawing.save` writes it as SVG or PDF.
 
         Raises
         ------
@@ -84,17 +84,17 @@ class Results(ComparisonRecord):
         return render_page(self)
 
     def save(self, folder: FilePath) -> tuple[Path, Path]:
-        """Write results.json and index.html into a folder, which is made where it is missing.
+        """Write results.json and index.html into a folder; a missing folder is made.
 
         Returns
         -------
         tuple of Path
-            Where the two files are; `load` reads the first one.
+            The paths of the two files; `load` reads the first one.
 
         Raises
         ------
         OSError
-            If they cannot be written; a file that is there is replaced only when the new one is complete.
+            If they cannot be written. An existing file is replaced only when the new one is complete.
         """
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
@@ -112,7 +112,7 @@ class Results(ComparisonRecord):
         Raises
         ------
         FileFormatError
-            If there is no such file, it cannot be read, or it holds no comparison.
+            If the file is missing, cannot be read, or holds no comparison.
         """
         path = Path(path)
         path = path / _DATA if path.is_dir() else path
@@ -130,5 +130,5 @@ class Results(ComparisonRecord):
             raise FileFormatError(f"{path}: {error}") from None
 
     def to_csv(self) -> str:
-        """The cells as CSV, one line each, traces left out; text a spreadsheet would run is disarmed."""
+        """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
         return csv_of(self.to_pandas())

@@ -1,4 +1,4 @@
-"""The cells of comparisons that a store keeps, as a data frame and as a file."""
+"""The stored cells of comparisons, as a data frame and as a file."""
 
 import io
 import json
@@ -34,17 +34,17 @@ def stored_cells(
     Parameters
     ----------
     store : Store
-        Where they are.
+        The store with the cells.
     target, learner : str
-        Only those of these names; * and ? as in a shell.
+        Only cells with these names; * and ? work as in a shell.
     seed : int, optional
         Only this seed.
 
     Returns
     -------
     pandas.DataFrame
-        The columns of `Results.to_pandas`, and when each was computed with what; versions, parameters and traces are
-        JSON text.
+        The columns of `Results.to_pandas`, and the time and the package versions of each computation. Versions,
+        parameters and traces are JSON text.
 
     Raises
     ------
@@ -66,16 +66,16 @@ def stored_cells(
 
 
 def export_cells(path: FilePath, cells: "pandas.DataFrame") -> None:
-    """Write stored cells to a file whose ending says the format: .csv, .json or .parquet.
+    """Write stored cells to a file; its ending decides the format: .csv, .json or .parquet.
 
     Raises
     ------
     ValueError
         If the ending is another, or a whole number does not fit into the format.
     ImportError
-        If pyarrow is needed and absent.
+        If pyarrow is needed and not installed.
     OSError
-        If the file cannot be written; then the one that was there stays.
+        If the file cannot be written; an existing file is then kept.
     """
     import pandas
 
@@ -115,7 +115,7 @@ def _hardness(target: Mapping[str, Any]) -> str | None:
 
 
 def _json(cells: "pandas.DataFrame") -> bytes:
-    # pandas itself writes fifteen digits at most
+    # pandas itself writes at most fifteen digits
     rows = cells.astype(object).where(cells.notna(), None).to_dict(orient="records")
     return json.dumps(rows, allow_nan=False, ensure_ascii=False, indent=1).encode()
 

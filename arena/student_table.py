@@ -1,4 +1,4 @@
-"""The table of students: what each is called, what it guarantees, and how it is set up for a target with an effort."""
+"""The table of students: the name, the guarantee and the set-up of each for a target and an effort."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -34,32 +34,32 @@ from upper.value_queries import ByQueries
 __all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
-_LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # some twenty seconds at most at n = 24
+_LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # at most about twenty seconds at n = 24
 
 
 class DoesNotApplyError(ValueError):
-    """A specialised learner was asked for on a target it is not for."""
+    """A specialised learner does not apply to the target."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard the students try, in steps and passes, so that results do not depend on the machine.
+    """The budgets of the students, in steps and passes, so that results do not depend on the machine.
 
     Attributes
     ----------
     adam_steps, adam_steps_hard : int
-        Steps of Adam on nice and on hard targets; of gradient descent, and of each setting of the tuned Adam, too.
+        Steps on nice and on hard targets, for Adam, for gradient descent, and for each setting of the tuned Adam.
     adam_tolerance : float
-        The error at which those stop.
+        The error at which these learners stop.
     newton_passes, newton_passes_hard : int
         Passes over the data for Newton, and for L-BFGS, on nice and on hard targets.
     seeds : int
-        How many seeds unless the caller says.
+        The default number of seeds.
     six_phase_accept, six_phase_accept_hard : float or None
-        The share of rows the six-phase learners certify on nice and on hard targets: they look at so many the more rows
-        the smaller it is. None as the learner has it.
-    six_phase_tuples : int or None
-        Tuples of the net in paper mode; None as the learner has it.
+        The share of rows that the six-phase learners certify on nice and on hard targets. The smaller the share, the
+        more rows they examine. None keeps the learner's default.
+        six_phase_tuples : int or None
+        Tuples of the net in paper mode; None keeps the learner's default.
     """
 
     adam_steps: int
@@ -101,7 +101,7 @@ PRESETS: Mapping[str, Effort] = {
         seeds=3,
     ),
 }
-"""Effort by name: quick shows the picture within a minute or two, full lets Adam reach its floor."""
+"""Effort by name: quick gives an overview within a minute or two, full lets Adam reach its floor."""
 
 
 def choose_effort(preset: str) -> Effort:
@@ -123,19 +123,19 @@ class Student:
     Attributes
     ----------
     name, title : str
-        What the command line calls it, and what the page does.
-    guarantee : str
-        What is promised, and by whom.
+        The name on the command line, and the title on the page.
+        guarantee : str
+        The guarantee and its source.
     build : callable
-        Sets the learner up for a target with an effort; raises `DoesNotApplyError` where it is not for the target.
+        Sets the learner up for a target with an effort; raises `DoesNotApplyError` if it does not apply to the target.
     proper : bool
-        Whether its fit is an attention layer, which can be saved.
+        Whether its fit is an attention layer, so that it can be saved.
     extra : str
-        The optional dependency it needs, if any.
+        The optional dependency that it needs, if any.
     by_default : bool
-        Whether it runs where no learner is named.
+        Whether it runs if no learner is named.
     cost : float
-        How long it takes beside others; 0 for milliseconds.
+        How long it takes relative to the others; 0 for milliseconds.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Student:
     cost: float = 0.0
 
     def record(self, learners: Sequence[Learner]) -> LearnerRecord:
-        """What the results remember: the parameters all its set-ups share, and the range of the others."""
+        """The record for the results: the parameters that all set-ups share, and the range of the others."""
         values: dict[str, list[Any]] = {}
         for learner in learners:
             for field in dataclasses.fields(learner):  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def _is_hard(target: Target) -> bool:
 
 
 def _heads(target: Target) -> int:
-    # on hard targets a student of as many heads as the target would only be slower
+    # on hard targets, a student with as many heads as the target would only be slower
     heads = target.layer.heads
     return min(heads, _MOST_HEADS_ON_HARD_TARGETS) if _is_hard(target) else heads
 
@@ -300,7 +300,7 @@ STUDENTS: Mapping[str, Student] = {
             lambda target, effort: ByQueries(),
             by_default=False,
         ),
-        # baselines, which run when they are named: side by side they take longer than all the others
+        # baselines run only when named: together they take longer than all the others
         Student(
             "tuned-adam",
             "Tuned Adam",
@@ -357,11 +357,11 @@ STUDENTS: Mapping[str, Student] = {
         ),
     )
 }
-"""Every student by name, in the order of the table; baselines that are not `by_default` run when they are named."""
+"""Every student by name, in the order of the table; students that are not `by_default` run only when named."""
 
 
 def learner_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, marker and line of each learner in every figure: those of `STUDENTS` have theirs, others the next ones.
+    """Colour, marker and line of each learner in every figure: fixed for `STUDENTS`, then the next free ones.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Students of a comparison: chosen by name or set up by the caller, and set up for targets."""
+"""Students of a comparison: choose them by name or take the caller's own, and set them up for targets."""
 
 import dataclasses
 import inspect
@@ -33,9 +33,9 @@ __all__ = [
 
 
 def choose_students(names: str | None = None) -> list[Student]:
-    """The students in a comma-separated list of names, whatever their case; those that run by default if None.
+    """The students in a comma-separated list of names, in upper or lower case; the default students if None.
 
-    "all" names every one, and FILE.py:CLASS a learner of one's own.
+    "all" names every student, and FILE.py:CLASS the caller's own learner.
 
     Raises
     ------
@@ -64,14 +64,14 @@ def choose_students(names: str | None = None) -> list[Student]:
 
 
 def student_of_file(place: str) -> Student:
-    """The learner of one's own in FILE.py:CLASS, a frozen dataclass; a field `m` is the number of heads of the target.
+    """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `m` gets the target's number of heads.
 
-    The file is run.
+    The file is executed.
 
     Raises
     ------
     ValueError
-        If there is no such file or class, the file does not run, or the class is no learner.
+        If the file or the class is missing, the file does not run, or the class is not a learner.
     """
     path, _, name = place.rpartition(":")
     if not Path(path).is_file():
@@ -90,7 +90,7 @@ def student_of_file(place: str) -> Student:
         raise ValueError(
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
-    cloudpickle.register_pickle_by_value(module)  # the processes of a comparison do not import it
+    cloudpickle.register_pickle_by_value(module)  # the processes of a comparison cannot import it
     make: Any = kind
     has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
     build = (
@@ -102,12 +102,12 @@ def student_of_file(place: str) -> Student:
 def as_students(
     learners: "Sequence[Student | Learner | str] | Student | Learner | str | None" = None,
 ) -> list[Student]:
-    """Students of what a caller gives: names, learners that are set up, students; those by default if None.
+    """The students for a caller's argument: names, learners that are set up, or students; the default ones if None.
 
     Raises
     ------
     ValueError
-        If a name is not known, nothing is given, or something is no learner.
+        If a name is not known, nothing is given, or an item is not a learner.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def as_students(
     )
     given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
     given = [each for item in given for each in (choose_students(item) if isinstance(item, str) else [item])]
-    taken = {item.name for item in given if isinstance(item, Student)}  # who has a name keeps it
+    taken = {item.name for item in given if isinstance(item, Student)}  # students keep their names
     students: list[Student] = []
     for item in given:
         students.append(item if isinstance(item, Student) else _student_of(item, taken=taken))
@@ -136,18 +136,18 @@ def as_students(
 
 
 def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> list[Learner]:
-    """The student set up for each target that it can be set up for; of the others, the cell says why.
+    """The student set up for each target to which it applies; for other targets, the cell says why not.
 
     Raises
     ------
     ValueError
-        If its build function returns something that is no learner.
+        If its build function returns something that is not a learner.
     """
     learners: list[Learner] = []
     for target in targets:
         try:
             learner = student.build(target, effort)
-        except Exception:  # a caller's own may raise anything
+        except Exception:  # a caller's own build function may raise anything
             continue
         if not _is_learner(learner) or not dataclasses.is_dataclass(learner):
             raise ValueError(
@@ -159,7 +159,7 @@ def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> l
 
 
 def _student_of(learner: Learner, *, taken: set[str]) -> Student:
-    """A learner that the caller has set up, the same for every target."""
+    """A student for a learner that the caller has set up, the same for every target."""
     kind = type(learner)
     if not _is_learner(learner):
         raise ValueError(

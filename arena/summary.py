@@ -1,4 +1,4 @@
-"""One learner on one target over all seeds, or on all targets of a kind, in a few numbers and one word."""
+"""Summaries of one learner on one target over all seeds, or on all targets of a kind."""
 
 import math
 from collections import Counter
@@ -23,21 +23,21 @@ class Summary:
     Attributes
     ----------
     status : Status or None
-        DONE when any fit came back that speaks of this target, otherwise the gravest status; None without a cell.
+        DONE if any fit applies to this target, otherwise the gravest status; None without a cell.
     error, error_min, error_max : float
-        Median, least and largest error on the unknown part; infinite where it is not finite, NaN without a fit.
+        Median, least and largest error on the unknown part; infinite if not finite, NaN without a fit.
     examples, seconds : float
-        Medians; NaN where there are none.
+        Medians; NaN if there are no values.
     outcome : str
-        The name of the most frequent outcome; empty when no fit came back.
+        The name of the most frequent outcome; empty without a fit.
     outcome_text : str
         Its sentence.
     alone : str
-        What did all the work in most fits, as `attention.Fit` says; else empty.
+        The part of the learner that did all the work in most fits, as in `attention.Fit`; else empty.
     seeds, done : int
-        How many cells there are, and how many of them came back.
-    message : str
-        Why the first of the others did not.
+        The number of cells, and the number of cells with a fit.
+        message : str
+        Why the first of the other cells has no fit.
     """
 
     status: Status | None = None
@@ -55,7 +55,7 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """A short word: "learned", "partly", "nothing", or else what stands in the way of a number."""
+        """A short word: "learned", "partly", "nothing", or the reason why there is no number."""
         if self.status is not Status.DONE:
             return "not run" if self.status is None else self.status.value
         return "learned" if self.error <= LEARNED else "partly" if self.error < NOTHING else "nothing"
@@ -101,7 +101,7 @@ def _median(values: Sequence[float | int | None]) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """How a learner did on the targets of one kind."""
+    """The verdicts on a learner over the targets of one kind."""
 
     learner: str  #: its title
     family: str  #: the kind, as `TargetRecord.family` names it
@@ -110,7 +110,7 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """Such as "3 of 5 learned", or what stands in the way of all of them.
+        """A text such as "3 of 5 learned", or the reason why no target has a number.
 
         Examples
         --------

@@ -21,7 +21,7 @@ __all__ = ["LINES", "legend", "print_table", "rendered", "table_text"]
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
 _STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
 LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
-"""The lines of a table: dashes, not box-drawing characters, as pipes, logs and every encoding take them."""
+"""The lines of a table: dashes, not box-drawing characters, because they work in pipes, logs and every encoding."""
 
 
 def print_table(results: ComparisonRecord, *, file: Any = None, width: int | None = None) -> None:
@@ -32,9 +32,9 @@ def print_table(results: ComparisonRecord, *, file: Any = None, width: int | Non
     results : Results
         The comparison.
     file : text file, optional
-        Where to; standard output unless given. What is not a terminal gets no colours.
+        The output; by default standard output. Colours appear only on a terminal.
     width : int, optional
-        Columns; the terminal's own unless given, 100 where there is no terminal.
+        Columns; by default the width of the terminal, or 100 without a terminal.
     """
     from rich.console import Console
 
@@ -47,19 +47,19 @@ def print_table(results: ComparisonRecord, *, file: Any = None, width: int | Non
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        # a name the encoding lacks must not end the run: it loses its letters, and the table its colours
+        # a name that cannot be encoded must not end the run: its letters are replaced, and the table has no colours
         file.write(text.encode(encoding, "replace").decode(encoding))
     else:
         console.print(_table(results, console.width))
 
 
 def table_text(results: ComparisonRecord, *, width: int = 100) -> str:
-    """The table as plain text without colours, `width` columns wide at most."""
+    """The table as plain text without colours, at most `width` columns wide."""
     return rendered(_table(results, width), width=width)
 
 
 def rendered(shown: Any, *, width: int = 100) -> str:
-    """Something of rich as plain text without colours, `width` columns wide at most."""
+    """A renderable of rich as plain text without colours, at most `width` columns wide."""
     from rich.console import Console
 
     out = io.StringIO()
@@ -91,7 +91,7 @@ def _table(results: ComparisonRecord, width: int) -> "Group":
 
     names = [learner.name for learner in results.learners]
     fit = max(1, (width - _TARGET_WIDTH) // (_CELL_WIDTH + _GAP))
-    # two tables of about the same width read better than a full one and a rest
+    # two tables of about equal width read better than a full one and a small rest
     bands = -(-len(names) // fit) or 1
     size = -(-len(names) // bands) or 1
     parts: list[Any] = []

@@ -1,4 +1,4 @@
-"""Targets of a comparison: a layer, its inputs, what is known of it in advance, and how it was made."""
+"""Targets of a comparison: a layer, its inputs, its known part, and its origin."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import sq  # noqa: F401 - its families are there once it is imported
+import sq  # noqa: F401 - the import registers its families
 from arena.formats import plural
 from arena.origin import FROM_ARRAYS, how_made, made_of_import
 from arena.records import TargetRecord
@@ -48,30 +48,30 @@ __all__ = [
 ]
 
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
-"""The token distributions that a name alone describes."""
+"""The token distributions that need only a name."""
 
 _INPUT_TITLES = {"gaussian": "Gaussian", "constant-coordinate": "a constant coordinate"}
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What learners are run on.
+    """A layer to learn, with its inputs and its record.
 
     Attributes
     ----------
     record : TargetRecord
-        What is shown of it.
+        The record for tables and pages.
     layer : AttentionLayer
         The layer to learn.
     inputs : Inputs
         The distribution of the tokens.
     instance : HardInstance or None
-        The hard instance it is, with its secret and its known part; None for other layers.
+        The hard instance, with its secret and its known part; None for other layers.
     made : dict
-        How it was made, as kept in files.
+        How it was made, as stored in files.
     conditions : ConditionReport or None
-        The non-degeneracy conditions as measured for the record; None for a hard instance, whose record has the
-        certificate.
+        The non-degeneracy conditions measured for the record; None for a hard instance, whose record has the
+        certificate instead.
     """
 
     record: TargetRecord
@@ -93,7 +93,7 @@ class Target:
     def oracle(
         self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
     ) -> ExampleOracle | ValueOracle:
-        """A fresh oracle on the target; of learning with errors, the labels of random examples are noisy.
+        """A fresh oracle on the target. For learning with errors, the labels of random examples are noisy.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Target:
         Raises
         ------
         ValueError
-            If the noise is out of range, or the labels have errors of their own.
+            If the noise is out of range, or the labels already have errors.
         """
         if access == "value queries":
             return ValueOracle(self.layer, k=self.inputs.k, noise=noise, rng=rng)
@@ -121,7 +121,7 @@ class Target:
         return ExampleOracle(self.layer, self.inputs, noise=noise, rng=rng)
 
     def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
-        """What fits are measured against: `n` fresh inputs and the known part."""
+        """The data for measuring fits: `n` fresh inputs and the known part."""
         known = None if self.instance is None or self.instance.known.is_zero else self.instance.known
         return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
 
@@ -134,12 +134,12 @@ def layer_target(
     name: str = "layer",
     made: Mapping[str, Any] | None = None,
 ) -> Target:
-    """A layer of one's own as a target.
+    """The caller's own layer as a target.
 
     Parameters
     ----------
     layer : AttentionLayer
-        The layer, of any array library; the target's is NumPy, in float64.
+        The layer, in any array library; the target stores it as NumPy arrays in float64.
     tokens : int
         The number k of tokens.
     inputs : str or Inputs
@@ -147,12 +147,12 @@ def layer_target(
     name : str
         The unique name.
     made : mapping, optional
-        How it was made, as JSON values, to be kept in files.
+        How it was made, as JSON values, to be stored in files.
 
     Raises
     ------
     ValueError
-        If `inputs` names no distribution, or has other numbers of tokens or coordinates.
+        If `inputs` names no distribution, or its numbers of tokens or coordinates differ from the layer's.
     """
     require_instance("name", name, str, needed="a text")
     require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
@@ -221,14 +221,14 @@ def checkpoint_target(
     tokens : int
         The number k of tokens.
     inputs : str
-        The distribution of the tokens; where biases are absorbed, a last coordinate that is 1 is added.
+        The distribution of the tokens. If biases are absorbed, a last coordinate equal to 1 is added.
     name : str
-        The unique name; made of the file's and the layer's number if empty.
+        The unique name; if empty, made from the file name and the layer's number.
 
     Raises
     ------
     FileFormatError
-        If the checkpoint is missing, damaged, or lacks what is needed.
+        If the checkpoint is missing, damaged or incomplete.
     ValueError
         If a parameter is out of range.
     """
@@ -272,12 +272,12 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
 def _hard_title(instance: HardInstance) -> str:
     try:
         return family_of(instance).title
-    except (ValueError, TypeError, LookupError):  # what it says of itself is held to nothing here
+    except (ValueError, TypeError, LookupError):  # the instance's own statements are not checked here
         return f"{instance.family}, {plural(instance.layer.heads, 'head')}"
 
 
 def save_target(path: str | Path, target: Target) -> None:
-    """Write a target as data (never as a seed): `load_target` gives it back bit for bit."""
+    """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
     require_instance("target", target, Target, needed="a Target")
     if target.instance is not None:
         save_instance(path, target.instance, made=target.made)
@@ -295,16 +295,16 @@ def load_target(
     path : path
         The file; its stem names the target.
     tokens : int, optional
-        The number of tokens, where the file does not say or another is wanted.
+        The number of tokens, if the file does not store it or to override it.
     inputs : str, optional
         The distribution of the tokens, likewise.
 
     Raises
     ------
     FileFormatError
-        If the file is no layer or instance.
+        If the file is neither a layer nor an instance.
     ValueError
-        If the file does not say how many tokens there are and `tokens` is not given either.
+        If the file does not store the number of tokens and `tokens` is not given either.
     """
     stored = load_layer(require_path(path))
     name = Path(path).stem
@@ -319,7 +319,7 @@ def load_target(
 
 
 def require_path(target: object) -> str | os.PathLike[str]:
-    """The same, if it is the path of a file; an error that says what a target is otherwise."""
+    """Load the target if it is a path; raise an error that explains what a target is if it is neither."""
     if isinstance(target, str | os.PathLike):
         return target
     raise ValueError(
@@ -331,12 +331,12 @@ def require_path(target: object) -> str | os.PathLike[str]:
 def load_targets(
     paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: str | None = None
 ) -> list[Target]:
-    """Read targets that are to stand side by side: names and titles tell which file each is.
+    """Read several targets for a comparison; names and titles show the file of each.
 
     Parameters
     ----------
     paths : sequence of path
-        The files; their stems name the targets, the whole paths where two stems are equal.
+        The files; their stems name the targets. If two stems are equal, the whole paths do.
     tokens, inputs
         As for `load_target`, for all of them.
 
@@ -357,7 +357,7 @@ def load_targets(
 def _distribution(
     path: str | os.PathLike[str], stored: StoredLayer, tokens: int | None, inputs: str | None
 ) -> Inputs:
-    """The file's distribution, or what is wanted instead, with the constant coordinate that the file's has."""
+    """The file's distribution or the one that overrides it, with the file's constant coordinate if it has one."""
     own = stored.inputs
     if own is not None and tokens is None and inputs is None:
         return own
@@ -372,7 +372,7 @@ def _distribution(
 
 
 def _model_file(path: Path, file: str) -> str:
-    """The file's name, with its folder's where all models have the same."""
+    """The file's name, with the folder's name if all models have the same file name."""
     folder = (path if path.is_dir() else path.parent).resolve().name
     return f"{folder}/{file}" if Path(file).stem.split(".")[0] == "model" and folder else file
 
@@ -382,7 +382,7 @@ def _model_name(source: str) -> str:
 
 
 def inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:
-    """The distribution of that name; with a last coordinate that is 1 where `constant`.
+    """The distribution with that name; with a last coordinate equal to 1 if `constant`.
 
     Raises
     ------

@@ -14,16 +14,16 @@ __all__ = ["main"]
 
 @dataclass(frozen=True)
 class Option:
-    """An option, named after the parameter that it sets; its kind is that of the default, or a path."""
+    """An option, named after its parameter; its type is that of the default, or a path."""
 
     parameter: str
     default: Any
     words: str
-    name: str = ""  #: where it is not the parameter's
+    name: str = ""  #: the option's name, if it differs from the parameter's
     choices: tuple[str, ...] | None = None
 
     def add_to(self, command: argparse.ArgumentParser) -> None:
-        """Let the command take it."""
+        """Add the option to the command."""
         flag = f"--{self.name or self.parameter.replace('_', '-')}"
         if isinstance(self.default, bool):
             command.add_argument(flag, dest=self.parameter, action="store_true", help=self.words)
@@ -37,7 +37,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark measures, the function that runs it, its options, and what says where it misses its aim."""
+    """A benchmark: a description, the function that runs it, its options, and a check of its goals."""
 
     words: str
     module: str
@@ -193,7 +193,7 @@ def main() -> None:
         if "engine" in given:
             require_engine(given["engine"], given.get("device"))
     except (ImportError, OSError, ValueError) as error:
-        sys.exit(str(error))  # on the error stream, with status 1
+        sys.exit(str(error))  # prints to standard error and exits with status 1
     found = getattr(module, chosen.run)(**given)
     if chosen.complaint and (said := getattr(module, chosen.complaint)(found)):
         sys.exit(said)

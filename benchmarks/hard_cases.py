@@ -22,7 +22,7 @@ _TEST_EXAMPLES = 1000
 
 @dataclass(frozen=True)
 class Remedy:
-    """How to call the learner: multiples of the counting floor, where to start, how many heads more than the target."""
+    """Settings of the learner: multiples of the counting floor, the start, and the number of extra heads."""
 
     name: str
     floors: int = 4
@@ -33,7 +33,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Case:
-    """A distribution of targets, and what to try on it."""
+    """A distribution of targets, and the remedies to try on it."""
 
     name: str
     m: int
@@ -44,7 +44,7 @@ class Case:
     remedies: tuple[Remedy, ...] = ()
 
     def target(self, seed: int) -> AttentionLayer:
-        """A nice layer, its second head moved to within the gap of its first, relative to |Theta_1|."""
+        """A nice layer with its second head moved near its first; the distance is the gap, relative to |Theta_1|."""
         layer = make_nice_layer(heads=self.m, dim=self.d, sigma=self.sigma, rng=seed)
         if self.gap is None:
             return layer

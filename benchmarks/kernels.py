@@ -1,7 +1,7 @@
-"""How much of the rate of a plain matrix product the solver's kernels reach, and what a fit costs in forward passes.
+"""The rate of the solver's kernels relative to a plain matrix product, and the cost of a fit in forward passes.
 
-The rate is that of the float32 product of all tokens by all Theta_i, measured between the kernels. Kernels in low
-precision are held to the same float32 rate, so that theirs may exceed 1.
+The reference is the rate of the float32 product of all tokens by all Theta_i, measured between the kernels. Kernels
+in low precision are compared with the same float32 rate, so their share may exceed 1.
 """
 
 import time
@@ -24,7 +24,7 @@ __all__ = ["CASES", "run_kernels"]
 
 CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64), (8, 8, 64))
 _KERNELS = ("forward", "J", "J^T", "J^T J")
-# long enough to see past the clock, short enough that the machine does not change between kernels
+# long enough for the clock's resolution, short enough that the machine does not change between kernels
 _SECONDS, _ROUNDS = 0.02, 9
 _EXACT, _MOST_PASSES = 1e-13, 20_000
 
@@ -32,7 +32,7 @@ _EXACT, _MOST_PASSES = 1e-13, 20_000
 def run_kernels(
     out: Path | None = None, figure: Path | None = None, *, targets: int = 3, device: str | None = None
 ) -> list[dict[str, Any]]:
-    """Measure every case on every engine; print a table, write the figures and draw them where asked.
+    """Measure every case on every engine; print a table and, on request, write the figures and draw them.
 
     Shares are medians over rounds in which the product and the kernels take turns, one thread.
     """
@@ -52,7 +52,7 @@ def run_kernels(
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """The shares as bars, a panel a case."""
+    """The shares as bars, one panel per case."""
     cases = sorted({(row["m"], row["k"], row["d"]) for row in rows}, key=lambda case: (case[2], *case))
     names = list(dict.fromkeys(row["engine"] for row in rows))
     with drawing(path, "Shares of the product's rate", (2.3 * len(cases), 3.2)) as figure:
@@ -98,7 +98,7 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
     flat = engine.xp.reshape(x, (n * k, d))
 
     heavy, light = 2 * n * k * m * d * d, 2 * n * k * k * m * d
-    # operations of each: large products, and batched ones of k by k
+    # operations of each kind: large products, and batched products of k by k
     timed: dict[str, tuple[Callable[[], Any], int]] = {
         "product": (lambda: flat @ theta, heavy),
         "forward": (lambda: heads.reads(theta) @ w, 2 * heavy + 2 * light),
@@ -122,7 +122,7 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
 
 
 def _seconds(engine: Engine, work: Callable[[], Any]) -> float:
-    """Seconds a call, over as many as fill the time; of the processor on a CPU, which other processes share."""
+    """Seconds per call, over as many calls as fill the time; on a CPU, processor time, as other processes share it."""
     on_cpu = engine.device is None or str(engine.device) == "cpu"
     clock = time.process_time if on_cpu else time.perf_counter
     _finish(on_cpu, work())
@@ -142,7 +142,7 @@ def _finish(on_cpu: bool, result: Any) -> None:
 
 
 def _to_exactness(engine: Engine, m: int, k: int, d: int, targets: int, forward: float) -> dict[str, float]:
-    """Passes and seconds of the solver from a random start, medians over targets; infinite where it is stuck."""
+    """Passes and seconds of the solver from a random start, medians over targets; infinite if it is stuck."""
     passes, seconds = [], []
     for seed in range(targets):
         layer, rng = make_nice_layer(heads=m, dim=d, rng=seed), np.random.default_rng([seed, 2])

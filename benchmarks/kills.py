@@ -1,4 +1,4 @@
-"""Kill a comparison with SIGKILL at random moments, run it again, and hold the table to the uninterrupted one."""
+"""Kill a comparison with SIGKILL at random moments, resume it, and compare the table with an uninterrupted run."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: when, what was in the store then, and what came of the comparison afterwards."""
+    """One kill: its time, the content of the store at that time, and the result of the resumed comparison."""
 
     after: float
     kept: int
@@ -34,7 +34,7 @@ class Kill:
 
     @property
     def good(self) -> bool:
-        """The same table, nothing computed twice, nothing left running."""
+        """Whether the table is the same, nothing was computed twice, and no process is left."""
         return self.equal and self.twice == 0 and self.orphans == 0
 
 
@@ -73,14 +73,14 @@ def _kill(folder: Path, name: str, after: float, whole: Results, seeds: int) -> 
     children = _descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    deadline = time.monotonic() + 5  # one that was still starting sees that it is alone once it has started
+    deadline = time.monotonic() + 5  # starting processes exit when they see that they are alone
     while (orphans := sum(map(_is_ours, children))) and time.monotonic() < deadline:
         time.sleep(0.1)
     before = _finished(store)
     resumed = _finish(_start(folder, name, seeds))
     later = _finished(store)
     twice = sum(later.get(key) != when for key, when in before.items())
-    # a run killed before it had written anything reuses nothing, one that was killed after its end reuses everything
+    # a run killed before its first write reuses nothing; a run killed after its end reuses everything
     assert resumed.made["reused"] == len(before)
     equal = resumed.without_seconds() == whole.without_seconds()
     return Kill(round(after, 3), len(before), len(whole.cells), equal, twice, orphans)
@@ -106,13 +106,13 @@ def _finished(store: Path) -> dict[str, str]:
         return {}
     try:
         kept = Store(store, read_only=True)
-    except StoreError:  # it was killed while it made the file
+    except StoreError:  # the run was killed while it made the file
         return {}
     return {json.dumps(one["arguments"], sort_keys=True): one["finished"] for one in kept.values()}
 
 
 def _descendants(parent: int) -> list[int]:
-    """The processes below one, where the system tells (Linux); none elsewhere."""
+    """The child processes of a process, on Linux; none on other systems."""
     found = []
     for tasks in Path(f"/proc/{parent}/task").glob("*/children"):
         try:
@@ -128,5 +128,5 @@ def _descendants(parent: int) -> list[int]:
 def _is_ours(process: int) -> bool:
     try:
         return b"arena" in Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return False

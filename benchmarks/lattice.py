@@ -1,4 +1,4 @@
-"""The lattice attack: what it adds to bare LLL and BKZ of fpylll on the same bases, and how far it reaches."""
+"""The lattice attack: its overhead over bare LLL and BKZ of fpylll on the same bases, and its reach."""
 
 import statistics
 import time
@@ -18,13 +18,13 @@ from lwe.samples import make_samples
 __all__ = ["CASES", "REACH", "TOO_SLOW", "lattice_complaint", "run_lattice", "run_ratios", "run_reach"]
 
 TOO_SLOW = 1.1
-"""How many times the seconds of fpylll alone the attack may take."""
+"""The largest allowed ratio of the attack's seconds to those of fpylll alone."""
 
 CASES = ((32, 56), (8, 24), (4, 14))
 """Levels and entries of the secret: uniform matrix, modulus 128."""
 
 REACH = ((32, 56), (8, 28), (4, 14), (2, 6))
-"""Levels and entries that are in reach, as above: each of the secrets has to be found."""
+"""Levels and entries in reach, as above: each of the secrets must be found."""
 
 _BUDGET = Budget(300.0)
 _REACH_BUDGET = Budget(120.0)
@@ -33,7 +33,7 @@ _REACH_BUDGET = Budget(120.0)
 def run_lattice(
     turns: int = 3, secrets: int = 3, out: Path | None = None, reach_out: Path | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """How far the attack reaches, and what it adds to fpylll: `run_reach` and `run_ratios`."""
+    """The reach of the attack, and its overhead over fpylll: `run_reach` and `run_ratios`."""
     return {"reached": run_reach(secrets, reach_out), "ratios": run_ratios(turns, out)}
 
 
@@ -41,14 +41,13 @@ def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
     """Run both in turn, in one process, and print the medians and their ratio.
 
     fpylll alone makes the same calls on the same basis from the same seed: LLL, then the same blocks up to the one
-    after which the attack had its secret. Seconds are
-    the processor's, so that other programs count less. What the attack adds is the choice of samples, the basis, the
-    reading of rows and the check of secrets.
+    after which the attack had its secret. Seconds are processor time, so that other programs count less. The attack
+    adds the choice of samples, the basis, the reading of rows and the check of secrets.
     """
     rows = []
     for levels, entries in CASES:
         parameters = LWRParameters(entries, 128, levels, matrix="uniform")
-        _attack(parameters, 1000)  # imports, and the pruning tables, which are kept
+        _attack(parameters, 1000)  # loads imports and the pruning tables, which stay in memory
         seconds: dict[str, list[float]] = {"attack": [], "fpylll": []}
         for turn in range(turns):
             attack, calls, bare = _attack(parameters, turn)
@@ -67,7 +66,7 @@ def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
 
 
 def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
-    """Attack 2000 samples of so many secrets of each size within two minutes; print how many are found, and seconds."""
+    """Attack 2000 samples of several secrets per size within two minutes; print how many are found, and seconds."""
     rows = []
     for levels, entries in REACH:
         parameters = LWRParameters(entries, 128, levels, matrix="uniform")
@@ -91,7 +90,7 @@ def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]
 
 
 def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
-    """What is to be said of the ratios and of the sizes reached, in sentences; nothing where all is well."""
+    """Sentences on missed goals for the ratios and the sizes reached; empty if all goals are met."""
     said = [
         f"Of {one['secrets']} secrets of {one['entries']} entries with {one['levels']} levels {one['found']} were "
         f"found within {_REACH_BUDGET.seconds:g} seconds: all of them are wanted."
@@ -107,7 +106,7 @@ def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _attack(parameters: LWRParameters, seed: int) -> tuple[float, list[tuple[int, int]], Embedding]:
-    """Its seconds, the blocks it called for, as places and sizes, and its basis."""
+    """The attack's seconds, its blocks as places and sizes, and its basis."""
     from fpylll.fplll import bkz
 
     import lwe.attacks.lattice as module

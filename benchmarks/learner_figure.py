@@ -1,4 +1,4 @@
-"""Errors of learners against seconds and against examples, a panel a case, as SVG."""
+"""Errors of learners against seconds and against examples, one panel per case, as SVG."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +12,10 @@ _LEAST = 1e-16
 
 
 def draw_learners(found: Mapping[str, Any], path: Path) -> None:
-    """A row of panels a case, against seconds and against examples; a line a target, the first one's strong.
+    """A row of panels per case, against seconds and against examples; one line per target, the first one strong.
 
-    Of a learner with several settings the one is drawn that is best at 1e-6, or at the coarser error where none gets
-    there.
+    For a learner with several settings, the figure shows the setting that is best at 1e-6. If no setting reaches 1e-6,
+    it shows the best one at the coarser error.
     """
     cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
     names = list(dict.fromkeys(run["row"] for run in found["runs"]))
@@ -50,7 +50,7 @@ def draw_learners(found: Mapping[str, Any], path: Path) -> None:
 
 
 def _shown(found: Mapping[str, Any], case: tuple[int, int, int]) -> list[Mapping[str, Any]]:
-    """The runs of a case that are drawn: of every learner those with its best setting."""
+    """The runs of a case to draw: those with the best setting of each learner."""
     here = [run for run in found["runs"] if (run["m"], run["k"], run["d"]) == case]
     rows = [row for row in found["rows"] if (row["m"], row["k"], row["d"]) == case]
     at_six, at_two = rows[min(1, len(rows) - 1)], rows[0]

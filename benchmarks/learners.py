@@ -1,8 +1,8 @@
-"""Newton and what one would run instead, interleaved in one process on one thread: seconds and examples to an error.
+"""Newton and its alternatives, interleaved in one process on one thread: seconds and examples to an error.
 
-Every learner meets every target; who begins changes from target to target. Seconds are those on the wall, as every
-learner's own record has them: drawing examples counts, measuring against the truth does not. Adam and SGD
-have several settings, all run, and for each error and case the best counts, with the time of its own run alone.
+Every learner runs on every target; the first learner changes from target to target. Seconds are wall-clock seconds
+from each learner's own record: drawing examples counts, measuring against the truth does not. All settings of Adam
+and SGD run. For each error and case the best setting counts, with the time of its own run only.
 """
 
 import json
@@ -41,20 +41,20 @@ __all__ = [
 ERRORS = (1e-2, 1e-6, 1e-12)
 FRESH, REUSING = "Adam, fresh examples", f"Adam, {REUSED} examples"
 MOST_SECONDS = {"Newton": 0.3, "Newton, NumPy alone": 0.6}
-"""The share of the best-tuned Adam's seconds to 1e-6 that each may take."""
+"""The largest allowed ratio of each learner's seconds to 1e-6 to those of the best-tuned Adam."""
 MOST_EXAMPLES = 0.01
-"""The share of the best Adam's examples to 1e-6, where it sees each one once, that Newton may take."""
+"""The largest allowed ratio of Newton's examples to 1e-6 to those of the best Adam that sees each one once."""
 
 _JUDGED = 1e-6
 _MADE = ("targets", "threads", "engine", "device", "versions")
 _FRESH_INPUTS = 1000
-_LBFGS_PASSES = 3000  # twice the most it has needed
-_FEATURES = 1024  # of frozen attention, R d: more of them cost cubically and gain little
+_LBFGS_PASSES = 3000  # twice the largest number needed so far
+_FEATURES = 1024  # of frozen attention, R d: the cost of more is cubic and the gain is small
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A learner, the row it stands in, and, where the row has several, its setting in words."""
+    """A learner, its row in the table, and, if the row has several settings, its setting in words."""
 
     row: str
     setting: str
@@ -71,7 +71,7 @@ def run_learners(
     engine: EngineName = "auto",
     device: str | None = None,
 ) -> dict[str, Any]:
-    """Run every case; print the tables, write the figures as JSON and draw them where asked.
+    """Run every case; print the tables and, on request, write the figures as JSON and draw them.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def run_learners(
 
 
 def show_learners(earlier: Path, out: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
-    """The tables and the figure of a run that was written as JSON before, without running anything.
+    """The tables and the figure of an earlier run from its JSON file, without running anything.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def show_learners(earlier: Path, out: Path | None = None, figure: Path | None = 
     Raises
     ------
     ValueError
-        If the file is none that this benchmark has written.
+        If this benchmark did not write the file.
     """
     try:
         stored = json.loads(earlier.read_text(encoding="utf-8"))
@@ -128,7 +128,7 @@ def _written(
 
 
 def learners_complaint(found: Mapping[str, Any]) -> str:
-    """What misses its aim in what `run_learners` gives, in a sentence each; nothing where all is well."""
+    """One sentence for each missed goal in the result of `run_learners`; empty if all goals are met."""
     said = []
     for row in (row for row in found["rows"] if row["error"] == _JUDGED):
         case = f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']})"
@@ -175,10 +175,10 @@ def contenders(
 
 
 def compare_at_errors(runs: Sequence[Mapping[str, Any]], case: tuple[int, int, int]) -> list[dict[str, Any]]:
-    """For every error, the medians of every row of the table, its best setting where it has several, and the ratios.
+    """For every error, the medians of every row of the table at its best setting, and the ratios.
 
-    What is never reached has infinite seconds and examples, and a ratio to it is 0; a ratio of what itself is never
-    reached is infinite.
+    An error that is never reached has infinite seconds and examples. A ratio to it is 0; a ratio of it to anything is
+    infinite.
     """
     here = [run for run in runs if (run["m"], run["k"], run["d"]) == case]
     result = []
@@ -243,7 +243,7 @@ def _engine(learner: Learner, m: int, k: int, d: int) -> str:
 
 
 def _warm_up(field: Sequence[Contender]) -> None:
-    """What is imported and compiled once in a process is no part of a fit: every kind of learner runs on a toy."""
+    """Run every kind of learner on a toy, so that imports and compilation do not count in a fit."""
     layer, inputs = make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(2, 8)
     truth = GroundTruth.draw(layer, inputs, 10, rng=0)
     for one in {(type(one.learner), one.row): one for one in field}.values():
@@ -270,7 +270,7 @@ def _words(one: Adam | SGD) -> str:
 
 
 def _cost(runs: Sequence[Mapping[str, Any]], error: float) -> dict[str, Any]:
-    """Medians over the targets of what it took to get to `error`; infinite where half of them never do."""
+    """Medians over the targets of the costs to reach `error`; infinite if half of the targets never reach it."""
     reached = [next((point for point in run["trace"] if point[2] <= error), (inf, inf, 0.0)) for run in runs]
     return {
         "seconds": median(point[1] for point in reached),

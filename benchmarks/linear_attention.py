@@ -19,9 +19,9 @@ from upper.linear_attention import cubic_features, feature_count, make_linear_at
 __all__ = ["ENOUGH_BYTES", "ENOUGH_SECONDS", "linear_complaint", "run_linear"]
 
 ENOUGH_SECONDS = 4.0
-"""What d = 16 may take at N = 2 D on two cores."""
+"""The largest allowed time for d = 16 at N = 2 D on two cores."""
 ENOUGH_BYTES = 2 << 30
-"""What d = 24 may take at N = 2 D, the whole process with its libraries and examples."""
+"""The largest allowed memory for d = 24 at N = 2 D, for the whole process with its libraries and examples."""
 
 _TOKENS = 10
 _LARGE = """
@@ -53,7 +53,7 @@ def run_linear(
     turns: int = 3,
     threads: int = 2,
 ) -> dict[str, Any]:
-    """Time the regression and what one would run instead, in turn; measure the memory of a large one.
+    """Time the regression and its alternatives, in turn; measure the memory of a large regression.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def run_linear(
     large : int, optional
         The dimension whose memory is measured, in a process of its own.
     turns : int
-        Times each is run; the median counts.
+        How often each is run; the median counts.
     threads : int
         Threads of BLAS.
 
     Returns
     -------
     dict
-        ``rows``, one a dimension, and ``large``.
+        ``rows``, one per dimension, and ``large``.
     """
     rows = []
     print(f"{threads} threads, N = 2 D, n = {_TOKENS}, medians of {turns} turns")
@@ -97,7 +97,7 @@ def run_linear(
 
 
 def linear_complaint(found: dict[str, Any]) -> str:
-    """What falls short of the bounds, in a sentence; empty where nothing does."""
+    """A sentence on the missed bounds; empty if all are met."""
     slow = [row for row in found["rows"] if row["d"] == 16 and row["seconds"] > ENOUGH_SECONDS]
     said = [f"d = 16 took {row['seconds']:.1f} s: {ENOUGH_SECONDS:g} are allowed." for row in slow]
     large = found.get("large")
@@ -120,7 +120,7 @@ def _measure(d: int, turns: int) -> dict[str, Any]:
         "symmetric seconds": lambda: lstsq(cubic_features(x), y, lapack_driver="gelsd"),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
-    # plain least squares on all d^3 products has its turns counted: it takes most of the time
+    # plain least squares on all d^3 products gets fewer turns, because it takes most of the time
     for turn in range(turns):
         for name, way in ways.items():
             if name != "seconds" and (turn > 0 and d > 12):
@@ -136,14 +136,14 @@ def _measure(d: int, turns: int) -> dict[str, Any]:
 
 
 def _plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Least squares on all d^3 products G_bc z_e, as the paper writes them down."""
+    """Least squares on all d^3 products G_bc z_e, as in the paper."""
     gram = np.matmul(x.transpose(0, 2, 1), x)
     phi = np.einsum("nbc,ne->nbce", gram, x[:, -1]).reshape(len(x), -1)
     return np.asarray(lstsq(phi, y, lapack_driver="gelsd")[0])
 
 
 def _measure_large(d: int, threads: int) -> dict[str, Any]:
-    """In a process of its own, so that the peak is its own."""
+    """Run in a separate process, so that the peak is that of this run only."""
     run = subprocess.run(
         [sys.executable, "-c", _LARGE, str(d), str(threads)], check=True, capture_output=True, text=True
     )

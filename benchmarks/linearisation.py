@@ -34,8 +34,8 @@ _SURPLUS = 100
 def run_linearisation(out: Path | None = None) -> list[dict[str, Any]]:
     """Time the whole attack, its elimination alone, and the same elimination on bytes; print a table.
 
-    The last is the `galois` package's row reduction where that is installed, and a plain one in NumPy, a pivot at a
-    time on an array of booleans, where it is not; left out where it would take minutes.
+    The elimination on bytes is the row reduction of the `galois` package if installed. Otherwise it is a plain one in
+    NumPy, one pivot at a time on an array of booleans. It is left out if it would take minutes.
     """
     name, plain, largest = _plain_elimination()
     print(f"unknowns  equations  attack  elimination  {name}  ratio  accuracy  of what")
@@ -74,7 +74,7 @@ def run_linearisation(out: Path | None = None) -> list[dict[str, Any]]:
 
 
 def _seconds(work: Callable[[], object], turns: int = 3) -> float:
-    """The least of some runs."""
+    """The least time of several runs."""
     times = []
     for _ in range(turns):
         began = time.perf_counter()
@@ -84,7 +84,7 @@ def _seconds(work: Callable[[], object], turns: int = 3) -> float:
 
 
 def _plain_elimination() -> tuple[str, Callable[[np.ndarray], object], int]:
-    """Its name, itself, and the most unknowns that it takes less than a minute for."""
+    """The name of the elimination, its function, and the most unknowns that it handles in less than a minute."""
     if importlib.util.find_spec("galois") is None:
         return "NumPy bytes", _eliminate_booleans, 7000
     field = importlib.import_module("galois").GF(2)

@@ -20,7 +20,7 @@ from lwe.samples import LWRSamples, make_samples
 __all__ = ["ENOUGH_TIMES", "run_searches", "searches_complaint"]
 
 ENOUGH_TIMES = 2.0
-"""How many times faster meet in the middle has to be on ternary secrets of 20 entries with 16 levels and more."""
+"""The required speed-up of meet in the middle on ternary secrets of 20 entries with 16 levels or more."""
 
 CASES = ((14, 64, 2), (20, 64, 2), (20, 64, 8), (20, 64, 16), (20, 251, 32))
 
@@ -28,10 +28,10 @@ CASES = ((14, 64, 2), (20, 64, 2), (20, 64, 8), (20, 64, 16), (20, 251, 32))
 def run_searches(
     out: Path | None = None, cases: Sequence[tuple[int, int, int]] = CASES
 ) -> list[dict[str, Any]]:
-    """Time both attacks for each (n, q, p): to a secret, and through all candidates; print a table.
+    """Time both attacks for each (n, q, p), up to the secret and through all candidates; print a table.
 
-    The labels of the second kind are random, so that nothing is found and neither stops early by luck; a case is
-    judged by it.
+    For the run through all candidates the labels are random, so no secret is found and neither attack stops early by
+    luck. This run decides the case.
     """
     attacks: dict[str, Attack] = {"exhaustive": ExhaustiveAttack(), "meet": MeetInTheMiddleAttack()}
     print("n   q    p   join   to a secret: exhaustive  meet   through all: exhaustive  meet     times")
@@ -66,7 +66,7 @@ def run_searches(
 
 
 def searches_complaint(rows: list[dict[str, Any]]) -> str:
-    """What is to be said of the times on secrets of 20 entries, in sentences; nothing where all is well."""
+    """Sentences on missed goals for the times on secrets of 20 entries; empty if all goals are met."""
     return " ".join(
         f"With q = {row['q']} and p = {row['p']}, meet in the middle is {row['times']:.1f} times as fast as exhaustive "
         f"search on 20 entries: at least {ENOUGH_TIMES:g} times is wanted."

@@ -1,7 +1,7 @@
 """Mutation testing: change one operator, comparison or number of the code, and run the tests that reach it.
 
 It needs a system that forks and two packages: ``pip install cosmic-ray coverage``, then
-``python -m benchmarks.mutants``. The project is copied and the copy is changed. A run that was stopped goes on, if
+``python -m benchmarks.mutants``. The project is copied and the copy is changed. A stopped run continues if
 ``--folder`` is the same.
 """
 
@@ -26,14 +26,14 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 PACKAGES = ("attention", "upper/six_phase", "sq", "lwe")
-SECONDS = 25  # of tests for one mutant at most, the shortest first
+SECONDS = 25  # of tests for one mutant at most; the shortest tests run first
 PYTEST = ["-o", "addopts=", "--doctest-modules", "--import-mode=importlib", "-q", "-p", "no:cacheprovider"]
-# small numbers and short texts are one object each, so that no test tells `is` from `==`
+# equal small numbers and short texts are the same object, so no test can distinguish `is` from `==`
 UNUSED = ("_Is", "RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter")
 
 
 class Contexts:
-    """Tells coverage which test runs, and keeps the seconds of each."""
+    """Tell coverage which test runs, and record the seconds of each test."""
 
     def __init__(self, measured):
         self.measured, self.seconds = measured, {}
@@ -50,7 +50,7 @@ class Contexts:
 
 
 def measure(copy, package, out):
-    """Write which tests run each line of a package, and how long each test takes; in a process of its own."""
+    """Write which tests run each line of a package, and how long each test takes; runs in a separate process."""
     os.chdir(copy)
     os.environ["PYTHONPATH"] = str(copy)
     sys.path.insert(0, str(copy))
@@ -66,9 +66,9 @@ def measure(copy, package, out):
 
 
 def places(code):
-    """Where functions can be changed: place, lines of the statement, operators and their occurrences.
+    """The possible changes in functions: place, lines of the statement, operators and their occurrences.
 
-    Annotations, decorators, defaults, error texts and how things print are left as they are.
+    Annotations, decorators, defaults, error texts and the printing of objects are not changed.
     """
 
     def holds(node, place):
@@ -101,7 +101,7 @@ def places(code):
 
 
 def try_mutant(copy, file, change, tests, seconds, log):
-    """What the tests make of a change, and the first line that it changes."""
+    """The outcome of the tests on a change, and the first line that it changes."""
     path, original = copy / file, (copy / file).read_text()
     kept, mutated = path.stat(), mutate_code(original, get_operator(change[0])(), change[1])
     command = [sys.executable, "-m", "pytest", *PYTEST, "-x", "--hypothesis-seed=0", *tests]

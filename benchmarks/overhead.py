@@ -1,4 +1,4 @@
-"""What the arena adds to a quick comparison: its processes, its store, its page, against the bare cells in a loop."""
+"""The overhead of the arena in a quick comparison (processes, store, page) over a bare loop of cells."""
 
 import os
 import statistics
@@ -14,12 +14,12 @@ from benchmarks.report import write_json
 __all__ = ["TOO_MUCH", "overhead_complaint", "run_overhead"]
 
 TOO_MUCH = 0.05
-"""The share of the bare time that the whole command may not add outside the learners."""
+"""The upper limit of the time that the command adds outside the learners, as a share of the bare time."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-# every cell of the quick comparison, one after the other, with nothing around it but the measuring of its error;
-# each program ends by printing the seconds that its learners took
+# every cell of the quick comparison, one after the other, only with the measuring of its error;
+# each program ends by printing the seconds of its learners
 _BARE = """
 from arena import PRESETS, choose_students, preset_targets, run_cell
 cells = [
@@ -56,10 +56,10 @@ _KINDS = {
 def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, dict[str, float]]:
     """Time the quick comparison bare, through `compare`, with the store, and as a command; print the ratios.
 
-    Each is a program of its own from start to end, with one job and one thread; they run in turn, and medians are
-    compared, of the seconds on the clock and of those outside the learners. The learners do the same work in all of
-    them, bit for bit, and are nearly all of the time: a machine that drifts by a tenth hides in the first what the
-    second shows. Both are given as shares of the bare program's clock.
+    Each is a separate program from start to end, with one job and one thread. The programs run in turn. Medians are
+    compared for the total seconds and for the seconds outside the learners. The learners do the same work in all
+    programs, bit for bit, and take nearly all of the time. If the machine's speed drifts by a tenth, the total hides
+    the overhead, and the seconds outside the learners still show it. Both are shares of the bare program's time.
     """
     seconds: dict[str, dict[str, list[float]]] = {kind: {"clock": [], "outside": []} for kind in _KINDS}
     with tempfile.TemporaryDirectory() as name:
@@ -95,7 +95,7 @@ def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, dict[str,
 
 
 def overhead_complaint(overhead: Mapping[str, Mapping[str, float]]) -> str:
-    """What is to be said of the shares that `run_overhead` gives, in a sentence; nothing where all is well."""
+    """A sentence on missed goals for the shares from `run_overhead`; empty if all goals are met."""
     share = overhead["command"]["outside"]
     if share < TOO_MUCH:
         return ""
@@ -103,7 +103,7 @@ def overhead_complaint(overhead: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _time(folder: Path, *arguments: str) -> tuple[float, float]:
-    """Seconds of a program from its start to its end, and those that its learners took."""
+    """Seconds of a program from start to end, and the seconds of its learners."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", *arguments],

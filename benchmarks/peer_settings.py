@@ -1,4 +1,4 @@
-"""Settings of Adam and SGD to hold Newton against: a few a case, found by hand, and a whole grid around Adam's."""
+"""Settings of Adam and SGD to compare with Newton: a few per case, tuned manually, and a grid around Adam's."""
 
 from dataclasses import dataclass, replace
 from itertools import product
@@ -10,19 +10,19 @@ from upper.engine import choose_engine
 __all__ = ["REUSED", "adam_settings", "sgd_settings"]
 
 REUSED = 16_384
-"""The size of a set that is gone through again and again."""
+"""The size of a set that is reused in every epoch."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The shortest schedule found that ends below 1e-6, and a short one that is fast to 1e-2."""
+    """The shortest schedule found that ends below 1e-6, and a short schedule that reaches 1e-2 fast."""
 
     steps: int
     batch: int
     beta1: float
     short_steps: int
     short_rate: float
-    # a second one, as no schedule is the shortest on all targets: steps, batch, beta1
+    # a second schedule, because none is the shortest on all targets: steps, batch, beta1
     other: tuple[int, int, float] | None = None
 
 
@@ -34,7 +34,7 @@ _FOUND = {
     (4, 4, 64): _Found(1925, 256, 0.8, 700, 0.008),
     (8, 8, 64): _Found(1425, 128, 0.8, 500, 0.008, (1125, 192, 0.8)),
 }
-# batch, steps, rate times d, momentum: the fastest to 1e-6 of those tried, with its 16384 examples
+# batch, steps, rate times d, momentum: the fastest setting to 1e-6 among those tried, with its 16384 examples
 _SGD = {
     (2, 2, 32): (512, 1500, 1.0, 0.9),
     (4, 4, 32): (256, 1500, 1.0, 0.9),
@@ -47,14 +47,14 @@ _SGD = {
 def adam_settings(
     m: int, k: int, d: int, *, full: bool = False, device: str | None = None
 ) -> dict[str, list[Adam]]:
-    """Settings by where their examples come from, "fresh" or "reused".
+    """Settings by the source of their examples, "fresh" or "reused".
 
     Parameters
     ----------
     m, k, d : int
-        The case; one that is not known gets the settings of the nearest that is.
+        The case; an unknown case gets the settings of the nearest known one.
     full : bool
-        The grid of rates, schedules, lengths and precisions around those that were found by hand.
+        Use the grid of rates, schedules, lengths and precisions around the manually tuned settings.
     device : str, optional
         Where Adam computes, by default on the CPU.
     """
@@ -87,7 +87,7 @@ def sgd_settings(m: int, k: int, d: int) -> list[SGD]:
     Parameters
     ----------
     m, k, d : int
-        The case; one that is not known gets the setting of the nearest that is.
+        The case; an unknown case gets the setting of the nearest known one.
     """
     batch, steps, relative_rate, momentum = _SGD[_nearest(m, k, d)]
     fresh = SGD(

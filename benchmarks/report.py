@@ -1,4 +1,4 @@
-"""What benchmarks do alike with what they found: tables, JSON, figures."""
+"""Output shared by the benchmarks: tables, JSON, figures."""
 
 import io
 import json
@@ -29,24 +29,24 @@ def show_table(
 
 
 def case_words(row: Any) -> str:
-    """The shape of a case as it stands in a table, "m,k,d"."""
+    """The shape of a case for a table, "m,k,d"."""
     return f"{row['m']},{row['k']},{row['d']}"
 
 
 def write_json(path: Path | None, found: Any) -> None:
-    """Write what was found where asked to."""
+    """Write the results to a file, if one is given."""
     if path is not None:
         path.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def machine() -> dict[str, Any]:
-    """What the figures of one thread were measured on."""
+    """The machine of the one-thread figures."""
     return {"machine": platform.processor() or platform.machine(), "threads": 1}
 
 
 @contextmanager
 def drawing(path: Path | None, title: str, size: tuple[float, float]) -> Iterator[Any]:
-    """A figure that is written as SVG at the end; the same numbers give the same file."""
+    """A figure that is written as SVG when the context ends; the same numbers give the same file."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

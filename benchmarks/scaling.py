@@ -1,8 +1,8 @@
-"""How the time, the examples and the memory of Newton grow with d, m and k, one of them varied at a time.
+"""The growth of Newton's time, examples and memory with d, m and k, varied one at a time.
 
-Examples are those needed: the least multiple of the counting floor, of a few, at which four of five targets are
-recovered exactly from one random start. Seconds and passes are those at four times the floor; memory is the peak of
-the solver on NumPy there, examples left out, beside the bound that it states.
+The examples are the number needed: the least multiple of the counting floor, among a few, at which four of five targets
+are recovered exactly from one random start. Seconds and passes are measured at four times the floor. Memory is the
+solver's peak there on NumPy, without the examples, beside the solver's own bound.
 """
 
 import tracemalloc
@@ -30,12 +30,12 @@ VARIED: dict[str, tuple[int, ...]] = {
     "k": (2, 3, 4, 6, 8, 12, 16),
 }
 MULTIPLES = (1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
-"""Multiples of the counting floor that are tried."""
+"""The multiples of the counting floor to try."""
 
 _USUAL = MULTIPLES.index(4.0)
 _NEEDED_OF_FIVE = 0.8
 _EXACT = 1e-10
-_PASSES = 4000  # exact runs at four times the floor take some 600
+_PASSES = 4000  # exact runs at four times the floor take about 600
 _QUANTITIES = {
     "seconds": "seconds at 4 times the floor",
     "passes": "passes at 4 times the floor",
@@ -54,7 +54,7 @@ def run_scaling(
     varied: Mapping[str, Sequence[int]] = VARIED,
     engine: EngineName = "auto",
 ) -> dict[str, Any]:
-    """Measure every case, fit the powers; print tables, write the figures as JSON and draw them where asked.
+    """Measure every case and fit the powers; print tables and, on request, write the figures as JSON and draw them.
 
     Returns
     -------
@@ -62,11 +62,11 @@ def run_scaling(
         ``cases``, one for every (m, k, d), and ``powers``: for d, m and k, of every quantity the exponent with its
         95 % interval, or None where fewer than three cases came to a number.
     """
-    # one engine for all: where the learner changes from one to another by itself, seconds follow no power
+    # one engine for all: if the learner changes its engine, seconds follow no power law
     engine = choose_engine(engine).name  # type: ignore[assignment]
     shapes = dict.fromkeys(_shape(name, value) for name, values in varied.items() for value in values)
     with single_thread(torch=True):
-        _measure(*_shape("d", 8), targets=1, engine=engine)  # what is imported once is no part of it
+        _measure(*_shape("d", 8), targets=1, engine=engine)  # loads all imports before the measurements
         cases = [_measure(*shape, targets=targets, engine=engine) for shape in shapes]
     powers = {
         name: {
@@ -85,7 +85,7 @@ def run_scaling(
 
 
 def stated_bytes(n: int, m: int, k: int, d: int) -> int:
-    """The most that `upper.newton.gauss_newton` says it takes beyond its n examples."""
+    """The bound that `upper.newton.gauss_newton` states on its memory, without its n examples."""
     return 4 * (6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2) + (
         64 << 10
     )
@@ -94,8 +94,8 @@ def stated_bytes(n: int, m: int, k: int, d: int) -> int:
 def fit_power(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None:
     """The exponent of y ~ factor x^exponent by least squares in logarithms, with its 95 % interval of Student's t.
 
-    The interval speaks of the scatter about a power law, not of whether it is one: its residuals show that. Points
-    that are not finite are left out; None where fewer than three are left.
+    The interval measures the scatter about a power law. It does not show whether a power law holds; the residuals show
+    that. Points that are not finite are left out; None if fewer than three are left.
     """
     from scipy.special import stdtrit
 
@@ -119,13 +119,13 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None
 
 
 def least_multiple(enough: Callable[[float], bool]) -> float:
-    """The least of `MULTIPLES` that is enough, looked for about 4; infinite where none is.
+    """The least sufficient multiple in `MULTIPLES`; the search starts near 4. Infinite if none suffices.
 
-    That more examples are never worse is taken for granted: a handful of the multiples is tried.
+    The search assumes that more examples are never worse, so it tries only a few multiples.
     """
     if not enough(MULTIPLES[_USUAL]):
         return next((one for one in MULTIPLES[_USUAL + 1 :] if enough(one)), inf)
-    low, high = 0, _USUAL  # all before `low` are too few, `high` is enough
+    low, high = 0, _USUAL  # all multiples before `low` are too small, `high` suffices
     while low < high:
         middle = (low + high) // 2
         if enough(MULTIPLES[middle]):
@@ -141,7 +141,7 @@ def _shape(name: str, value: int) -> tuple[int, int, int]:
 
 
 def _column(cases: Sequence[Mapping[str, Any]], name: str, what: str) -> list[float]:
-    """The quantity over the cases in which only `name` differs from the base."""
+    """The quantity over the cases that differ from the base only in `name`."""
     others = [one for one in BASE if one != name]
     return [case[what] for case in cases if all(case[one] == BASE[one] for one in others)]
 
@@ -175,7 +175,7 @@ def _measure(m: int, k: int, d: int, *, targets: int, engine: EngineName = "nump
 
 
 def _run(m: int, k: int, d: int, n: int, seed: int, engine: EngineName) -> tuple[float, float, float]:
-    """Relative error, seconds and passes of one start; no measuring on the way."""
+    """Relative error, seconds and passes of one start; nothing is measured during the run."""
     layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
     fit = Newton(m, examples=n, starts=1, work=_PASSES, engine=engine).fit(
         ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3]
@@ -186,7 +186,7 @@ def _run(m: int, k: int, d: int, n: int, seed: int, engine: EngineName) -> tuple
 
 
 def _peak_bytes(m: int, k: int, d: int, n: int) -> int:
-    """The most that NumPy holds at once in the solver, from near the target to exactness, in both precisions."""
+    """NumPy's peak memory in the solver, from near the target until it is exact, in both precisions."""
     rng = np.random.default_rng(0)
     layer, x = make_nice_layer(heads=m, dim=d, rng=0), BooleanInputs(k, d).sample(n, rng=1)
     y, start = layer(x), np.array(layer.theta) + 0.02 * rng.standard_normal((m, d, d)) / d
@@ -238,7 +238,7 @@ def _power(power: Mapping[str, float] | None) -> str:
 
 
 def _draw(found: Mapping[str, Any], path: Path) -> None:
-    """A panel for each of d, m and k, and for time, examples and memory: what was measured and the power fitted."""
+    """A panel for each of d, m and k, and for time, examples and memory: the measurements and the fitted power."""
     rows = {"seconds": None, "examples": "floor", "bytes": "stated bytes"}
     with drawing(path, "How Newton's costs grow", (3.4 * len(found["powers"]) + 0.6, 8.6)) as figure:
         panels = figure.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)

@@ -1,4 +1,4 @@
-"""The six-phase learner end to end, in both modes, with the error of every phase; and how often heads agree."""
+"""The six-phase learner in both modes, with the error of every phase; and the probability that heads agree."""
 
 import statistics
 from pathlib import Path
@@ -17,7 +17,7 @@ LAWS = {(2, 2): 2_000_000, (2, 3): 4_000_000, (3, 2): 4_000_000, (3, 3): 20_000_
 
 
 def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
-    """Every row of the table in practical mode; print medians over seeds, and how many ended exact."""
+    """Run every row of the table in practical mode; print medians over seeds, and the number of exact runs."""
     print("m k d    phase 1  refined   span     in span  end      seconds to phase 5, to the end  exact")
     rows = []
     for m, k, d in PRACTICAL:
@@ -48,7 +48,7 @@ def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -
 
 
 def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
-    """Paper mode, phases 1 to 6 alone: the span's error before and after phases 3 and 4, and the squared error."""
+    """Run paper mode, phases 1 to 6 only: the span's error before and after phases 3 and 4, and the squared error."""
     print("m k d   margin over  span before -> after  squared error  (kd)^-m   seconds  outcome")
     rows = []
     for m, k, d in PAPER:
@@ -133,7 +133,7 @@ def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Phases:
 
 
 def _measure(phases: Phases, phase: int, name: str, beside: str = "") -> float:
-    """A measure of the last step of a phase that has it, and the one `beside` it."""
+    """A measure from the last step of a phase that has it, and the measure `beside` of the same step."""
     steps = [one for one in phases.fit.trace if one.phase == phase and name in one.measures]
     found = [one.measures[name] for one in steps if not beside or beside in one.measures]
     return found[-1] if found else float("nan")

@@ -1,4 +1,4 @@
-"""How often Newton recovers a random nice layer, and how often from its first start, with intervals."""
+"""The rate at which Newton recovers a random nice layer, in total and from its first start, with intervals."""
 
 from pathlib import Path
 from statistics import median
@@ -15,9 +15,9 @@ from upper.engine import EngineName
 __all__ = ["CASES", "NEEDED", "run_success", "success_complaint"]
 
 CASES = ((2, 2, 32, 4), (4, 2, 32, 4), (6, 4, 32, 4), (8, 4, 32, 4), (8, 8, 32, 4), (4, 4, 32, 3))
-"""m, k, d, and how many times the counting floor there is."""
+"""m, k, d, and the number of examples in counting floors."""
 NEEDED = 0.95
-"""The share of targets that is to be recovered."""
+"""The required share of recovered targets."""
 _EXACT = 1e-10
 
 
@@ -28,9 +28,9 @@ def run_success(
     cases: tuple[tuple[int, int, int, int], ...] = CASES,
     engine: EngineName = "auto",
 ) -> list[dict[str, Any]]:
-    """Fit `targets` layers of every case; print a table, write it as JSON where asked.
+    """Fit `targets` layers of every case; print a table and, on request, write it as JSON.
 
-    A success is a relative error of at most 1e-10 on fresh examples. Intervals are Clopper and Pearson's, of 95 %.
+    A success is a relative error of at most 1e-10 on fresh examples. Intervals are 95 % Clopper-Pearson intervals.
     """
     with single_thread(torch=True):
         rows = [_row(*case, targets, engine) for case in cases]
@@ -40,7 +40,7 @@ def run_success(
 
 
 def success_complaint(rows: list[dict[str, Any]]) -> str:
-    """The cases with fewer successes than needed, a sentence each; nothing where all is well."""
+    """A sentence for each case with fewer successes than required; empty if there is none."""
     return "\n".join(
         f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']}) at {row['floors']} floors: {row['successes']} of "
         f"{row['targets']} are exact; {NEEDED:.0%} are wanted."

@@ -1,6 +1,7 @@
 """Layers shaped like a trained transformer's, learned back from a random start: seconds, examples and memory.
 
-The full solver knows the number of heads, the factored one the rank of every head too, and fits half the examples.
+The full solver knows the number of heads. The factored solver also knows the rank of every head, and fits half the
+examples.
 """
 
 import resource
@@ -26,7 +27,7 @@ __all__ = ["ERRORS", "run_transformer_shaped"]
 
 ERRORS = (1e-2, 1e-6, 1e-8)
 _TEST_EXAMPLES = 200
-# Counting floors of full rank, from which one random start was enough on the targets tried.
+# Counting floors of full rank at which one random start was enough on the targets tried.
 _FLOORS = {"full": 16.0, "factored": 8.0}
 _CONDITIONS = (
     "theta_incoherence",
@@ -64,11 +65,11 @@ def run_transformer_shaped(
     targets: int = 3,
     seconds: float = 900.0,
 ) -> None:
-    """Learn each target by each solver from one random start, to 1e-8 in function or for so many seconds each.
+    """Learn each target by each solver from one random start, to 1e-8 in function or until the time limit.
 
-    Target number t is drawn from the seed t. `floors` counting floors of examples for every solver; 16 for the full
-    one and 8 for the factored if None. Memory on a CPU is that of the process at its largest so far, earlier runs
-    included. The iterates are told on the error stream.
+    Target number t is drawn from the seed t. Every solver gets `floors` counting floors of examples; if None, the full
+    solver gets 16 and the factored one 8. Memory on a CPU is the peak of the process so far, including earlier runs.
+    The iterates are printed on standard error.
     """
     chosen = choose_engine(engine, device)
     full = counting_floor(heads=heads, tokens=tokens, dim=dim)
@@ -123,7 +124,7 @@ def _factored(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate
 def _run(
     case: _Case, iterates: Iterator[Iterate], seconds: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What a solver reached; the time for measuring errors is not counted, and an error never reached is None."""
+    """The errors that a solver reached, and when; measuring does not count, and an error never reached is None."""
     _reset_memory(case.engine)
     reached: dict[str, dict[str, float]] = {}
     spent, began, error = 0.0, time.perf_counter(), 1.0

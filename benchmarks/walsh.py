@@ -17,7 +17,7 @@ from sq.parities import ParityFamily
 __all__ = ["ENOUGH_SECONDS", "run_walsh"]
 
 ENOUGH_SECONDS = 20.0
-"""What enumerating a whole family at 22 input bits may take on one core."""
+"""The limits for enumerating a whole family at 22 input bits on one core."""
 
 CASES = ((8, 2), (10, 2), (11, 1), (11, 2), (11, 3), (12, 1))
 
@@ -25,7 +25,7 @@ CASES = ((8, 2), (10, 2), (11, 1), (11, 2), (11, 3), (12, 1))
 def run_walsh(out: Path | None = None) -> list[dict[str, Any]]:
     """Time the Gram matrix of whole parity families by full enumeration, beside the transform alone; print a table.
 
-    Memory is the largest that the process has held so far, so it is a case's own only where it rises.
+    Memory is the peak of the process so far, so it belongs to a case only if it rises there.
     """
     print("d  l  bits  targets  seconds  a target  a transform  MiB so far  off the closed form")
     rows = []

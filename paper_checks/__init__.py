@@ -1,4 +1,4 @@
-"""What the papers claim, claim by claim: each a check that can be run, and that can fail."""
+"""The claims of the papers, one by one: each is a check that can be run and that can fail."""
 
 from paper_checks.check import Basis, Check, Constants, Run, Scale, check
 from paper_checks.comparison import (

@@ -1,4 +1,4 @@
-"""A check: one claim, where it comes from, how sure a check of it can be, and the code that checks it."""
+"""A check: one claim, its source, the certainty of a check of it, and the code that checks it."""
 
 import enum
 import importlib.util
@@ -27,7 +27,7 @@ class Constants(SimpleNamespace):
 
 
 class Basis(enum.Enum):
-    """What the claim rests on, the check aside; of a claim in several parts, what its main part rests on.
+    """What the claim rests on besides the check; for a claim in several parts, what its main part rests on.
 
     The words of `Check.how` say which parts are weaker.
     """
@@ -35,9 +35,9 @@ class Basis(enum.Enum):
     PROVED = "proved"
     """A proof is known: in the source named, or in a docstring of this project. The check is a second look."""
     DERIVED = "derived here"
-    """Reasoned here from what the sources say, not a theorem of theirs; checked as far as the check goes."""
+    """Derived here from the sources, not a theorem of theirs; checked only within the range of the check."""
     MEASURED = "only measured"
-    """An observation at the sizes that are named. Nothing says that it goes on beyond them."""
+    """An observation at the named sizes. It may not hold beyond them."""
 
 
 Run: TypeAlias = Callable[[Constants, Scale, Generator], Iterable[Comparison]]
@@ -54,7 +54,7 @@ class Check:
     id : str
         Group and name in lower case, such as ``"crude-sum/exact-at-zero"``.
     claim : str
-        What is claimed: a sentence.
+        The claim, as one sentence.
     source : str
         Who says so, and where.
     kind : Kind
@@ -67,12 +67,12 @@ class Check:
     constants : mapping of str to value
         The numbers of the claim.
     wrong : Fault or mapping of str to value
-        What makes it fail: a fault in the code it calls, or constants that spoil what it measures. What it expects
-        stays as it is.
+        What makes the check fail: a fault in the code it calls, or constants that spoil the measurement. The expected
+        values do not change.
     false_alarm : float
-        The chance, at most, that a statistical check refuses a true claim; 0 for the others.
+        The largest chance that a statistical check refuses a true claim; 0 for other checks.
     needs : tuple of str
-        Modules without which it cannot be run.
+        Modules that the check needs.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class Check:
 
     @property
     def how(self) -> str:
-        """How it is checked, and what the check leaves open."""
+        """How the claim is checked, and what the check leaves open."""
         return " ".join((self.run.__doc__ or "").split())
 
     @property
@@ -122,7 +122,7 @@ class Check:
 
     @property
     def injected(self) -> str:
-        """What it must fail on: the fault and where it is, or the wrong constants beside the right ones."""
+        """The error on which it must fail: the fault and its place, or the wrong constants beside the right ones."""
         if isinstance(self.wrong, Fault):
             return f"{self.wrong.says} ({self.wrong.target})"
         return ", ".join(
@@ -132,7 +132,7 @@ class Check:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The modules it needs that are not installed."""
+        """The required modules that are not installed."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 

@@ -1,4 +1,4 @@
-"""Results of checks kept in a folder as they come, and the pages written from them."""
+"""Results of checks, stored in a folder as soon as they exist, and the pages written from them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,9 @@ _Results = dict[tuple[str, Scale], CheckResult]
 class ClaimsFolder:
     """The results of checks in a folder, and the pages that show them.
 
-    A result replaces the one of the same check and scale, and one of the other scale with another verdict, so that no
-    older success hides a newer failure. Those of checks that are not run stay, also those that another process adds.
+    A result replaces the one of the same check and scale. It also replaces one of the other scale with a different
+    verdict, so that no older success hides a newer failure. Results of checks that are not run stay, also those that
+    another process adds.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class ClaimsFolder:
         return self._path / "index.rst"
 
     def keep(self, result: CheckResult) -> None:
-        """Keep one result; it is in the file before this returns.
+        """Store one result; it is in the file before this returns.
 
         Raises
         ------
@@ -55,7 +56,7 @@ class ClaimsFolder:
         results = self._read()
         before = results.get((result.id, result.scale))
         if result.injected is None and before is not None:
-            result = replace(result, injected=before.injected)  # seen once, seen
+            result = replace(result, injected=before.injected)  # seen once, it stays recorded
         (other,) = {*Scale} - {result.scale}
         beside = results.get((result.id, other))
         if beside is not None and beside.verdict is not result.verdict:
@@ -69,7 +70,7 @@ class ClaimsFolder:
         self._results = results
 
     def shown(self, checks: Sequence[Check]) -> Mapping[str, CheckResult]:
-        """For each check the result to show: of full scale if there is one."""
+        """The result to show for each check: that of full scale if there is one."""
         scales = (Scale.QUICK, Scale.FULL)
         return {
             one.id: self._results[one.id, scale]
@@ -79,12 +80,12 @@ class ClaimsFolder:
         }
 
     def pages(self, checks: Sequence[Check]) -> Iterator[tuple[Path, str]]:
-        """The files of the pages and what is to be in them."""
+        """The files of the pages and their contents."""
         for name, text in render_claims(checks, self.shown(checks)).items():
             yield self._path / name, text
 
     def write_pages(self, checks: Sequence[Check]) -> None:
-        """Write the pages of these checks, all of the project's as a rule.
+        """Write the pages of these checks, usually all checks of the project.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What was measured beside what was expected, and by which rule they are held against each other."""
+"""Comparisons: a measured value, the expected value, and the rule that compares them."""
 
 import enum
 import math
@@ -28,7 +28,7 @@ _WHOLE = "the whole interval"
 
 
 class Kind(enum.Enum):
-    """How sure a check is of what it compares."""
+    """The certainty of a comparison."""
 
     EXACT = "exact"
     """Enumeration, symbols or whole and rational numbers: equal or not."""
@@ -39,22 +39,22 @@ class Kind(enum.Enum):
 
     @property
     def rank(self) -> int:
-        """From 0, the surest, on."""
+        """The rank of the kind; 0 is the most certain."""
         return list(Kind).index(self)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure held against what the claim says of it.
+    """One figure compared with the value in the claim.
 
     Attributes
     ----------
     what : str
         What was measured, in words.
     measured, expected : str
-        The two, as they are shown.
+        The two values, as text.
     rule : str
-        How they are held against each other, such as "within 1e-12" or "99.9 % interval".
+        How they are compared, such as "within 1e-12" or "99.9 % interval".
     holds : bool
         Whether they agree.
     kind : Kind
@@ -73,14 +73,14 @@ class Comparison:
 
 
 def equal(what: str, measured: Any, expected: Any) -> Comparison:
-    """Hold whole or rational numbers, symbols, truth values or lists of them to be equal.
+    """Require whole or rational numbers, symbols, truth values or lists of them to be equal.
 
     Parameters
     ----------
     what : str
         What was measured.
     measured, expected
-        Anything with ``==``; floating-point numbers belong into `close`.
+        Anything with ``==``; use `close` for floating-point numbers.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def equal(what: str, measured: Any, expected: Any) -> Comparison:
 def close(
     what: str, measured: float, expected: float, *, absolute: float = 0.0, relative: float = 0.0
 ) -> Comparison:
-    """Hold a number to another within a tolerance, ``absolute + relative * |expected|``.
+    """Require two numbers to agree within a tolerance, ``absolute + relative * |expected|``.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def close(
     measured, expected : float
         The two numbers.
     absolute, relative : float
-        The tolerance; one of them is positive.
+        The tolerance; at least one of them is positive.
 
     Returns
     -------
     Comparison
-        One with a number that is not finite does not hold.
+        It does not hold if a number is not finite.
 
     Raises
     ------
@@ -134,17 +134,17 @@ def close(
 
 
 def at_most(what: str, measured: float, bound: float) -> Comparison:
-    """Hold a number to be at most a bound; one that is not a number is not."""
+    """Require a number to be at most a bound; NaN fails."""
     return _bounded(what, measured, "<=", bound)
 
 
 def at_least(what: str, measured: float, bound: float) -> Comparison:
-    """Hold a number to be at least a bound; one that is not a number is not."""
+    """Require a number to be at least a bound; NaN fails."""
     return _bounded(what, measured, ">=", bound)
 
 
 def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.0) -> Comparison:
-    """Hold an interval to contain the expected number.
+    """Require an interval to contain the expected number.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     expected : float
         The claim's number.
     margin : float
-        How much the expected number itself is uncertain by, such as half its last digit.
+        The uncertainty of the expected number itself, such as half its last digit.
 
     Returns
     -------
@@ -172,26 +172,26 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
 
 
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
-    """Hold an interval to allow a number of at most the bound: its low end is not above."""
+    """Require that an interval allows a number of at most the bound: its low end is not above the bound."""
     return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", lambda low, high: low <= bound)
 
 
 def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
-    """Hold an interval to allow a number of at least the bound: its high end is not below."""
+    """Require that an interval allows a number of at least the bound: its high end is not below the bound."""
     return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", lambda low, high: high >= bound)
 
 
 def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
-    """Hold the whole of an interval to be below the bound.
+    """Require the whole interval to be below the bound.
 
-    Refuses claims that are true by little, more often than the interval's confidence says: for figures that are
-    far from the bound.
+    It refuses claims that are only just true more often than the interval's confidence says. Use it for figures that
+    are far from the bound.
     """
     return _statistical(what, interval, f"< {_shown(bound)}", _WHOLE, lambda low, high: high < bound)
 
 
 def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
-    """Hold the whole of an interval to be above the bound; see `surely_below`."""
+    """Require the whole interval to be above the bound; see `surely_below`."""
     return _statistical(what, interval, f"> {_shown(bound)}", _WHOLE, lambda low, high: low > bound)
 
 

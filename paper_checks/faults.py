@@ -24,14 +24,14 @@ class Fault:
     target : str
         Where it is defined: ``"attention.layer:attention_pattern"``, or ``"sq.oracles:SQOracle.asked"`` in a class.
     by : callable
-        The faulty one, made of the right one: see `given` and `returned`.
-    says : str
-        What is wrong then, in words.
+        Makes the faulty function from the right one: see `given` and `returned`.
+        says : str
+        A description of the fault.
 
     Raises
     ------
     ValueError
-        If the target is no module and name.
+        If the target is not a module and a name.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Fault:
 
     @contextmanager
     def injected(self, *namespaces: dict[str, Any]) -> Iterator[None]:
-        """Put the faulty function in place of the right one, wherever the project or these namespaces name it."""
+        """Replace the right function by the faulty one, wherever the project or these namespaces name it."""
         place, _, name = self.target.partition(":")
         outer, _, name = name.rpartition(".")
         owner = pkgutil.resolve_name(f"{place}:{outer}" if outer else place)
@@ -78,7 +78,7 @@ class Fault:
 
 
 def given(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """For `Fault.by`: the function, its first argument changed before it is called.
+    """For `Fault.by`: change the first argument before the function is called.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def given(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def returned(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """For `Fault.by`: the function, its result changed before it is returned.
+    """For `Fault.by`: change the result of the function before it is returned.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def returned(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _replace(old: Any, new: Any, namespaces: tuple[dict[str, Any], ...]) -> None:
-    # "from module import name" binds the function anew: every binding is replaced, those of lazy imports included
+    # "from module import name" makes a new binding: every binding is replaced, also those of lazy imports
     loaded = [vars(one) for name, one in list(sys.modules.items()) if name.partition(".")[0] in _PACKAGES]
     for names in (*loaded, *namespaces):
         for name, value in list(names.items()):

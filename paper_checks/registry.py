@@ -61,12 +61,12 @@ def all_checks() -> tuple[Check, ...]:
 
 @checked
 def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
-    """The checks of these names, each an identifier, a group or a pattern with ``*``; all of them for no name.
+    """The checks with these names: identifiers, groups or patterns with ``*``; without names, all checks.
 
     Raises
     ------
     ValueError
-        If a name fits no check; the nearest is suggested.
+        If a name matches no check; the nearest name is suggested.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks and what came of them, for readers: pages in reStructuredText, text for a terminal, JSON."""
+"""Checks and their results for readers: pages in reStructuredText, text for a terminal, JSON."""
 
 import re
 import textwrap
@@ -36,9 +36,9 @@ def render_claims(checks: Sequence[Check], results: Mapping[str, CheckResult]) -
     Parameters
     ----------
     checks : sequence of Check
-        The checks, those of a group next to one another.
+        The checks, with those of a group next to each other.
     results : mapping of str to CheckResult
-        What came of them, by identifier; those without are shown as not run.
+        The results, by identifier; checks without a result are shown as not run.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def render_claims(checks: Sequence[Check], results: Mapping[str, CheckResult]) -
 
 
 def result_text(check: Check, result: CheckResult) -> str:
-    """What came of a check, in a few lines: claim, source, and each figure measured beside the one expected."""
+    """The result of a check in a few lines: claim, source, and each measured figure beside the expected one."""
     verdict, seconds = result.verdict.value, f"{result.seconds:.1f} s"
     lines = [f"{verdict:<9}{check.id}  ({check.kind.value}; {check.basis.value}; {seconds})"]
     for name, text in _told(check, result):
@@ -80,11 +80,11 @@ def result_text(check: Check, result: CheckResult) -> str:
 
 
 def summary_text(checks: Sequence[Check], results: Sequence[CheckResult]) -> str:
-    """How many checks hold, of which kinds they are and what they rest on; `checks` may be more than were run."""
+    """The number of checks that hold, their kinds and what they rest on; `checks` may include checks not run."""
     by_id = {one.id: one for one in checks}
     ran = [by_id[result.id] for result in results]
     kinds, bases = Counter(one.kind for one in ran), Counter(one.basis for one in ran)
-    # a union bound: the checks share no randomness, but nothing depends on that
+    # a union bound: it does not need independence, although the checks share no randomness
     alarm = sum(one.false_alarm for one in ran)
     chance = f" (nominal chance that one of these refuses a true claim: {alarm:.2g})" if alarm else ""
     tried = [result.injected for result in results if result.injected is not None]
@@ -101,7 +101,7 @@ def summary_text(checks: Sequence[Check], results: Sequence[CheckResult]) -> str
 
 
 def check_to_json(check: Check, result: CheckResult | None) -> dict[str, Any]:
-    """A check and what came of it, as JSON has it."""
+    """A check and its result, as JSON values."""
     wrong = check.wrong
     return {
         "id": check.id,
@@ -154,7 +154,7 @@ def _anchor(check: Check) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is markup."""
+    """Text with all markup escaped."""
     return re.sub(r"([\\`*_|<>])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Checks run: one by one or side by side, each with a verdict, whatever happens in it."""
+"""Run checks one by one or in parallel; each gets a verdict, even if it raises."""
 
 import contextlib
 import enum
@@ -20,7 +20,7 @@ __all__ = ["CheckResult", "Verdict", "result_from_json", "run_check", "run_check
 
 
 class Verdict(enum.Enum):
-    """What came of a check."""
+    """The verdict on a check."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -30,7 +30,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What came of one check.
+    """The result of one check.
 
     Attributes
     ----------
@@ -39,17 +39,17 @@ class CheckResult:
     verdict : Verdict
         It holds if every comparison does.
     comparisons : tuple of Comparison
-        What was measured beside what was expected.
+        The measured values beside the expected ones.
     scale : Scale
         How much work was done.
     seed : int
-        Where its randomness came from.
+        The seed of its randomness.
     seconds : float
         How long it took.
     reason : str
         Why it could not be run or was skipped.
     injected : Verdict or None
-        What came of it on its injected error, where it is to fail; None if that was not tried.
+        The verdict on its injected error, where it must fail; None if that was not tried.
     """
 
     id: str
@@ -63,7 +63,7 @@ class CheckResult:
 
     @property
     def as_it_must(self) -> bool:
-        """Whether nothing is wrong: it holds or was skipped, and failed on its injected error if that was tried."""
+        """Whether all is well: it holds or was skipped, and it failed on its injected error if that was tried."""
         return self.verdict in (Verdict.HOLDS, Verdict.SKIPPED) and self.injected in (
             None,
             Verdict.FAILS,
@@ -71,7 +71,7 @@ class CheckResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As JSON values."""
         return {
             "id": self.id,
             "verdict": self.verdict.value,
@@ -90,7 +90,7 @@ def result_from_json(data: Mapping[str, Any]) -> CheckResult:
     Raises
     ------
     ValueError
-        If something else is there.
+        If the value is not such a result.
     """
     try:
         comparisons = tuple(Comparison(**one | {"kind": Kind(one["kind"])}) for one in data["comparisons"])
@@ -116,19 +116,19 @@ def run_check(
     scale : Scale
         How much work to do.
     seed : int
-        Seed of its randomness, which does not depend on what else is run.
+        Seed of its randomness, which does not depend on other checks.
     inject : bool
-        Whether to run it with what makes it fail, `Check.wrong`.
+        Whether to run it with its error, `Check.wrong`.
 
     Returns
     -------
     CheckResult
-        An exception inside the check is a verdict, too, with the exception's words as its reason.
+        An exception inside the check also gives a verdict, with the exception's message as the reason.
     """
     constants, wrong = dict(check.constants), check.wrong if inject else {}
     fault: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if isinstance(wrong, Fault):
-        # in another process its function came without its module
+        # in another process the function arrives without its module
         fault = wrong.injected(getattr(check.run, "__globals__", {}))
     else:
         constants |= wrong
@@ -158,7 +158,7 @@ def run_checks(
     jobs: PositiveInt = 1,
     inject: bool = False,
 ) -> Iterator[CheckResult]:
-    """Run checks, each result as soon as it is there.
+    """Run checks and yield each result as soon as it exists.
 
     Parameters
     ----------
@@ -167,14 +167,14 @@ def run_checks(
     scale, seed
         As of `run_check`.
     jobs : int
-        How many processes share the work; each computes in one thread.
+        The number of processes that share the work; each computes in one thread.
     inject : bool
-        Whether each is run again on its injected error, at the quick scale, where it is to fail.
+        Whether each check is run again on its injected error, at the quick scale; it must fail there.
 
     Yields
     ------
     CheckResult
-        With several jobs in the order in which they end.
+        With several jobs, in the order in which they end.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def _run_twice(check: Check, scale: Scale, seed: int, inject: bool) -> CheckResu
 
 
 def _keeps_its_word(check: Check, comparisons: Sequence[Comparison]) -> None:
-    """Hold the comparisons to the kind and to the rate of false alarms that the check states."""
+    """Check that the comparisons match the kind and the false-alarm rate that the check states."""
     if not comparisons:
         raise ValueError("nothing was compared")
     for one in comparisons:

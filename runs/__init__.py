@@ -1,7 +1,7 @@
-"""The experiment engine: cells computed in parallel, here or on a cluster, kept as they are done, none computed twice.
+"""The experiment engine: it computes cells in parallel, here or on a cluster, and stores each result.
 
-A cell is a function and its arguments as JSON. `run` yields a result for each; with a `Store` it is kept before it is
-shown. The package knows nothing of attention.
+A cell is a function and its arguments as JSON. `run` yields a result for each cell. With a `Store`, a result is stored
+before it is yielded, and no cell is computed twice. The package does not depend on attention.
 """
 
 from runs.cell import Cell, Result, Scale, Status, versions

@@ -14,7 +14,7 @@ from typing import Any, Literal
 __all__ = ["Cell", "Result", "Scale", "Status", "versions"]
 
 Status = Literal["done", "failed", "timed out"]
-"""Whether the function returned, raised or crashed, or was stopped."""
+"""Whether the function returned, failed (raised or crashed), or was stopped."""
 
 _VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "fpylll")
 
@@ -25,11 +25,11 @@ class Scale(enum.Enum):
     QUICK = "quick"
     """Seconds to a minute."""
     FULL = "full"
-    """The sizes that figures are quoted for."""
+    """The sizes of the quoted figures."""
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that numbers depend on; one that is absent is left out."""
+    """Versions of Python and of the packages that numbers depend on; missing packages are left out."""
     found = {"python": platform.python_version()}
     for name in _VERSIONED:
         try:
@@ -50,7 +50,7 @@ class Cell:
     arguments : mapping
         JSON values.
     objects : mapping
-        Further arguments that are not JSON. They are no part of the key, so the arguments must tell them apart.
+        Further arguments that are not JSON. They are not part of the key, so `arguments` must distinguish them.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of this package's version, the function's name and the arguments; code does not count."""
+        """SHA-256 of this package's version, the function's name and the arguments; code is not part of it."""
         content = [version("attention-bounds"), self.name, dict(self.arguments)]
         text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -77,7 +77,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a cell.
+    """The result of a cell.
 
     Attributes
     ----------
@@ -88,15 +88,15 @@ class Result:
     value : JSON value
         What the function returned; None unless it is done.
     message : str
-        Why it is not done; empty otherwise.
+        Why the cell is not done; empty otherwise.
     timeout : float or None
-        Seconds it was allowed.
+        Seconds that the cell was allowed.
     finished : str
-        When, in UTC, as ISO 8601.
+        The time of the result, in UTC, as ISO 8601.
     versions : mapping of str to str
-        Of what it depends on.
+        Versions of the packages that the value depends on.
     reused : bool
-        Whether it was in the store.
+        Whether the result came from the store.
     """
 
     cell: Cell
@@ -109,7 +109,7 @@ class Result:
     reused: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What a store keeps."""
+        """The JSON value that a store keeps."""
         return {
             "function": self.cell.name,
             "arguments": dict(self.cell.arguments),
@@ -123,6 +123,6 @@ class Result:
 
     @classmethod
     def from_json(cls, cell: Cell, data: Mapping[str, Any]) -> "Result":
-        """The result that a store kept for a cell."""
+        """The result of a cell from the value in a store."""
         names = ("status", "value", "message", "timeout", "finished", "versions")
         return cls(cell, **{name: data[name] for name in names}, reused=True)

@@ -1,4 +1,4 @@
-"""A dask cluster as the place where cells are computed."""
+"""Compute cells on a dask cluster."""
 
 import logging
 import multiprocessing
@@ -27,14 +27,14 @@ def cluster(address: str) -> "Iterator[_Cluster]":
     ImportError
         If dask is not installed.
     ValueError
-        If `address` is none, or a worker has other versions of the packages than there are here.
+        If `address` is not an address, or a worker has other package versions than this machine.
     OSError
-        If no scheduler answers there, or it has no worker.
+        If no scheduler answers at the address, or it has no worker.
 
     Notes
     -----
-    A worker that is lost costs nothing but the time: another computes its cells. After an interruption, cells that
-    have begun are finished on their workers, and no other begins.
+    A lost worker costs only time: another worker computes its cells. After an interruption, running cells finish
+    on their workers, and no other cell starts.
     """
     if find_spec("distributed") is None:
         raise ImportError("Running on a cluster needs dask: install it with pip install dask distributed.")
@@ -44,8 +44,8 @@ def cluster(address: str) -> "Iterator[_Cluster]":
         )
     from distributed import Client
 
-    # its own words about a scheduler that is not there come beside the error, and late
-    for name in ("distributed", "distributed.client"):  # dask gives the second a level of its own
+    # dask also logs a missing scheduler, later than the error
+    for name in ("distributed", "distributed.client"):  # dask sets the level of the second separately
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)
@@ -80,8 +80,8 @@ class _Cluster:
 
 
 def _call_apart(packed: bytes, timeout: float | None) -> Any:
-    """Make a call in a process beside the worker, where it can be stopped."""
-    # dask marks its workers as daemons, which may have no processes
+    """Make a call in a process beside the worker, so that it can be stopped."""
+    # dask marks its workers as daemons, which may not start processes
     multiprocessing.current_process()._config.pop("daemon", None)  # type: ignore[attr-defined]
     with pool(1, __name__) as here:
         return here.submit(packed, timeout).result()

@@ -1,4 +1,4 @@
-"""Cells computed in parallel, each kept in a store as it is done."""
+"""Compute cells in parallel, and store each as soon as it is done."""
 
 import json
 from collections import defaultdict
@@ -18,7 +18,7 @@ from runs.threads import single_thread
 
 __all__ = ["run"]
 
-_LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
+_LONGEST_TIMEOUT = 1e8  # seconds; clocks fail at a few times this value
 _MOST_JOBS = 256
 _LONGEST_MESSAGE = 2000
 
@@ -34,33 +34,34 @@ def run(
     isolated: bool = True,
     cluster: str | None = None,
 ) -> Generator[Result, None, None]:
-    """Compute cells and yield the result of each as it is done; those in the store come first.
+    """Compute cells and yield each result as soon as it is done; results in the store come first.
 
     Parameters
     ----------
     cells : iterable of Cell
-        They begin in this order. Cells of one key are computed once.
+        They start in this order. Cells with the same key are computed once.
     jobs : int
-        How many are computed at once, at most 256; on a cluster, as many as its workers have threads. It changes no
-        value.
+        How many are computed at once, at most 256. On a cluster the number is that of its workers' threads. It does
+        not change any value.
     timeout : float, optional
-        Seconds that a cell may take; by default all it needs.
+        Seconds that a cell may take; by default there is no limit.
     store : Store, optional
-        Where results are kept before they are yielded, and taken from if they are there.
+        Results are stored here before they are yielded; results already here are not computed again.
     fresh : bool
-        Compute all cells, those in the store too.
+        Compute all cells, also those in the store.
     retry_failed : bool
-        Compute those in the store again that failed or timed out. One that timed out is also computed again where
-        more time is allowed.
+        Compute cells again that failed or timed out according to the store. Without it, a cell that timed out is
+        computed again only if more time is allowed now.
     isolated : bool
-        Compute in other processes, where a crash or a time-out ends nothing else; otherwise here, one after another.
+        Compute in other processes, so that a crash or a time-out ends nothing else. Otherwise compute in this process,
+        one cell after another.
     cluster : str, optional
-        The address of a dask scheduler, whose workers compute.
+        The address of a dask scheduler; its workers compute the cells.
 
     Yields
     ------
     Result
-        One a cell. A cell that raises, crashes or takes too long has a result that says so.
+        One per cell. If a cell raises, crashes or takes too long, its result says so.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def run(
 
     Notes
     -----
-    Closing the iterator, or an interruption, ends the processes; what is done is in the store.
+    Closing the iterator, or an interruption, ends the processes. Finished results are in the store.
 
     Examples
     --------
@@ -176,13 +177,13 @@ def _result(cell: Cell, future: "Future[Any]", timeout: float | None) -> Result:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it, so that it is the same from a store."""
+    """The value after a round trip through JSON, so that it equals the value from a store."""
     return json.loads(json.dumps(value, allow_nan=False))
 
 
 def _said(error: Exception) -> str:
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # an exception may be as broken as what raised it
+    except Exception:  # an exception may fail when it is printed
         text = f"{type(error).__name__}, which cannot be printed"
     return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]

@@ -1,4 +1,4 @@
-"""Figures of one style: colours, canvas, axes, legends, and files that are the same for the same numbers."""
+"""Figures in one style: colours, canvas, axes, legends, and reproducible files."""
 
 import io
 import math
@@ -43,23 +43,23 @@ __all__ = [
 ]
 
 INK, FAINT, CARD = "#1d2733", "#5d6875", "#fefefe"
-"""Text, what is secondary, and the ground of a figure; the page replaces them to follow its theme."""
+"""Colours of text, of secondary elements and of the background; the page replaces them to follow its theme."""
 ON_WEAK, ON_STRONG = "#010101", "#fffffe"
-"""Text on the weak and on the strong colours of the heat map; the page swaps them in the dark."""
+"""Colours of text on the weak and on the strong colours of the heat map; the page swaps them in dark mode."""
 LEAST_EXPONENT = -16
-"""The heat map is at its strongest at 10 to this power."""
+"""The heat map has its strongest colour at 10 to this power."""
 
 _LEVELS, _STRONG = 64, 44
-# blue, red, green, pink, ochre, sky and grey, chosen by search in CIELAB to stay apart for protanopia, deuteranopia
-# and tritanopia, at least 3:1 from their ground, also turned for the dark; the tests measure both
+# blue, red, green, pink, ochre, sky and grey, found by search in CIELAB: distinct for protanopia, deuteranopia and
+# tritanopia, with a contrast of at least 3:1 to the background, also inverted for dark mode; the tests measure both
 _COLOURS = ("#0c4aa2", "#b0180c", "#12843e", "#ea5298", "#bf8409", "#0a94f0", "#2b2b2b")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 
 _STYLE = {
-    "svg.hashsalt": "attention-bounds",  # else the ids in the file change from run to run
+    "svg.hashsalt": "attention-bounds",  # otherwise the ids in the file change from run to run
     "svg.fonttype": "none",
-    "pdf.fonttype": 42,  # as TrueType, which publishers take, and not as Type 3
+    "pdf.fonttype": 42,  # TrueType, which publishers accept, instead of Type 3
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
     "font.size": 9.5,
@@ -76,12 +76,12 @@ _STYLE = {
 }
 
 MOST_DRAWN = 1e300
-"""What a logarithmic axis takes."""
+"""The values that a logarithmic axis can show."""
 
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
-    """A figure of the house's style, in inches, made without pyplot and its global list of figures."""
+    """A figure in the common style, in inches, made without pyplot and its global list of figures."""
     from matplotlib.figure import Figure
 
     with _styled():
@@ -95,7 +95,7 @@ def _styled() -> Iterator[None]:
     from matplotlib import rc_context
 
     with rc_context(_STYLE), warnings.catch_warnings():
-        # a name in letters that the measuring font lacks is drawn all the same: the text stays text
+        # names are drawn even if the measuring font lacks their letters, because text stays text in the file
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
@@ -145,9 +145,9 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 
 def heat_level(error: float) -> int:
-    """The level of an error in the heat map: 0 for worse than nothing (above 1.1), 1 for nothing (.9 and above).
+    """The level of an error in the heat map: 0 if worse than nothing (above 1.1), 1 for nothing (.9 and above).
 
-    Below, it follows the logarithm, from 2 at .9 to 66 at 1e-16.
+    Below .9 it follows the logarithm, from 2 at .9 to 66 at 1e-16.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def heat_level(error: float) -> int:
 
 
 def is_strong(level: int) -> bool:
-    """Whether text on that level is `ON_STRONG`; the same levels switch in the light and in the dark."""
+    """Whether text on this level has the colour `ON_STRONG`; light and dark mode switch at the same level."""
     return level >= _STRONG + 2
 
 
@@ -168,8 +168,8 @@ def is_strong(level: int) -> bool:
 def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
     """The colour of every level of `heat_level`, as #rrggbb.
 
-    Worse than nothing is reddish and nothing grey. From there what was learned stands out by its lightness, which goes
-    one way, so that it reads without hue.
+    Worse than nothing is reddish, and nothing is grey. Above that the lightness changes monotonically with what was
+    learned, so that the map is readable without hue.
     """
     from matplotlib.colors import LinearSegmentedColormap, to_hex
 
@@ -180,13 +180,13 @@ def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
         return ("#4a2a2a", "#29333e", *(to_hex(chosen(level / _LEVELS)) for level in range(_LEVELS + 1)))
     from matplotlib import colormaps
 
-    # ColorBrewer's YlGnBu, safe for colour-blind eyes, without its ends
+    # ColorBrewer's YlGnBu, which is safe for colour-blind readers, without its ends
     scale = (to_hex(colormaps["YlGnBu"](0.12 + 0.82 * level / _LEVELS)) for level in range(_LEVELS + 1))
     return ("#f7dcd6", "#ebedf0", *scale)
 
 
 def learner_look(place: int) -> dict[str, Any]:
-    """Colour, marker and line of the learner at that place of the list; all three together repeat late."""
+    """Colour, marker and line of the learner at this place of the list; the combination repeats late."""
     return {
         "color": _COLOURS[place % len(_COLOURS)],
         "marker": _MARKERS[place % len(_MARKERS)],
@@ -195,16 +195,16 @@ def learner_look(place: int) -> dict[str, Any]:
 
 
 def learner_colours() -> tuple[str, ...]:
-    """The colours of learners in order, as #rrggbb; with more learners than colours they come again."""
+    """The colours of learners in order, as #rrggbb; they repeat if there are more learners than colours."""
     return _COLOURS
 
 
 MAIN, OTHER, THIRD = learner_colours()[0], learner_colours()[3], learner_colours()[4]
-"""The newest, what came before, and a third thing, in colours that the page replaces in the dark."""
+"""Colours for the newest data, for earlier data, and for a third set; the page replaces them in dark mode."""
 
 
 def axes_in(figure: Any, box: tuple[float, float, float, float], *, grid: bool = True) -> Any:
-    """Axes of the house's style in a box of the figure, in fractions of it."""
+    """Axes in the common style, in a box given in fractions of the figure."""
     axes = figure.add_axes(box)
     axes.tick_params(which="both", length=0, labelsize=9)
     axes.spines[["top", "right"]].set_visible(False)
@@ -215,7 +215,7 @@ def axes_in(figure: Any, box: tuple[float, float, float, float], *, grid: bool =
 
 
 def name_axes(axes: Any, below: str, above: str) -> None:
-    """The vertical axis is named above it: upright its name would need width that a phone lacks."""
+    """Write the name of the vertical axis above it: a vertical name needs width that a phone lacks."""
     axes.set_xlabel(below, loc="left")
     if above:
         left = -axes.get_position().x0 / axes.get_position().width
@@ -236,7 +236,7 @@ def widened(axes: Any, values: np.ndarray) -> tuple[float, float]:
 
 
 def decade_limits(values: Sequence[float]) -> tuple[float, float]:
-    """Limits of a logarithmic axis around values, with a power of ten within."""
+    """Limits of a logarithmic axis around values; they contain a power of ten."""
     low, high = math.log10(min(values)) - 0.25, math.log10(max(values)) + 0.25
     if math.floor(high) < math.ceil(low):
         low, high = math.floor(low) - 0.05, math.ceil(high) + 0.05
@@ -244,7 +244,7 @@ def decade_limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 def decade_ticks(axis: Any, low: float, high: float) -> None:
-    """Ticks at powers of ten, seven at most."""
+    """Ticks at powers of ten, at most seven."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
@@ -255,7 +255,7 @@ def decade_ticks(axis: Any, low: float, high: float) -> None:
 
 
 def line_look(place: int) -> dict[str, Any]:
-    """How the line of the learner or attack at that place looks."""
+    """The style of the line of the learner or attack at this place."""
     look = learner_look(place)
     return {
         **look,
@@ -268,7 +268,7 @@ def line_look(place: int) -> dict[str, Any]:
 
 
 def scales(axes: Any, dims: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Logarithmic axes around values; the limits of the upright one."""
+    """Set logarithmic axes around values; return the limits of the vertical axis."""
     axes.set_yscale("log")
     low, high = decade_limits([value for value in values if 0 < value < MOST_DRAWN] or [1.0])
     axes.set_ylim(low, high)
@@ -278,7 +278,7 @@ def scales(axes: Any, dims: Sequence[int], values: Sequence[float]) -> tuple[flo
 
 
 def dimension_axis(axes: Any, dims: Sequence[int] | Sequence[float]) -> None:
-    """A logarithmic axis along the bottom that names whole numbers."""
+    """Make the horizontal axis logarithmic, with whole numbers as labels."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.set_xscale("log")
@@ -291,7 +291,7 @@ def dimension_axis(axes: Any, dims: Sequence[int] | Sequence[float]) -> None:
 
 
 def _apart(dims: Sequence[Any]) -> list[Any]:
-    """Those that have room for their numbers, the first among them."""
+    """The ticks that have room for their labels, including the first."""
     span = math.log(dims[-1] / dims[0]) or 1.0
     kept = [dims[0]]
     for dim in dims[1:]:

@@ -1,4 +1,4 @@
-"""Processes of this machine that compute cells: one that crashes or is stopped ends nothing else."""
+"""Local processes that compute cells; a process that crashes or is stopped ends nothing else."""
 
 import copy
 import importlib
@@ -28,14 +28,14 @@ _starting = threading.Lock()
 
 @contextmanager
 def pool(jobs: int, module: str) -> "Iterator[_Pool]":
-    """Within this context `jobs` processes, which have imported a module, compute packed calls; it ends them.
+    """Within this context `jobs` processes compute packed calls; leaving it ends them.
 
     Parameters
     ----------
     jobs : int
-        How many.
+        The number of processes.
     module : str
-        Its name: what importing takes is no part of the time that a call is allowed.
+        A module that each process imports first, so that the import does not count in the time of a call.
     """
     if _METHOD == "forkserver" and module != "__main__":
         _Base.set_forkserver_preload(["runs.pool", module])
@@ -66,9 +66,9 @@ def call(packed: bytes) -> Any:
 
 
 def _begin(module: str, path: list[str]) -> None:
-    os.dup2(2, 1)  # what a cell prints must not mix with what the command prints
+    os.dup2(2, 1)  # the output of a cell must not mix with the output of the command
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of what is imported later
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for later imports
         os.environ[name] = "1"
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = path
@@ -84,7 +84,7 @@ def _end_with_parent() -> None:
 
 
 class _Process(_Base.Process):
-    """A process that does not run the main program again: functions of a script travel as code."""
+    """A process that does not run the main program again; functions of a script are sent as code."""
 
     def start(self) -> None:
         with _starting:

@@ -1,4 +1,4 @@
-"""A store: JSON values by key in one SQLite file, each there whole or not at all."""
+"""A store: JSON values by key in one SQLite file; each value is stored completely or not at all."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["Store", "StoreError"]
 
-_APPLICATION = 0x61747472  # "attr", at the place in the file that SQLite keeps for this
+_APPLICATION = 0x61747472  # "attr", in the header field that SQLite reserves for applications
 _VERSION = 1
 
 
@@ -24,19 +24,19 @@ class Store:
     Parameters
     ----------
     path : path
-        The file; made, with its folder, where there is none.
+        The file; it is made, with its folder, if it is missing.
     read_only : bool
-        Whether it must be there and is only read.
+        Whether the file must exist and is only read.
 
     Raises
     ------
     StoreError
-        If it cannot be opened, or is another program's file.
+        If the file cannot be opened, or belongs to another program.
 
     Notes
     -----
-    Each value is a transaction of its own: what is there stays when the process is killed. Processes may share the
-    file; of two values with one key the last stays.
+    Each value is its own transaction: stored values survive when the process is killed. Processes may share the file;
+    if two values have the same key, the last one stays.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Store:
             self._set_up(database)
 
     def find(self, keys: Iterable[str]) -> dict[str, Any]:
-        """The values that are there, by key."""
+        """The stored values, by key."""
         found = {}
         with self._open() as database:
             for key in keys:
@@ -77,14 +77,14 @@ class Store:
         return found
 
     def values(self) -> list[Any]:
-        """All values, in the order in which they were put."""
+        """All values, in the order in which they were stored."""
         with self._open() as database:
             return [
                 self._value(row[0]) for row in database.execute("SELECT value FROM results ORDER BY rowid")
             ]
 
     def put(self, key: str, value: Any) -> None:
-        """Keep a value; one of the same key is replaced."""
+        """Store a value; it replaces a value with the same key."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         with self._open() as database:
             database.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, text))
@@ -97,7 +97,7 @@ class Store:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        # a connection for each use: it may be used by any thread and outlives nothing
+        # a new connection for each use, so that any thread can use the store and no connection stays open
         mode = "?mode=ro" if self._read_only else ""
         try:
             address = f"{self.path.absolute().as_uri()}{mode}"

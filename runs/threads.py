@@ -1,4 +1,4 @@
-"""One thread for linear algebra: sums in another order would have other last digits."""
+"""One thread for linear algebra, because a different order of summation changes the last digits."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ __all__ = ["single_thread"]
 
 @contextmanager
 def single_thread(*, torch: bool = False) -> Iterator[None]:
-    """Within this context BLAS and OpenMP have one thread, and torch where it is loaded or asked for and installed."""
+    """Within this context BLAS and OpenMP use one thread; so does torch if it is loaded, or requested and installed."""
     with ExitStack() as limits:
         if "torch" in sys.modules or (torch and find_spec("torch") is not None):
             import torch as pytorch

@@ -1,7 +1,7 @@
-"""Studies: questions the sources leave open, answered with numbers, a module each.
+"""Studies: questions that the sources leave open, answered with numbers; one module per study.
 
-`find_studies` finds them by name, `run_study` measures the cells of one, and `write_study` writes its record, table and
-figure. A question of one's own is a `Study`.
+`find_studies` finds studies by name, `run_study` measures the cells of one, and `write_study` writes its record, table
+and figure. A user's own question is also a `Study`.
 """
 
 from runs import Scale

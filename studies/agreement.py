@@ -1,4 +1,4 @@
-"""How often two heads agree at tolerances below 1/sqrt d, against a normal law."""
+"""The probability that two heads agree at tolerances below 1/sqrt d, compared with a normal law."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ FRACTIONS = tuple(4.0**-power for power in range(6))
 _SIGMA = 2.0
 _KINDS = ("generic", "lattice", "signs")
 _INPUTS = {"boolean": BooleanInputs, "gaussian": GaussianInputs}
-_ROWS = 2048  # first tokens a batch, and as many second tokens: every pair counts
+_ROWS = 2048  # first tokens per batch, and the same number of second tokens; every pair counts
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
@@ -65,13 +65,13 @@ def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, ba
         gaps -= centre[:, None]
         np.abs(gaps, out=gaps)
         kept = gaps.size
-        if alike:  # equal tokens agree whatever the heads are, and the learner drops them
+        if alike:  # heads always agree on equal tokens, and the learner drops them
             pairs = parallel_pairs(own, other)
             gaps[pairs] = np.inf
             kept -= len(pairs[0])
         left_out += gaps.size - kept
         hits = np.searchsorted(np.sort(gaps[gaps <= limits[0]]), limits) / kept
-        # without the two tokens along x_1 the mean stays and the variance is this
+        # without the two tokens along x_1 the mean is unchanged and the variance is this
         width = np.sqrt((np.sum(coefficients**2, axis=1) - alike * centre**2) / (1 - alike))
         normal = [np.mean(ndtr((t - centre) / width) - ndtr((-t - centre) / width)) for t in tolerances]
         ratios.append(hits / normal)
@@ -88,7 +88,7 @@ def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, ba
 
 
 def heads_of_kind(kind: str, dim: int, rng: Generator) -> AttentionLayer:
-    """Two nice heads; or these rounded to a lattice of a quarter of their deviation, or their signs times it."""
+    """Two nice heads; or these heads rounded to a quarter of their deviation, or their signs times the deviation."""
     nice = make_nice_layer(heads=2, dim=dim, sigma=_SIGMA, rng=rng)
     unit = _SIGMA / dim
     theta = {
@@ -102,7 +102,7 @@ def heads_of_kind(kind: str, dim: int, rng: Generator) -> AttentionLayer:
 def parallel_pairs(
     own: Float[ndarray, "n d"], other: Float[ndarray, "p d"]
 ) -> tuple[Int[ndarray, "q"], Int[ndarray, "q"]]:
-    """Places of the pairs of Boolean tokens that are equal or opposite."""
+    """Indices of the pairs of Boolean tokens that are equal or opposite."""
     lines: dict[bytes, int] = {}
     first, second = (
         np.array(
@@ -116,7 +116,7 @@ def parallel_pairs(
 
 
 def spacing(kind: str, dim: int) -> float | None:
-    """Between the gaps that heads on a lattice can have: twice that of the entries of Theta_1 - Theta_2.
+    """The spacing of the possible gaps of heads on a lattice: twice the spacing of the entries of Theta_1 - Theta_2.
 
     Notes
     -----
@@ -128,7 +128,7 @@ def spacing(kind: str, dim: int) -> float | None:
 
 
 def lattice_law(within: float) -> float:
-    """Agreement over the normal law, of gaps on a lattice, at a tolerance in units of its spacing."""
+    """Agreement divided by the normal law, for gaps on a lattice, at a tolerance in units of the spacing."""
     return (2 * math.floor(within * (1 + 1e-9)) + 1) / (2 * within)
 
 
@@ -142,7 +142,7 @@ def _ratio(draws: Sequence[Row]) -> np.ndarray:
 
 
 def _half_width(draws: Sequence[Row]) -> np.ndarray:
-    """Of the interval of that mean; draws are independent."""
+    """The half-width of the interval of that mean; draws are independent."""
     widths = np.array([(np.array(row["high"]) - np.array(row["low"])) / 2 for row in draws])
     return np.sqrt(np.sum(widths**2, axis=0)) / len(draws)
 
@@ -187,7 +187,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _worst(groups: Iterable[Sequence[Row]]) -> float:
-    """How far a mean over draws is off the law at most."""
+    """The largest deviation of a mean over draws from the law."""
     return max(float(np.abs(_ratio(draws) - 1).max()) for draws in groups)
 
 

@@ -59,7 +59,7 @@ _PANELS = {
     "theta_non_arithmetic": "lattice",
 }
 _MEASURES = (*_PANELS, "theta_heavy_column", "theta_norms_comparable", "theta_distinct_singular_values")
-_LEAST_DRAWN = 1e-8  # where a logarithmic axis shows zero
+_LEAST_DRAWN = 1e-8  # zero is drawn here on a logarithmic axis
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
@@ -78,7 +78,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 
 
 def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
-    """Of each layer the measures of the worst head or pair, and the names of the conditions it violates."""
+    """For each layer, the measures of the worst head or pair, and the names of the violated conditions."""
     reports, losses = [], []
     for _ in range(draws):
         if family in _MADE:
@@ -103,7 +103,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def exponents(rows: Sequence[Row]) -> dict[str, tuple[Interval, float]]:
-    """Of random heads: the exponent in d of each measure, and that of its law over the same sizes.
+    """For random heads, the exponent in d of each measure, and the exponent of its law over the same sizes.
 
     Notes
     -----
@@ -151,7 +151,7 @@ def _median(row: Row, name: str) -> float:
 
 
 def _share(rows: Sequence[Row], fails: str | None = None) -> str:
-    """How many layers meet all conditions, or fail the one named."""
+    """The number of layers that meet all conditions, or that fail the named one."""
     layers = [names for row in rows for names in row["violated"]]
     return of_all(not names if fails is None else fails in names for names in layers)
 

@@ -1,4 +1,4 @@
-"""What learning costs against heads, tokens and dimension, and whether small sizes predict larger ones."""
+"""The cost of learning against heads, tokens and dimension, and whether small sizes predict larger ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,12 +17,12 @@ from upper import counting_floor
 __all__ = ["STUDY"]
 
 _TITLES = {"newton": "Newton", "linear": "linear attention", "six-phase": "six phases"}
-_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications a pass of Newton, at the sizes that are fitted
+_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications per pass of Newton, at the fitted sizes
 _GRID = {
     Scale.QUICK: ((1, 2, 4), (2, 4), (8, 16, 32)),
     Scale.FULL: ((1, 2, 4, 8), (2, 3, 4, 8), (8, 16, 32, 64)),
 }
-# from d = 14 on the features no longer fit one block: both sides are needed to tell the two shares of memory apart
+# from d = 14 on the features exceed one block: sizes on both sides are needed to separate the two shares of memory
 _LINEAR = {
     Scale.QUICK: [(2, 2, d) for d in (4, 8, 12)] + [(2, 4, d) for d in (4, 8, 12, 16)],
     Scale.FULL: [(m, 4, 8) for m in (1, 4)]
@@ -33,7 +33,7 @@ _SIX: dict[Scale, list[Size]] = {
     Scale.QUICK: [],
     Scale.FULL: [(2, 2, d) for d in (8, 12, 16, 24)] + [(2, 4, d) for d in (12, 16, 24)] + [(3, 3, 16)],
 }
-# sizes and draws; the second of the regression and the last two of Newton came after every law was settled
+# sizes and draws; the second of the regression and the last two of Newton were added after every law was fixed
 _CHECKS: dict[Scale, dict[str, list[tuple[Size, int]]]] = {
     Scale.QUICK: {"newton": [((4, 4, 48), 2)], "linear": [((2, 4, 18), 1)]},
     Scale.FULL: {
@@ -51,13 +51,13 @@ _BEYOND = (
     ("linear", (12, 64, 64)),
     ("linear", (12, 64, 384)),
 )
-_SEEN = ("linear", (2, 4, 22), "memory")  # seen before its law was settled: no test of it
+_SEEN = ("linear", (2, 4, 22), "memory")  # seen before its law was fixed, so not a test of it
 _WITHIN = 0.30
 _MACHINE = 24.0  # GiB
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
-    """The sizes that laws are fitted to, and larger ones as checks; Newton's with several draws."""
+    """The sizes for fitting the laws, and larger sizes as checks; those of Newton have several draws."""
     heads, tokens, dims = _GRID[scale]
     newton = [
         (m, k, d)
@@ -99,7 +99,7 @@ _Pair = tuple[str, Size, dict[str, float], Cost]
 
 
 def _pairs(model: CostModel | None, rows: Sequence[Row]) -> dict[str, list[_Pair]]:
-    """By role: learner, size, what was measured, and what the laws say of it."""
+    """By role: learner, size, measurement, and prediction of the laws."""
     counted = [row for row in rows if row["role"] == "checked" or row["outcome"] == "EXACT"]
     return {
         role: [
@@ -117,7 +117,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     checks = pairs["checked"]
     if model is None or not checks:
         return {}
-    # examples are set by the budget: no test of a law
+    # the budget sets the examples, so they do not test a law
     ratios = [
         measured[name] / getattr(cost, name)
         for learner, size, measured, cost in checks

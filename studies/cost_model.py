@@ -1,4 +1,4 @@
-"""What learning costs against heads m, tokens k and dimension d: laws of known terms, fitted to small sizes."""
+"""The cost of learning against heads m, tokens k and dimension d: laws with known terms, fitted to small sizes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from upper.linear_attention import feature_count
 __all__ = ["QUANTITIES", "Cost", "CostModel", "FittedLaw", "Law", "excess", "medians", "shown_bytes"]
 
 QUANTITIES = ("examples", "passes", "memory")
-"""What is fitted: examples, passes over them, and the peak of the arrays in bytes."""
+"""The fitted quantities: examples, passes over them, and the peak of the arrays in bytes."""
 
 Size = tuple[int, int, int]
 """m, k and d."""
@@ -27,23 +27,23 @@ _BLOCK = 1 << 23  # numbers of a block of cubic features
 
 @dataclass(frozen=True)
 class Cost:
-    """What one fit costs.
+    """The cost of one fit.
 
     Attributes
     ----------
     examples : float
-        How many it takes.
+        The number of examples.
     passes : float or None
-        Passes over them; None for a learner that does not count its work so.
+        Passes over the examples; None for a learner that does not count passes.
     operations : float or None
-        Multiplications of the products that dominate, by their formula; None where there is none.
+        Multiplications in the dominant products, by formula; None if there is no formula.
     memory : float
         The peak of its arrays, in bytes.
     beyond : tuple of str
-        Which of m, k and d lie outside what the laws were fitted to. The cost is extrapolated there, and whether the
-        learner succeeds at such a size is not known.
+        Which of m, k and d lie outside the fitted range. There the cost is extrapolated, and it is not known whether
+        the learner succeeds.
     passes_range : (float, float) or None
-        The 95 % prediction interval of the passes, if the law holds there; None where there is none.
+        The 95 % prediction interval of the passes, if the law holds at this size; None if there is no interval.
     """
 
     examples: float
@@ -54,7 +54,7 @@ class Cost:
     passes_range: tuple[float, float] | None = None
 
     def machines(self, gib: float) -> int:
-        """How many machines of so many GiB hold the arrays, if these can be split evenly.
+        """The number of machines with this many GiB that hold the arrays, if the arrays can be split evenly.
 
         Examples
         --------
@@ -65,7 +65,7 @@ class Cost:
 
 
 def shown_bytes(number: float) -> str:
-    """A number of bytes in the unit that suits it, from MiB on.
+    """A number of bytes in a suitable unit, MiB or larger.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def shown_bytes(number: float) -> str:
 
 
 def medians(rows: Sequence[Row]) -> dict[tuple[str, Size], dict[str, float]]:
-    """By learner and size, the median over draws of each quantity that was measured."""
+    """The median over draws of each measured quantity, by learner and size."""
     found = {}
     for (learner, *size), draws in grouped(rows, "learner", "m", "k", "d").items():
         measured = {name: [row[name] for row in draws if row[name] is not None] for name in QUANTITIES}
@@ -91,14 +91,14 @@ def medians(rows: Sequence[Row]) -> dict[tuple[str, Size], dict[str, float]]:
 
 @dataclass(frozen=True)
 class Law:
-    """The sum of coefficient * term with coefficients of at least zero; or factor * prod term^exponent.
+    """A law: a sum of coefficient * term with nonnegative coefficients, or factor * prod term^exponent.
 
     Attributes
     ----------
     terms : mapping of str to callable
         Each a function of m, k and d, by its name.
     product : bool
-        Which of the two.
+        Whether it is the product.
     """
 
     terms: Mapping[str, Callable[[int, int, int], float]]
@@ -109,8 +109,8 @@ class Law:
 
         Notes
         -----
-        A sum by least squares of the relative errors, a product by least squares of logarithms. What was not varied
-        gets no exponent.
+        A sum is fitted by least squares of the relative errors, a product by least squares of the logarithms. A term
+        that was not varied gets no exponent.
         """
         values = np.array(list(points.values()))
         names = [
@@ -144,7 +144,7 @@ class Law:
 
 @dataclass(frozen=True)
 class FittedLaw:
-    """A law with its numbers.
+    """A law with fitted numbers.
 
     Attributes
     ----------
@@ -153,14 +153,14 @@ class FittedLaw:
     numbers : mapping of str to float
         Exponents with "factor", or coefficients, by the name of the term.
     worst : float
-        The largest ratio between a median it was fitted to and what it says of it, either way: at least 1.
+        The largest ratio between a fitted median and its prediction, in either direction: at least 1.
     sizes : int
-        How many sizes it was fitted to.
+        The number of sizes in the fit.
     covariance : tuple of tuple of float
-        Of a product: of the logarithm of the factor and of the exponents, in their order. Empty if it has as many
-        numbers as there were sizes.
+        For a product: the covariance of the logarithm of the factor and of the exponents, in this order. Empty if the
+        law has as many numbers as there were sizes.
     variance : float
-        Of a product: of the logarithm of a median about the law.
+        For a product: the variance of the logarithm of a median about the law.
     """
 
     law: Law
@@ -171,7 +171,7 @@ class FittedLaw:
     variance: float = 0.0
 
     def __call__(self, m: int, k: int, d: int) -> float:
-        """What it says of a size."""
+        """The prediction at a size."""
         terms = {name: self.law.terms[name](m, k, d) for name in self.numbers if name != "factor"}
         if self.law.product:
             return self.numbers["factor"] * math.prod(
@@ -180,10 +180,10 @@ class FittedLaw:
         return float(sum(self.numbers[name] * term for name, term in terms.items()))
 
     def interval(self, m: int, k: int, d: int) -> tuple[float, float] | None:
-        """What holds 95 % of further medians at a size, if the law holds; None if nothing is known of its scatter.
+        """The interval that contains 95 % of new medians at a size, if the law holds; None if the scatter is unknown.
 
-        By Student's t in logarithms: the scatter of a median, and the error of the exponents, which grows with the
-        distance from what was fitted.
+        It uses Student's t in logarithms. It combines the scatter of a median with the error of the exponents, which
+        grows with the distance from the fitted sizes.
         """
         if not self.covariance:
             return None
@@ -207,7 +207,7 @@ class FittedLaw:
 
 @dataclass(frozen=True)
 class CostModel:
-    """What a fit costs, by laws fitted to measured fits.
+    """The cost of a fit, predicted by laws that are fitted to measured fits.
 
     Attributes
     ----------
@@ -218,9 +218,10 @@ class CostModel:
 
     Notes
     -----
-    Examples and memory follow from how a learner is built: its budget is a number of counting floors (Newton) or of
-    features, and memory is a sum over arrays of known shapes. Passes are only measured: a product of powers of m, k, d
-    and of the excess of examples. F is the number of cubic features, d^2 (d + 1) / 2, and N the examples. Derived here.
+    Examples and memory follow from the construction of a learner. Its budget is a number of counting floors (Newton) or
+    of features, and memory is a sum over arrays of known shapes. Passes are only measured; their law is a product of
+    powers of m, k, d and of the excess of examples. F is the number of cubic features, d^2 (d + 1) / 2, and N the
+    number of examples. Derived here.
 
     Examples
     --------
@@ -239,8 +240,9 @@ class CostModel:
     def fit(cls, rows: Sequence[Mapping[str, Any]]) -> "CostModel":
         """Fit the laws to rows with ``learner``, ``m``, ``k``, ``d`` and `QUANTITIES`; None is left out.
 
-        Rows with a ``role`` other than ``fitted`` or an ``outcome`` other than ``EXACT`` are left out, too: checks of
-        the study of costs, and fits that learned nothing. Rows of one size count as one, with their median.
+        Rows with a ``role`` other than ``fitted`` are left out: they are checks of the study of costs. Rows with an
+        ``outcome`` other than ``EXACT`` are also left out: those fits learned nothing. Rows of one size count as one,
+        with their median.
 
         Raises
         ------
@@ -270,7 +272,7 @@ class CostModel:
         return cls(laws, sizes)
 
     def predict(self, learner: str, m: int, k: int, d: int) -> Cost:
-        """What a fit costs at a size.
+        """The cost of a fit at a size.
 
         Raises
         ------
@@ -298,17 +300,17 @@ def _floor(m: int, k: int, d: int) -> float:
 
 
 def excess(m: int, k: int, d: int) -> float:
-    """Equations of patterns over unknowns of one Theta, at the counting floor: 1 where patterns set the floor."""
+    """The ratio of pattern equations to unknowns of one Theta at the counting floor: 1 if patterns set the floor."""
     return max(1.0, _floor(m, k, d) * max(1, k * (k - 1)) / (d * d))
 
 
 def _rows(k: int, d: int) -> float:
-    """Rows of examples that the cubic regression takes: four an unknown, and the few held out."""
+    """Rows of examples in the cubic regression: four per unknown, and the few held out."""
     return 4 * feature_count(d) * k / min(k, d)
 
 
 def _two_blocks(m: int, k: int, d: int) -> float:
-    """Numbers of two blocks of features, one being made while the one before is there, in two rounds over all."""
+    """Numbers in two blocks of features, one new and one previous, which exist together in two rounds over all."""
     numbers = _rows(k, d) * feature_count(d)
     return 2 * numbers if numbers <= _BLOCK else min(numbers, 2.0 * _BLOCK)
 

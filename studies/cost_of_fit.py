@@ -1,4 +1,4 @@
-"""What one fit takes: examples, passes, and the peak of the arrays of NumPy."""
+"""The cost of one fit: examples, passes, and the peak of the arrays of NumPy."""
 
 import gc
 import tracemalloc
@@ -25,7 +25,7 @@ _WARM = {"newton": (1, 3, 8), "linear": (1, 3, 4), "six-phase": (2, 2, 8)}
 def cost_of_fit(learner: str, m: int, k: int, d: int, rng: Generator) -> dict[str, Any]:
     """Examples, passes over them, starts, the peak of the arrays in bytes, and the outcome of a fit of a nice target.
 
-    The peak is what `tracemalloc` sees, in steps of 16 KiB or one in 64.
+    The peak is measured by `tracemalloc`, in steps of 16 KiB or of one in 64.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def cost_of_fit(learner: str, m: int, k: int, d: int, rng: Generator) -> dict[st
     m, k, d : int
         Heads, tokens and dimension.
     rng : Generator
-        Draws the target, the examples and what the learner draws.
+        Draws the target, the examples and the learner's random choices.
     """
     _warm(learner)
     fit, peak = _fit(learner, m, k, d, rng)
@@ -51,10 +51,10 @@ def cost_of_fit(learner: str, m: int, k: int, d: int, rng: Generator) -> dict[st
 
 @cache
 def _warm(learner: str) -> None:
-    """A small fit first: what is imported and compiled once in a process is no part of a cell."""
+    """Run a small fit first, so that imports and compilation do not count in a cell."""
     rng = np.random.default_rng(0)
     _fit(learner, *_WARM[learner], rng)
-    if learner == "newton":  # what a second start needs
+    if learner == "newton":  # the needs of a second start
         x = BooleanInputs(k=3, d=12).sample(100, rng=rng)
         spectral_start(x, make_nice_layer(heads=3, dim=12, rng=rng)(x), 3, rng=rng)
 

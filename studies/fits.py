@@ -1,4 +1,4 @@
-"""One fit of a layer: its error on fresh examples, and those of the six phases where they ran."""
+"""One fit of a layer: its error on fresh examples, and the errors of the six phases if they ran."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from upper.six_phase import SixPhase
 
 __all__ = ["fit_errors"]
 
-# where the trace of a run of the six phases has them
+# the places of the errors in the trace of a six-phase run
 _TRACED = {
     "crude": (1, "sum_error"),
     "sampling": (1, "standard_error"),
@@ -30,8 +30,8 @@ def fit_errors(
 ) -> dict[str, Any]:
     """The error on fresh tokens of the same law, the outcome, and the examples drawn.
 
-    Of the six phases also the errors of the crude sum, of its sampling, of the refined sum and of the span; None where
-    it did not come to it.
+    For the six phases also the errors of the crude sum, of its sampling, of the refined sum and of the span; None for
+    phases that were not reached.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def fit_errors(
     inputs : Inputs
         The tokens of the examples.
     for_examples, for_learner : Generator
-        Draw the examples, and what the learner draws.
+        Draw the examples and the learner's random choices.
     noise : float
         Standard deviation of the labels' noise, in units of their root mean square.
     """

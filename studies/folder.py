@@ -55,7 +55,7 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
 
 
 def result_json(result: StudyResult) -> dict[str, Any]:
-    """A result as JSON has it, the rows last."""
+    """A result as JSON values, with the rows last."""
     parts = {**vars(result), "scale": result.scale.value}
     return {name: parts[name] for name in ("study", "scale", "seed", "versions", "failures", "rows")}
 
@@ -66,7 +66,7 @@ def load_result(path: str | os.PathLike[str]) -> StudyResult:
     Raises
     ------
     FileFormatError
-        If the file is no such record.
+        If the file is not such a record.
     OSError
         If it cannot be read.
     """
@@ -91,8 +91,8 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     Parameters
     ----------
     page : str
-        A jinja2 template. It may name `n`, what `Study.numbers` gives; `table`; `cells`, how many were measured;
-        `scale`; `seed`; `versions`.
+        A jinja2 template. It may use `n`, the result of `Study.numbers`; `table`; `cells`, the number of measured
+        cells; `scale`; `seed`; `versions`.
     study : Study
         The study.
     result : StudyResult
@@ -101,7 +101,7 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     Raises
     ------
     jinja2.UndefinedError
-        If it names something else.
+        If the template uses another name.
     """
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(page)
     return template.render(
@@ -117,7 +117,7 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
 def _list_table(table: Sequence[Mapping[str, str]]) -> str:
     lines = [".. list-table::", "   :header-rows: 1", "   :class: study", ""]
     for row in ([*table[0]], *([*line.values()] for line in table)):
-        # bars around a norm would name a substitution
+        # bars around a norm would be read as a substitution
         lines += [
             f"   {'* -' if place == 0 else '  -'} {text}".replace("|", r"\|")
             for place, text in enumerate(row)

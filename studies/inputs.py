@@ -79,14 +79,14 @@ def _newton(size: tuple[int, int, int], floors: Sequence[float], draws: int) -> 
     floor = counting_floor(heads=m, tokens=k, dim=d)
     for law in _LAWS:
         for times in floors:
-            # one more than the floor is the least that Newton takes: it holds one out
+            # Newton needs at least one more than the floor, because it holds one out
             yield "newton", law, size, max(round(times * floor), floor + 1), draws
 
 
 def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
 ) -> dict[str, Any]:
-    """One fit for each of several layers: its error on fresh tokens of the same law, and those of the phases."""
+    """One fit for each of several layers: its error on fresh tokens of the same law, and the errors of the phases."""
     law, found = _tokens(inputs, tokens, dim), []
     fitted: Any = {
         "newton": lambda: Newton(heads, examples=examples, starts=1, work=3000, engine="numpy"),
@@ -103,7 +103,7 @@ def _measure(
 
 
 def _tokens(law: str, tokens: int, dim: int) -> Inputs:
-    """Tokens of a law; those of slices are Boolean with as many 1 as -1."""
+    """Tokens of a law; slice tokens are Boolean with equally many 1 and -1."""
     if law == "slice":
         return SliceInputs((dim,), ((dim // 2,),) * tokens)
     return {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}[law](tokens, dim)
@@ -129,9 +129,9 @@ def _median(row: Row, name: str) -> float | None:
 
 
 def discordant_layers(rows: Sequence[Row], law: str) -> tuple[int, int]:
-    """Of Newton: the layers exact more often with Boolean tokens, and those exact more often with tokens of this law.
+    """For Newton: the layers exact more often with Boolean tokens, and those exact more often with this law.
 
-    A layer counts once, at however many numbers of examples it was fitted.
+    A layer counts once, even if it was fitted with several numbers of examples.
     """
     balance: dict[tuple[Any, ...], int] = {}
     plain = {(_size(row), row["examples"]): row for row in chosen(rows, learner="newton", inputs="boolean")}
@@ -144,7 +144,7 @@ def discordant_layers(rows: Sequence[Row], law: str) -> tuple[int, int]:
 
 
 def _steps(rows: Sequence[Row], size: tuple[int, int, int], law: str) -> str:
-    """The floors between which Newton goes from exact on less than half of the layers to half or more."""
+    """The two neighbouring floors between which Newton's share of exact layers reaches one half."""
     own = sorted(
         (row for row in chosen(rows, learner="newton", inputs=law) if _size(row) == size), key=_floors
     )
@@ -155,7 +155,7 @@ def _steps(rows: Sequence[Row], size: tuple[int, int, int], law: str) -> str:
 
 
 def _ratios(rows: Sequence[Row], law: str, learner: str, name: str) -> dict[tuple[int, int], list[float]]:
-    """By d and examples the error over that with Boolean tokens, one for each layer that has both."""
+    """The error divided by the error with Boolean tokens, by d and examples; one for each layer that has both."""
     plain = {(row["dim"], row["examples"]): row for row in chosen(rows, learner=learner, inputs="boolean")}
     found = {}
     for row in chosen(rows, learner=learner, inputs=law):
@@ -207,7 +207,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Newton at every number of examples; the others at their most."""
+    """Newton at every number of examples; the other learners at their largest number."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for row in sorted(
         chosen(rows, learner="newton"), key=lambda row: (row["dim"], row["heads"], _floors(row))
@@ -275,7 +275,7 @@ def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None:
-    """Medians against examples: colour and mark say the law, dashes what is measured."""
+    """Medians against examples: colour and mark show the law, dashes show the quantity."""
     drawn = []
     for place, law in enumerate(_LAWS):
         for name, style in dashes.items():

@@ -88,7 +88,7 @@ def line_figure(panels: Sequence[Panel]) -> Any:
 
 
 def curve_of(points: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
-    """The curve of a value by place, in the order of the places, without those that have none.
+    """The curve of a value by place, in the order of the places; places without a value are left out.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def decade_axis(axis: Any, values: Sequence[float]) -> None:
 
 
 def title_axes(axes: Any, below: str, above: str) -> None:
-    """Name the axis along the bottom, and the other one above the axes."""
+    """Write the name of the horizontal axis below it, and that of the vertical axis above the axes."""
     name_axes(axes, below, "")
     axes.set_title(above, loc="left", fontsize=9.5)
 

@@ -28,13 +28,13 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 def _measure(*, d: int, heads: int, steps: int, rng: Generator) -> dict[str, Any]:
     """Errors on fresh inputs and seconds of the regression and of Adam, on one target and the same 4 D examples.
 
-    All run in one process, one after the other, so that the seconds compare. Adam stops at the first start that brings
-    the error on the examples below 1e-6; its best model counts, and the seconds of all its starts.
+    All run in one process, one after the other, so that the seconds are comparable. Adam stops at the first start that
+    brings the error on the examples below 1e-6. Its best model and the seconds of all its starts count.
     """
     target, examples = make_linear_attention(heads=heads, dim=d, rng=rng), 4 * feature_count(d)
     x, fresh = (rng.standard_normal((size, 10, d)) for size in (examples, 2000))
     y, wanted = target(x), target(fresh)
-    # both once before the clock runs: the first call of either library is slower
+    # run both once before timing, because the first call of each library is slower
     regress(x, y)
     train_linear_attention(x[:2], y[:2], heads=1, steps=2, rng=0)
     began = time.perf_counter()

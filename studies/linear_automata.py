@@ -1,4 +1,4 @@
-"""Finite automata run by what was learned: a fixed one, one given in the context, and a reader of tapes."""
+"""Finite automata run by learned models: a fixed automaton, one given in the context, and a reader of tapes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,10 +54,9 @@ def _measure(
     steps: int,
     rng: Generator,
 ) -> dict[str, Any]:
-    """Ranks, and the share of right steps in closed loops; for a tape reader relative errors on fresh tapes.
+    """Ranks, and the share of right steps in closed loops; for a tape reader, relative errors on fresh tapes.
 
-    `size` is the number of pairs seen of a fixed automaton, of examples of automata in context, or of positions of a
-    tape.
+    `size` is the number of pairs seen (fixed automaton), of examples (automata in context), or of positions (tape).
     """
     if part == "fixed":
         return _fixed(states, symbols, size, draws, strings, steps, rng)
@@ -97,7 +96,7 @@ def _fixed(
 def _in_context(
     states: int, symbols: int, number: int, strings: int, steps: int, rng: Generator
 ) -> dict[str, Any]:
-    """Automata given in the context, learned from random ones: the share on unseen ones, one string each."""
+    """Automata given in the context, learned from random automata: the share on unseen automata, one string each."""
     task = AutomataInContext(states, symbols)
     x, y = task.examples(number, rng=rng)
     kept = first_independent(x)

@@ -1,4 +1,4 @@
-"""From coefficients to heads: how often each strategy finds as few heads as were planted."""
+"""From coefficients to heads: how often each strategy finds a number of heads no larger than planted."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Key-value memories: what each way of drawing keys determines, and what one rare key needs."""
+"""Key-value memories: what each distribution of keys determines, and how many examples one rare key needs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def _measure(*, keys: Any, examples: int, rng: Generator) -> dict[str, Any]:
 
     `factor` bounds how a squared distance grows from the examples to Haar keys. The error of another minimiser is the
     mean over 20, each as far from that of least norm as its own norm, in any directions that the examples do not see.
-    With keys "rare" the error on queries of the last key of a fixed basis, by how often it was queried.
+    With keys "rare", the error is on queries of the last key of a fixed basis, by the number of its queries.
     """
     if keys == "rare":
         return {"rare": _rare(examples, rng)}
@@ -60,7 +60,7 @@ def _measure(*, keys: Any, examples: int, rng: Generator) -> dict[str, Any]:
 
 
 def _rare(examples: int, rng: Generator) -> list[dict[str, Any]]:
-    """Fewer queries are the first of more."""
+    """A smaller set of queries is the beginning of a larger one."""
     memory, most = KeyValueMemory("fixed"), max(_QUERIES)
     x, y = memory.on_a_basis(np.arange(examples - most) % (memory.dk - 1), rng=rng)
     x_rare, y_rare = memory.on_a_basis(np.full(most, memory.dk - 1), rng=rng)

@@ -1,4 +1,4 @@
-"""Random networks: as many examples as features determine them, whatever the number of heads."""
+"""Random networks: as many examples as features determine them, for any number of heads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,8 +37,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 def _measure(*, d: int, heads: int, noise: float, rng: Generator) -> dict[str, Any]:
     """Relative errors by number of examples and solver; with noise the mean squared excess.
 
-    The examples of a smaller number are the first of those of a larger one. Below D examples the solution is that of
-    least norm.
+    A smaller set of examples is the beginning of a larger one. Below D examples the solution is that of least norm.
     """
     model, features = make_linear_attention(heads=heads, dim=d, rng=rng), feature_count(d)
     if noise:
@@ -85,7 +84,7 @@ def _networks(rows: Sequence[Row]) -> list[Row]:
 
 
 def _errors(row: Row, times: float, solver: str | None = None) -> list[float]:
-    """Errors of the fits with that many examples a feature, or with one fewer than features if `times` is 0."""
+    """Errors of the fits with `times` examples per feature, or with one example fewer than features if `times` is 0."""
     number = times * row["features"] if times else row["features"] - 1
     return [
         fit["error"]

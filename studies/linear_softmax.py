@@ -16,7 +16,7 @@ from upper.linear_attention.features import SoftmaxKind, blocks, softmax_feature
 
 __all__ = ["STUDY"]
 
-_ALL_SIGNS = 17  # so many signs are enumerated, more are sampled
+_ALL_SIGNS = 17  # up to this many signs are enumerated, more are sampled
 _NORMS = (0.03, 0.1, 1.0, 10.0)
 _KINDS: dict[SoftmaxKind, str] = {
     "plain": "plain",
@@ -54,7 +54,7 @@ def _measure(*, k: int, d: int, draws: int, samples: int, rng: Generator) -> dic
 
 
 def _half_of_all_signs(k: int, d: int) -> np.ndarray:
-    """One of X and -X for all 2^(k d) matrices of signs: targets and features are odd, so the other says the same."""
+    """One of X and -X for all 2^(k d) matrices of signs; targets and features are odd, so the other adds nothing."""
     bits = np.arange(1 << k * d - 1)[:, None] >> np.arange(k * d) & 1
     return (2.0 * bits - 1).reshape(-1, k, d)
 

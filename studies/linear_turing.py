@@ -29,8 +29,8 @@ _SHORT: tuple[tuple[Size, int | None], ...] = (
     *(((3, 2, 5), rank) for rank in (60, 79, 86, None)),
 )
 _UNIVERSAL_SHORT = (((2, 2, 2), 188), ((2, 2, 2), 376), ((2, 2, 4), 800))
-_STARTS = 256  # runs whose whole histories are learned from, where not every start is taken
-_STEPS = 20  # of each run that is learned from
+_STARTS = 256  # the number of runs with whole histories in the training data, if not every start is used
+_STEPS = 20  # of each training run
 _MODELS = {
     "constructed": "constructed",
     "short": "short contexts of runs",
@@ -66,10 +66,11 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 def _measure(
     *, model: str, size: list[int], stop: int | None, machines: int, runs: int, steps: int, rng: Generator
 ) -> dict[str, Any]:
-    """Shares of steps with the right tape, position and state, a machine each, and the largest rounding.
+    """Shares of steps with the right tape, position and state, one per machine, and the largest rounding error.
 
-    Models run on their own outputs, rounded at each step. They are learned from steps of runs of 20 steps, from random
-    configurations, in short contexts each alone with its tape, in whole histories with every token of the run before.
+    Models run on their own outputs, rounded at each step. They are learned from the steps of runs with 20 steps, from
+    random configurations. In short contexts each step is alone with its tape; in whole histories it comes with every
+    earlier token of the run.
     """
     if model.startswith("universal"):
         return _universal(model == "universal", UniversalLayout(*size), stop, machines, steps, rng)
@@ -108,7 +109,7 @@ def _from_histories(machine: TuringMachine, layout: TapeLayout, rng: Generator) 
 def _universal(
     constructed: bool, layout: UniversalLayout, stop: int | None, machines: int, steps: int, rng: Generator
 ) -> dict[str, Any]:
-    """Run random machines, a run each, on one model of their size; a learned one has not seen them."""
+    """Run random machines, one run each, on one model of their size; a learned model has not seen them."""
     rank = None
     used: Model
     if constructed:

@@ -1,4 +1,4 @@
-"""A path from a nice random layer to a hidden parity: where each learner stops, and what makes it hard."""
+"""A path from a nice random layer to a hidden parity: where each learner fails, and why the layer becomes hard."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _APART = (0.0, 0.8, 0.95, 1.0)
 _FRESH = 2000
 _MAIN: Parameters = {"bits": 3, "ends": "generic", "slope": 0.0}
-_LEARNED, _EXACT = 0.3, 1e-6  # errors on the secret's part; the first is nine tenths of its energy
+_LEARNED, _EXACT = 0.3, 1e-6  # errors on the secret's part; the first means nine tenths of its energy
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -59,7 +59,7 @@ def _cells(scale: Scale) -> list[Parameters]:
         if a != b
         for draw in range(2 if quick else 5)
     ]
-    # ranks alone: the nice end with those of the parity
+    # only the ranks change: the nice end with the ranks of the parity
     cells += [
         _cell(learner, draw, dim=dim, ends="low rank")
         for learner in ("newton", "six-phase")
@@ -76,7 +76,7 @@ def _cells(scale: Scale) -> list[Parameters]:
 
 
 def _cell(learner: str, draw: int, *, quick: bool = False, **given: Any) -> Parameters:
-    """A cell, at what `_MAIN` says unless another choice is given; attention and projections move together."""
+    """A cell with the values of `_MAIN` unless others are given; attention and projections move together."""
     cell = {"shape": 0.0, **_MAIN, **given}
     work = _QUICK_STEPS if quick and learner == "adam" else _WORK[learner]
     return {"learner": learner, "projections": cell["shape"], **cell, "work": work, "draw": draw}
@@ -95,7 +95,7 @@ def _measure(
     work: int,
     draw: int,
 ) -> Mapping[str, Any]:
-    # apart, so that every cell of a draw has the same ends, examples and tests
+    # separate, so that every cell of a draw has the same ends, examples and tests
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
     path = draw_path(dim=dim, bits=bits, low_rank=ends == "low rank", rng=for_path)
     point = path.point(shape, slope, projections=projections)
@@ -122,7 +122,7 @@ def _finite(value: float) -> float | None:
 
 
 def _elimination(point: PathPoint, work: int) -> Learner:
-    """The attack with what is known of the parity at this slope; a label up to .9 off still gives its bit."""
+    """The attack with the parity's known part at this slope; a label with an error up to .9 still gives its bit."""
     direction = np.eye(point.path.dim)[0]
     known = LinearKnownPart.from_gate(point.heads.c, point.heads.c0, gate=0, direction=direction)
     return ParityElimination(direction=direction, known=known, heads=point.heads, tolerance=0.9)
@@ -147,7 +147,7 @@ _Line = Mapping[float, Sequence[float]]
 def _errors(rows: Sequence[Row], share: str = "shape", **where: Any) -> dict[float, list[float]]:
     """The errors by `shape` or `projections` of rows with these values; infinite where a fit diverged.
 
-    Without another choice: the main size, from a generic nice end, at the parity's own slopes.
+    The defaults are the main size, a generic nice end, and the parity's own slopes.
     """
     dim = max((row["dim"] for row in rows if row["learner"] != "newton"), default=0)
     groups = grouped(chosen(rows, **{"dim": dim, **_MAIN, **where}), share)
@@ -169,7 +169,7 @@ def _median(errors: Sequence[float]) -> float:
 
 
 def _reach(line: _Line, below: float = _LEARNED) -> str:
-    """Where half of the draws or more are learned."""
+    """The values at which at least half of the draws are learned."""
     return ", ".join(
         f"{t:g}" for t, errors in line.items() if 2 * sum(e < below for e in errors) >= len(errors)
     )

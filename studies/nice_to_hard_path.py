@@ -1,4 +1,4 @@
-"""A path from a nice random layer to one that hides a parity, and what can be said of it without the secret."""
+"""A path from a nice random layer to one that hides a parity, and what is known without the secret."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from sq.parities import ParityHeads, heads_needed
 __all__ = ["STEEPEST", "ParityPath", "PathPoint", "draw_path"]
 
 STEEPEST = 8.0
-"""By what the slopes of all heads are multiplied at s = 1."""
+"""The factor on the slopes of all heads at s = 1."""
 _GATE = 0
 _SIGMA = 2.0  # standard deviation of the logits of the nice end
 
@@ -39,10 +39,10 @@ class ParityPath:
         Theta_i = f sigma^(1-a) eta_i^a [(1-a) N_i / sigma + a H_i / eta_i] / hypot(1-a, a),
         W_i = d^((1-b)/2) |c_i|^b [(1-b) A_i / sqrt(d) + b sign(c_i) E] / hypot(1-b, b).
 
-    The norms of N_i and A_i are sigma and sqrt(d) on average. So directions go in a straight line and norms
-    geometrically: shape and slope are moved apart. All slopes are multiplied by f = `STEEPEST` ** s, and the c_i solve
-    the parity's equations at those slopes: at a = b = 1 the layer is an exact parity whatever s is. For a < 1 the
-    matrices Theta_i have full rank; what falls is the stable rank, and the heads become parallel.
+    The norms of N_i and A_i are sigma and sqrt(d) on average. So directions move on a straight line and norms move
+    geometrically: shape and slope vary independently. All slopes are multiplied by f = `STEEPEST` ** s, and the c_i
+    solve the parity's equations at those slopes: at a = b = 1 the layer is an exact parity for every s. For a < 1 the
+    matrices Theta_i have full rank; their stable rank falls, and the heads become parallel.
 
     References
     ----------
@@ -81,7 +81,7 @@ class PathPoint:
     attention, projections : float
         The shares a and b.
     factor : float
-        What slopes are multiplied by, f.
+        The factor f on the slopes.
     """
 
     path: ParityPath
@@ -102,7 +102,7 @@ class PathPoint:
         return AttentionLayer(theta=self._generic_theta + _heads(self._steepness) * hard.theta, w=self._w)
 
     def by_count(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "counts n 2 d"]:
-        """What the layer gives if the tokens differ in N = 0, ..., l of the secret coordinates.
+        """The layer's output if the tokens differ in N = 0, ..., l of the secret coordinates.
 
         Notes
         -----
@@ -121,14 +121,14 @@ class PathPoint:
         return np.stack(outputs)
 
     def known(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d"]:
-        """What can be said without the secret: the mean over all secrets, everything else given; exact.
+        """The known part without the secret: the mean over all secrets, given everything else; exact.
 
         Notes
         -----
         Over secrets N is hypergeometric given the number of coordinates in which the tokens differ. At a = b = 1 it is
-        the known part of the parity plus the mean of all parities, whose norm is 1 / sqrt(C(d - 1, l)). At a = 0 no
-        secret is in the layer; known is then the mean over nice layers: heads attend evenly, and of W_i its part
-        along E remains.
+        the known part of the parity plus the mean of all parities, whose norm is 1 / sqrt(C(d - 1, l)). At a = 0 the
+        layer has no secret. The known part is then the mean over nice layers: heads attend evenly, and only the part
+        of W_i along E remains.
         """
         if self.attention == 0:
             mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
@@ -136,12 +136,12 @@ class PathPoint:
         return np.asarray(np.einsum("cn,cnrd->nrd", self._chances(x), self.by_count(x)))
 
     def visible_share(self, x: Float[np.ndarray, "n 2 d"]) -> float | None:
-        """The share of the secret part's energy that is linear in N, given what else X says; None without secret.
+        """The share of the secret part's energy that is linear in N, given the rest of X; None without a secret.
 
         Notes
         -----
-        That is what shows one coordinate of the secret at a time. 1 for heads that are nearly linear; for the
-        parity small, and not zero since the number of differing coordinates is given.
+        This share reveals one coordinate of the secret at a time. It is 1 for heads that are nearly linear. For the
+        parity it is small, but not zero, because the number of differing coordinates is given.
         """
         if self.attention == 0:
             return None
@@ -176,7 +176,7 @@ class PathPoint:
 
     @cached_property
     def _steepness(self) -> Float[np.ndarray, " m"]:
-        """What H_i is multiplied by."""
+        """The factor on each H_i."""
         return np.asarray(self._scale * self.attention / self._norms)
 
     @cached_property
@@ -203,12 +203,12 @@ class PathPoint:
 
 
 def draw_path(*, dim: int, bits: int, low_rank: bool = False, rng: np.random.Generator) -> ParityPath:
-    """Draw a nice end and a secret set of so many bits; O(m d^2).
+    """Draw a nice end and a secret set with the given number of bits; O(m d^2).
 
     Parameters
     ----------
     dim, bits : int
-        The dimension d and the number l of hidden bits; the heads are the fewest that hide so many.
+        The dimension d and the number l of hidden bits; the number of heads is the smallest that hides l bits.
     low_rank : bool
         Whether the nice end has the parity's ranks, l + 1 in Theta_i and 1 in W_i, in random directions.
     rng : numpy.random.Generator

@@ -1,4 +1,4 @@
-"""Noise on the labels, added or by drawing a class from the softmax of each row of the output."""
+"""Noise on the labels: added noise, or a class drawn from the softmax of each row of the output."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ __all__ = ["STUDY"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _CLASSES = {"squared": "squared loss", "likelihood": "likelihood", "likelihood_law": "bound"}
-_SMALL = 0.1  # the noise up to which a law to first order is compared with what is found
+_SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
 _BROKEN = 2.0  # times the error without noise
-_SETTLED = 0.2  # bounds below which a law to first order is taken to hold
+_SETTLED = 0.2  # a first-order law counts as valid if its bound is below this value
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -93,16 +93,16 @@ def _size(row: Row) -> _Size:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    """The median of the values that are there."""
+    """The median of the existing values."""
     there = [value for value in values if value is not None]
     return float(np.median(there)) if there else None
 
 
 def _excess(rows: Sequence[Row]) -> dict[tuple[_Size, int], tuple[list[float], float | None]]:
-    """Newton's excess over the simple law for small noise, one value a layer, and the law of the covariance.
+    """Newton's excess over the simple law for small noise, one value per layer, and the law of the covariance.
 
-    By size and counting floors. A layer has the same examples and the same noise, scaled, at every level: its values
-    are averaged.
+    The values are by size and counting floors. A layer has the same examples and the same scaled noise at every level,
+    so its values are averaged.
     """
     small = [row for row in chosen(rows, kind="newton") if row["level"] <= _SMALL]
     found = {}
@@ -122,7 +122,7 @@ def _simple_law(row: Row) -> float:
 
 
 def _breaking(rows: Sequence[Row]) -> dict[str, float | None]:
-    """The least noise at which a phase's error is twice that without noise; None if none of those measured."""
+    """The least noise at which a phase's error is twice that without noise; None if no measured noise reaches it."""
     there = {row["level"]: row for row in chosen(rows, kind="phases")}
     found: dict[str, float | None] = {}
     for name in _PHASES if 0.0 in there else ():
@@ -136,7 +136,7 @@ def _breaking(rows: Sequence[Row]) -> dict[str, float | None]:
 
 
 def _slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
-    """Exponents of the examples in the error of maximum likelihood, by gain, one a layer of the smallest size."""
+    """Exponents of the examples in the error of maximum likelihood, by gain, one per layer of the smallest size."""
     there, slopes = _smallest(rows), {}
     for gain in sorted({row["level"] for row in there}):
         settled = [
@@ -150,7 +150,7 @@ def _slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
 
 
 def _smallest(rows: Sequence[Row]) -> list[Row]:
-    """The rows of classes of the smallest dimension, by gain and examples."""
+    """The rows with classes at the smallest dimension, by gain and examples."""
     there = chosen(rows, kind="sampled")
     dim = min((row["dim"] for row in there), default=0)
     return sorted(
@@ -159,7 +159,7 @@ def _smallest(rows: Sequence[Row]) -> list[Row]:
 
 
 def _better(rows: Sequence[Row]) -> dict[tuple[_Size, float], list[int]]:
-    """With how many examples maximum likelihood beats squared loss on every layer, by size and gain."""
+    """The number of examples at which maximum likelihood beats squared loss on every layer, by size and gain."""
     found: dict[tuple[_Size, float], list[int]] = {}
     for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"])):
         there = found.setdefault((_size(row), row["level"]), [])
@@ -174,7 +174,7 @@ def _extent(values: Sequence[float]) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    """The mean with its interval by Student's t, where there are three layers or more."""
+    """The mean, with its interval by Student's t for three layers or more."""
     if len(values) < 3:
         return f"{np.mean(values):.2f}"
     interval = mean_interval(values, confidence=0.95)
@@ -202,7 +202,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         named |= {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
     for (size, gain), examples in _better(rows).items():
         named[f"better_{size[2]}_{gain:g}".replace(".", "_")] = ", ".join(map(str, examples)) or "none"
-    for row in _smallest(rows):  # of each gain the most examples come last
+    for row in _smallest(rows):  # for each gain, the most examples come last
         at = f"{row['level']:g}".replace(".", "_")
         for name in ("squared", "floor", "likelihood"):
             named[f"{name}_{at}"] = f"{_middle(row[name]):.2g}"

@@ -1,4 +1,4 @@
-"""What the error of a layer fitted to noisy labels should be, from the derivative at the target alone."""
+"""The predicted error of a layer fitted to noisy labels, from the derivative at the target only."""
 
 import numpy as np
 from jaxtyping import Float
@@ -16,18 +16,18 @@ __all__ = [
 ]
 
 _BLOCK = 64
-# Directions of the parameters that change nothing, relative to the one that changes most.
+# Threshold for directions of the parameters that change nothing, relative to the direction that changes most.
 _NOTHING = 1e-9
 
 
 def centred(layer: AttentionLayer) -> AttentionLayer:
-    """The layer with the mean of every row of every W_i taken off that row.
+    """The layer with the mean of every row of every W_i subtracted from that row.
 
     Notes
     -----
-    softmax(Y_a) is the same for Y_a and Y_a + c 1, c any number, even one that depends on X. With P = I - 1 1^T / d,
-    Y P = sum_i softmax(X Theta_i X^T) X (W_i P): what labels that are drawn by softmax(Y_a) can tell is the layer with
-    W_i P for W_i, whose outputs have the sum 0 in each row. Derived here.
+    softmax(Y_a) is the same for Y_a and Y_a + c 1, for any number c, even one that depends on X. With P = I - 1 1^T /
+    d, Y P = sum_i softmax(X Theta_i X^T) X (W_i P). So labels drawn by softmax(Y_a) determine only the layer with W_i
+    P in place of W_i. The rows of its outputs have the sum 0. Derived here.
     """
     return AttentionLayer(theta=layer.theta, w=layer.w - layer.w.mean(axis=2, keepdims=True))
 
@@ -92,17 +92,17 @@ def class_laws(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float
     layer : AttentionLayer
         The target, its W centred.
     x : array (n, k, d)
-        Inputs to average over, in the place of their law: many more equations than unknowns are needed.
+        Inputs to average over, instead of their law. They must give many more equations than unknowns.
     gain : float
-        What outputs are multiplied by to be logits.
+        The factor from outputs to logits.
 
     Notes
     -----
-    With H = E J^T J and M = E J^T (diag q - q q^T) J, q the class shares: an example tells gain^2 M, so that maximum
-    likelihood comes, as examples grow, to the Cramer-Rao bound tr(H M^+) / (gain^2 k d), p / (k gain^2) for a small
-    gain. The labels d (e_c - 1/d) / gain have the noise (d / gain)^2 M, and least squares, by the sandwich formula,
-    d^2 tr(M H^+) / (gain^2 k d). The expectation of an inverse is more than the inverse of the expectation: from few
-    inputs both come out too large. O(n k d p^2 + p^3).
+    Let H = E J^T J and M = E J^T (diag q - q q^T) J, with q the class shares. The information of an example is gain^2
+    M. With many examples maximum likelihood therefore reaches the Cramer-Rao bound tr(H M^+) / (gain^2 k d), which is
+    p / (k gain^2) for a small gain. The labels d (e_c - 1/d) / gain have the noise (d / gain)^2 M. By the sandwich
+    formula the error of least squares is d^2 tr(M H^+) / (gain^2 k d). The expectation of an inverse exceeds the
+    inverse of the expectation, so both are too large for few inputs. O(n k d p^2 + p^3).
     """
     _, k, d = x.shape
     plain = weighted_gram(layer, x)
@@ -113,7 +113,7 @@ def class_laws(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float
 
 
 def share_covariance(shares: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n*k d d"]:
-    """Of a class drawn with these shares, as one number 1 among zeros: diag q - q q^T, row by row."""
+    """The covariance of a one-hot class drawn with these shares: diag q - q q^T, row by row."""
     rows = shares.reshape(-1, shares.shape[-1])
     covariance: np.ndarray = rows[:, :, None] * np.eye(rows.shape[1]) - rows[:, :, None] * rows[:, None, :]
     return covariance

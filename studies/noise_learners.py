@@ -22,11 +22,11 @@ from upper.six_phase import SixPhase, estimate_projection_sum
 
 __all__ = ["learn_classes", "learn_noisy"]
 
-# Inputs that the laws of classes are averaged over. Twice as many change them by less than two per cent; from 300 the
-# bound came out up to a fifth too large.
+# Inputs for averaging the laws of classes. Twice as many change the laws by less than two per cent; with 300 the
+# bound was up to a fifth too large.
 _LAW_INPUTS = 8192
 _FRESH = 1000
-_MOST_UNKNOWNS = 256  # up to which the law of the covariance is computed: it costs their square an example
+_MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose cost per example is its square
 _BATCH = 256  # of Adam
 _STARTS = 5
 

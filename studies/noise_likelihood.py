@@ -11,7 +11,7 @@ from upper.baselines.descent import layer_of_stacked, squared_error_gradient, st
 __all__ = ["cross_entropy", "drawn_classes", "most_likely_layer"]
 
 _PASSES = 500
-# Relative to the loss: far below p / (N k), what the loss can tell of the layer.
+# Relative to the loss: far below p / (N k), the part of the loss that depends on the layer.
 _ENOUGH = 1e-10
 
 
@@ -34,14 +34,14 @@ def cross_entropy(
     x : array (n, k, d)
         Tokens.
     classes : array (n, k)
-        Of each row one of 0, ..., d - 1.
-    gain : float
-        What outputs are multiplied by to be logits.
+        For each row one of 0, ..., d - 1.
+        gain : float
+        The factor from outputs to logits.
 
     Notes
     -----
-    The gradient of a squared error is linear in its residual: with the labels F(X) - r in place of Y it is that of any
-    loss whose gradient in F(X) is r / n. Here r = gain (softmax(gain F(X)) - e_c) / k. O(n k m d (d + 2 k)).
+    The gradient of a squared error is linear in its residual. With the labels F(X) - r in place of Y it is the gradient
+    of any loss whose gradient in F(X) is r / n. Here r = gain (softmax(gain F(X)) - e_c) / k. O(n k m d (d + 2 k)).
     """
     _, k, d = x.shape
     theta, w = (
@@ -63,18 +63,18 @@ def most_likely_layer(
     *,
     gain: float,
 ) -> tuple[AttentionLayer, float]:
-    """The layer, its W centred, that L-BFGS ends at from a start, and its cross-entropy.
+    """The result of L-BFGS from a start: the layer, with its W centred, and its cross-entropy.
 
     Parameters
     ----------
     x, classes, gain
         As for `cross_entropy`.
     start : AttentionLayer
-        Where to begin.
+        The start of the iteration.
 
     Notes
     -----
-    The loss is not convex: the end may be a local minimum. At most 500 iterations of SciPy's L-BFGS.
+    The loss is not convex: the result may be a local minimum. At most 500 iterations of SciPy's L-BFGS.
     """
     from scipy.optimize import minimize
 

@@ -1,4 +1,4 @@
-"""Fixed positions added to the tokens: what they do to each phase, to Newton and to Adam."""
+"""Fixed positions added to the tokens: their effect on each phase, on Newton and on Adam."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,15 +37,15 @@ _NAMES = {
     "one-hot": "one-hot",
     "larger logits": "no positions, larger logits",
 }
-_STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}  # each measured before Newton has a part
+_STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}  # each is measured before Newton runs
 _EXACT = 1e-6
-_BROKEN = 2.0  # times the error with logits as large and no positions
-_LOST = 0.5  # a span that is off by more holds little of the heads
+_BROKEN = 2.0  # times the error with equally large logits and no positions
+_LOST = 0.5  # a span with a larger error contains little of the heads
 _RAW, _CENTRED = "as it is", "centred"
 _SIGMA = 2.0
 _KINDS = ("sinusoidal", "gaussian", "one-hot")
 _SCALES = (0.25, 0.5, 1.0, 2.0)
-_TESTED = 2000  # fresh examples that errors are measured on
+_TESTED = 2000  # fresh examples for measuring errors
 _EXAMPLES = 2000  # of phase 1, in units of d
 _FLOORS, _MORE_FLOORS = 4, 28  # of Newton's examples; the second at the largest scale only
 _NEWTON_WORK, _ADAM_STEPS, _ADAM_BATCH = 6000, 600, 256
@@ -129,7 +129,7 @@ def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: np.random.Gene
     x = inputs.sample(_EXAMPLES * inputs.d, rng=rng)
     sums = projection_sums(x, layer(x), inputs.positions)
     before, after = predicted_biases(layer, inputs.positions, x[:_TESTED])
-    seed = int(rng.integers(2**32))  # both go on from the same examples
+    seed = int(rng.integers(2**32))  # both continue from the same examples
     later = {
         name: later_phases(layer, inputs, sums[name], rng=np.random.default_rng(seed))
         for name in (_RAW, _CENTRED)
@@ -169,9 +169,10 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _breaks_at(rows: Sequence[Row], here: Sequence[Row], what: str, way: str) -> float | None:
-    """The scale at which the error of a phase is twice that with logits as large, by interpolation of logarithms.
+    """The scale at which a phase's error is twice that with equally large logits, by interpolation of logarithms.
 
-    Between two measured scales; the first one if it is more there already. None if it stays below.
+    It lies between two measured scales; it is the first scale if the error is larger there already. None if the error
+    stays below.
     """
     before: tuple[float, float] | None = None
     for scale in sorted({row["scale"] for row in here}):

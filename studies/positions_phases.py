@@ -1,4 +1,4 @@
-"""Phase 1 and what follows it on tokens with fixed positions added: biases, their repair, the phases from there."""
+"""Phase 1 and the later phases on tokens with fixed positions added: biases and their correction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,8 +34,8 @@ __all__ = [
     "projection_sums",
 ]
 
-_FRESH = 2000  # examples that errors are measured on
-_ROUND = 20_000  # examples a round of refining the sum
+_FRESH = 2000  # examples for measuring errors
+_ROUND = 20_000  # examples per round of refining the sum
 _ACCEPT = 0.01
 
 
@@ -54,13 +54,13 @@ def positions_of(
 def projection_sums(
     x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], positions: Float[np.ndarray, "k d"]
 ) -> dict[str, np.ndarray]:
-    """The mean of (1/k) X^T J Y: as it is, with the known positions taken off X, and with X and Y centred by position.
+    """The mean of (1/k) X^T J Y: plain, with known positions subtracted from X, and with X and Y centred by position.
 
     Notes
     -----
     Derived here. With x_b = u_b + pi_b, pi the positions, pi' their mean, C the mean of (pi_b - pi')^T (pi_b - pi') and
     S = sum_i W_i: without attention the first has the mean S + k pi'^T pi' S. The second has the mean S, and to first
-    order in Theta a further bias, sum_i Theta_i C W_i, since x_a Theta pi_b moves the weight to where pi_b is; see
+    order in Theta a further bias, sum_i Theta_i C W_i, because x_a Theta pi_b moves the weight towards pi_b; see
     `predicted_biases` beyond first order. The third has the same limit, for the covariance of u and Y does not see the
     mean of Y, and less noise.
     """
@@ -85,13 +85,14 @@ def phase_one_errors(sums: Mapping[str, np.ndarray], layer: AttentionLayer) -> d
 def predicted_biases(
     layer: AttentionLayer, positions: Float[np.ndarray, "k d"], x: Float[np.ndarray, "n k d"]
 ) -> tuple[float, float]:
-    """What positions add to the error of phase 1 before the repair and after it; x gives the mean spread of patterns.
+    """The effect of positions on the error of phase 1 before and after the correction.
 
     Notes
     -----
-    |k pi'^T pi' S| / |S| and |sum_i Theta_i Pi^T D_i Pi W_i| / |S|, Pi the positions and D_i the mean of
-    diag(p) - p^T p over rows p. The second is Stein's identity, E[u_a^T p_ab] = E[dp_ab/du_a], exact for Gaussian
-    tokens, with the tokens' own part left out; for small Theta D_i is (1/k) (1 - J/k), which gives C.
+    The two are |k pi'^T pi' S| / |S| and |sum_i Theta_i Pi^T D_i Pi W_i| / |S|, with Pi the positions and D_i the mean
+    of diag(p) - p^T p over rows p of the patterns on x. The second follows from Stein's identity,
+    E[u_a^T p_ab] = E[dp_ab/du_a], which is exact for Gaussian tokens; the tokens' own part is left out. For small
+    Theta, D_i is (1/k) (1 - J/k), which gives C.
     """
     total, mean = layer.w.sum(axis=0), positions.mean(axis=0)
     size = np.linalg.norm(total)

@@ -15,7 +15,7 @@ def chosen(rows: Sequence[Row], **wanted: Any) -> list[Row]:
 
 
 def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by their values of these names, in the order in which they come."""
+    """The rows grouped by their values of these names, in order of appearance."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -23,7 +23,7 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
 
 
 def of_all(hits: Iterable[bool]) -> str:
-    """How many of all are true.
+    """The number of true values and the number of all values, as text.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def of_all(hits: Iterable[bool]) -> str:
 
 
 def with_interval(hits: Iterable[bool]) -> str:
-    """How many of all are true, with the 95 % interval of their share.
+    """The number of true values and of all values, with the 95 % interval of the share, as text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Running a study: its cells in parallel, each kept as it is done."""
+"""Run a study: its cells are computed in parallel, and each is stored as soon as it is done."""
 
 import hashlib
 import json
@@ -23,15 +23,15 @@ class StudyResult:
     study : str
         Its name.
     scale : Scale
-        Which cells were asked for.
+        Which cells were requested.
     seed : int
-        What was drawn at random.
+        The seed of everything drawn at random.
     rows : tuple of Row
-        The cells that were measured, in order, each with its measurements.
+        The measured cells, in order, each with its measurements.
     failures : tuple of str
-        What became of the others: a sentence each.
+        One sentence for each other cell: why it has no measurements.
     versions : mapping of str to str
-        Of the packages the numbers depend on.
+        Versions of the packages that the numbers depend on.
     """
 
     study: str
@@ -60,15 +60,15 @@ def run_study(
     Parameters
     ----------
     study : Study
-        One of `STUDIES`, or one's own.
+        One of `STUDIES`, or the caller's own.
     scale : Scale
         Quick or full.
     seed : int
-        Decides what is drawn at random.
+        The seed of everything drawn at random.
     jobs, timeout, store, fresh, isolated, cluster
         As of `runs.run`.
     on_row : callable, optional
-        Called with each row as it is found in the store or measured.
+        Called with each row when it is found in the store or measured.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a study is: a question, the cells that answer it, and what is shown of them; and which studies there are."""
+"""A study (a question, the cells that answer it, a table and a figure), and the list of studies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,41 +13,41 @@ __all__ = ["STUDIES", "Parameters", "Row", "Study", "find_studies"]
 Parameters = Mapping[str, Any]
 """One cell: the arguments of the measurement, JSON values."""
 Row = Mapping[str, Any]
-"""A cell and what was measured of it, in one: JSON values."""
+"""A cell together with its measurements: JSON values."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A question answered with numbers; its page in the documentation says what they mean.
+    """A question answered with numbers; its page in the documentation explains them.
 
     Attributes
     ----------
     name : str
-        What the command line calls it: lower-case words with hyphens.
+        The name on the command line: lower-case words with hyphens.
     title : str
         The heading of its page.
     question : str
-        What is asked, a sentence.
+        The question, as one sentence.
     cells : callable
-        The cells of a scale; each has other parameters than every other.
+        The cells of a scale; no two have the same parameters.
     measure : callable
-        ``measure(rng=rng, **cell)`` gives what was measured of a cell, JSON values by name. A function of a module; it
-        runs in a process of its own, in one thread.
+        ``measure(rng=rng, **cell)`` returns the measurements of a cell, JSON values by name. It must be a function of a
+        module; it runs in a separate process, in one thread.
     numbers : callable
-        What the sentences of its page quote, by name: numbers, or short texts such as "45 of 100".
+        The values that its page quotes, by name: numbers, or short texts such as "45 of 100".
     table : callable
-        The rows as a table that fits a page: a mapping from column to text for each line, all of the same columns.
+        The rows as a table that fits a page: for each line a mapping from column to text, with the same columns.
     figure : callable
         The rows as a figure of matplotlib.
     stream : tuple of str or None
-        The parameters that decide what is drawn at random: cells that differ in others only draw the same. None for
-        all of them.
+        The parameters that decide what is drawn at random. Cells that differ only in other parameters draw the same.
+        None means all parameters.
     needs : tuple of str
-        Optional packages it cannot do without.
+        Optional packages that it needs.
 
     Notes
     -----
-    `numbers`, `table` and `figure` get the rows of the cells that were measured, in the order of the cells. Some may be
+    `numbers`, `table` and `figure` get the rows of the measured cells, in the order of the cells. Some cells may be
     missing; `numbers` may then leave out names.
     """
 
@@ -64,7 +64,7 @@ class Study:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The packages it needs that are not installed."""
+        """The required packages that are not installed."""
         return tuple(name for name in self.needs if find_spec(name) is None)
 
 
@@ -93,12 +93,12 @@ STUDIES = (
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
-    """The studies of these names in the order given, each once; "all" stands for every one.
+    """The studies with these names in the order given, each once; "all" stands for every study.
 
     Raises
     ------
     ValueError
-        If there is no study of a name.
+        If a name is not a study.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether and when two heads trained by gradient descent part."""
+"""Whether and when two heads trained by gradient descent separate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["STUDY"]
 
 _PLAIN: Optimiser = "gradient descent"
 _ADAM: Optimiser = "Adam"
-_NEARLY = 0.1  # starts with a smaller share of their own are nearly equal
+_NEARLY = 0.1  # starts with a smaller own share than this are nearly equal
 _EXACT = 0.02  # of a single head's error
 
 
@@ -98,18 +98,18 @@ def _ends(rows: Sequence[Row], end: str = "exact") -> list[bool]:
 
 
 def _left(row: Row) -> float:
-    """The error after training over that of a single head."""
+    """The error after training, divided by the error of a single head."""
     return float(row["error"] / row["one_head_error"])
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    """The median, those that never came to it above all others; None if it is one of them."""
+    """The median, where runs that never get there rank last; None if the median is such a run."""
     median = float(np.median([np.inf if value is None else value for value in values])) if values else np.inf
     return median if np.isfinite(median) else None
 
 
 def _ratios(rows: Sequence[Row]) -> list[float]:
-    """Measured over predicted growth, of every run of gradient descent that stayed near long enough."""
+    """Measured over predicted growth, for every run of gradient descent that stayed near long enough."""
     return [
         growth / row["growth_predicted"]
         for row in rows
@@ -202,7 +202,7 @@ def _share(hits: list[bool]) -> str:
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """The distance between the heads by steps, from four gaps; and the steps until they part, by the gap."""
+    """The distance between the heads by steps, for four gaps; and the steps until they separate, by the gap."""
     distances: dict[str, tuple[list[float], list[float]]] = {}
     times: dict[str, tuple[list[float], list[float]]] = {}
     for optimiser in (_PLAIN, _ADAM):

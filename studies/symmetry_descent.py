@@ -29,12 +29,12 @@ Optimiser = Literal["gradient descent", "Adam"]
 ADAM_RATE = 0.003
 GAPS = (1e-8, 1e-6, 1e-4, 1e-2)
 """Distances of the heads at the start of an escape."""
-_PARTED = 0.1  # heads this far apart have parted
+_PARTED = 0.1  # heads this far apart have separated
 
 _FLOORS = {2: 3, 4: 6}  # examples, in units of d^2 / (k (k - 1)), by k
 _STOP = 0.5  # an escape is followed to this distance
-_LINEAR = 0.003  # up to this distance growth is measured
-_POINTS = 60  # of a curve that is kept
+_LINEAR = 0.003  # growth is measured up to this distance
+_POINTS = 60  # of a stored curve
 _ONE_HEAD, _EXACT = 0.9, 0.02  # of the error of one head
 _POLISH = 1000
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -50,7 +50,7 @@ class Descent:
         |p_1 - p_2| / sqrt(|p_1|^2 + |p_2|^2), p_i all parameters of head i: 0 for equal heads, 1 for orthogonal
         ones.
     coordinates : array (steps + 1,)
-        Half the difference of the heads along the direction given; empty without one.
+        Half the difference of the heads along the given direction; empty without a direction.
     theta, w : array
         The stacked parameters at the end.
     """
@@ -61,7 +61,7 @@ class Descent:
     w: Float[np.ndarray, "md d"]
 
     def breaking(self, distance: float) -> int | None:
-        """The first step at which the heads are that far apart; None if they never are."""
+        """The first step at which the heads have this distance; None if they never have."""
         there = np.flatnonzero(self.distances >= distance)
         return int(there[0]) if there.size else None
 
@@ -88,12 +88,12 @@ def escape(
     steps: int,
     rng: np.random.Generator,
 ) -> Mapping[str, Any]:
-    """Start at the best single head, halved, with the halves moved apart a little; follow them until they part.
+    """Start at the best single head, split into halves that differ slightly; follow them until they separate.
 
     Notes
     -----
     Gradient descent of step eta multiplies the coordinate along the unstable direction, of eigenvalue -lambda, by
-    1 + eta lambda a step as long as the heads are near; so from a coordinate c the heads are at a distance D after
+    1 + eta lambda per step while the heads are near. So from a coordinate c the heads are at a distance D after
     ln(D |p| / (sqrt(2) |c|)) / ln(1 + eta lambda) steps, p all parameters of one head. Derived here.
     """
     saddle = symmetric_saddle(x, y, rng=rng)
@@ -144,13 +144,13 @@ def train(
     gap: float,
     rng: np.random.Generator,
 ) -> Mapping[str, Any]:
-    """Start at random heads, the second a mixture of the first and, by the share `gap`, of one of its own.
+    """Start at random heads; the second mixes the first head with an independent one, whose share is `gap`.
 
     Notes
     -----
-    An end at nine tenths of the error of the best single head, or above, is "one head". Any other is led to its
-    minimum by L-BFGS, which only tells which minimum it was heading for: "exact" at a fiftieth of the error of a
-    single head or below, else "elsewhere".
+    If the final error is at least nine tenths of that of the best single head, the end is "one head". Otherwise
+    L-BFGS continues to the minimum, only to identify it: "exact" if its error is at most a fiftieth of that of a single
+    head, else "elsewhere".
     """
     saddle = symmetric_saddle(x, y, rng=rng)
     eta = rate / saddle.largest_curvature if optimiser == "gradient descent" else rate
@@ -191,7 +191,7 @@ def descend(
     stop: float = np.inf,
     towards: Float[np.ndarray, " p"] | None = None,
 ) -> Descent:
-    """Descend on half the mean squared error of an example from stacked parameters of two heads.
+    """Minimise half the mean squared error per example from stacked parameters of two heads.
 
     Parameters
     ----------
@@ -204,9 +204,9 @@ def descend(
     rate : float
         Size of the steps, constant.
     steps : int
-        At most so many.
+        The largest number of steps.
     stop : float
-        Stop when the heads are that far apart.
+        Stop when the heads have this distance.
     towards : array (2 d^2,), optional
         A direction (a, b) of length 1 in the parameters of one head.
     """
@@ -232,7 +232,7 @@ def descend(
 
 
 def head_distance(theta: Float[np.ndarray, "d md"], w: Float[np.ndarray, "md d"]) -> float:
-    """How far two heads are apart, as `Descent.distances` has it."""
+    """The distance of two heads, as defined in `Descent.distances`."""
     first, second = halves(theta, w)
     size = float(np.sqrt(np.sum(first**2) + np.sum(second**2)))
     return float(np.linalg.norm(first - second)) / (size or 1.0)
@@ -255,7 +255,7 @@ def _coordinate(parameters: list[np.ndarray], towards: np.ndarray) -> float:
 
 
 def _growth(distances: np.ndarray, coordinates: np.ndarray) -> float | None:
-    """Growth a step of the logarithm of the coordinate while the heads are near."""
+    """Growth per step of the logarithm of the coordinate while the heads are near."""
     near = np.flatnonzero((distances[: len(coordinates)] < _LINEAR) & (coordinates != 0))
     if near.size < 10:
         return None

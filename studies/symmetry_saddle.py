@@ -1,4 +1,4 @@
-"""Two equal heads as a stationary point: the best single head, halved, and the curvature that parts the halves."""
+"""Two equal heads as a stationary point: the best single head, halved, and the curvature that separates the halves."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,17 +31,18 @@ class Saddle:
     error : float
         Relative error on the examples.
     gradient : float
-        Norm of the gradient that is left.
+        Norm of the remaining gradient.
 
     Notes
     -----
     At two equal heads the gradients of both are the same, so equal heads stay equal: gradient descent, or any method
-    that treats them alike, never parts them but by rounding. At the halved best single head they are zero. Derived
-    here: along a change (a, b) of one head and (-a, -b) of the other the output does not change to first order, so the
-    second derivative of the loss is that of psi(Theta, W) = mean <R, P(Theta) X W> with the residual R held fixed. As
-    psi is linear in W, its Hessian is [[A, C], [C^T, 0]], which has a negative eigenvalue unless C = 0: the point is a
-    strict saddle unless the residual is orthogonal to every first-order change of a pattern, P'(a) X b. The Hessian is
-    linear in the residual; for target heads at a distance g the residual is of order g, and so is the curvature.
+    that treats them alike, separates them only by rounding. At the halved best single head the gradients are zero.
+    Derived here: along a change (a, b) of one head and (-a, -b) of the other the output is constant to first order,
+    so the second derivative of the loss is that of psi(Theta, W) = mean <R, P(Theta) X W> with the residual R held
+    fixed. As psi is linear in W, its Hessian is [[A, C], [C^T, 0]], which has a negative eigenvalue unless C = 0: the
+    point is a strict saddle unless the residual is orthogonal to every first-order change of a pattern, P'(a) X b.
+    The Hessian is linear in the residual; for target heads at a distance g the residual is of order g, and so is the
+    curvature.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -53,7 +54,7 @@ class Saddle:
 
     @cached_property
     def unstable(self) -> tuple[float, Float[np.ndarray, " p"]]:
-        """The least eigenvalue of the Hessian along antisymmetric changes, and its direction (a, b) of length 1."""
+        """The least eigenvalue of the Hessian over antisymmetric changes, and its direction (a, b) of length 1."""
         size = 2 * self.theta.size
         operator = LinearOperator((size, size), matvec=self.hessian, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)

@@ -1,4 +1,4 @@
-"""Tokens k against dimensions d: what certificates of agreement are worth as k nears d."""
+"""Tokens k against dimensions d: the reliability of certificates of agreement as k approaches d."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ _FITS = {
     "newton_error": "Newton alone",
 }
 _SIGMA = 2.0
-_PLANTED = 0.1  # logits: how far the heads of a planted agreement disagree
+_PLANTED = 0.1  # logits: the disagreement of the heads in a planted agreement
 _PASSES = 3000
 _EXACT = 1e-9
-_LEAST = 1e-5  # where a false rate of zero is drawn
+_LEAST = 1e-5  # a false rate of zero is drawn here
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
@@ -65,7 +65,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 def _measure(
     *, part: str, dim: int, tokens: int, draw: int, rng: Generator, rows: int = 0
 ) -> Mapping[str, Any]:
-    """How good certificates of rows are, or where the six phases and Newton end."""
+    """The quality of certificates of rows, or the final errors of the six phases and Newton."""
     layer = make_nice_layer(heads=2, dim=dim, sigma=_SIGMA, rng=rng)
     inputs = BooleanInputs(tokens, dim)
     if part == "ends":
@@ -74,7 +74,7 @@ def _measure(
         return {"refused": SixPhase(m=2).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng).outcome.name}
     x = inputs.sample(-(-rows // tokens), rng=rng)
     drawn = draw_rows(layer, x, planted_gap=_PLANTED, rng=rng)
-    # as many rows as the learner's 1000 d examples have at k = 2
+    # the number of rows in the learner's 1000 d examples at k = 2
     crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * dim // tokens)
     return {
         "refused": None,
@@ -104,7 +104,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
 
 
 def _points(rows: Sequence[Row], part: str) -> dict[tuple[int, int], list[Row]]:
-    """The rows of a part by d and k, certificates that were refused left out."""
+    """The rows of a part by d and k, without refused certificates."""
     return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))
 
 

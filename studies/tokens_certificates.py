@@ -1,4 +1,4 @@
-"""What certificates of agreement are worth: rows that agree by construction beside rows that do not."""
+"""The reliability of certificates of agreement: rows that agree by construction beside rows that do not."""
 
 import math
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ class Rows:
     x, y : array (n, k, d)
         Examples.
     planted : array (n, k, d)
-        Labels of a second head that attends as the first one does, up to a gap.
+        Labels with a second head that attends like the first one, up to a gap.
     gaps : array (n, k)
-        By how many logits the heads of the target disagree.
+        The disagreement of the target's heads, in logits.
     """
 
     layer: AttentionLayer
@@ -49,7 +49,7 @@ class Rows:
 def draw_rows(
     layer: AttentionLayer, x: Float[np.ndarray, "n k d"], *, planted_gap: float, rng: np.random.Generator
 ) -> Rows:
-    """Label tokens as the layer of two heads does, and with agreement planted up to `planted_gap` logits."""
+    """Label tokens by the layer of two heads, and with agreement planted up to `planted_gap` logits."""
     logits = layer.logits(x)[:, 0]
     noise = rng.standard_normal(logits.shape)
     noise *= planted_gap / (noise.max(axis=-1, keepdims=True) - noise.min(axis=-1, keepdims=True))
@@ -59,7 +59,7 @@ def draw_rows(
 
 
 def judge_certificates(rows: Rows, projection_sum: Float[np.ndarray, "d d"]) -> Mapping[str, Any]:
-    """Certify rows with an estimate of the sum of the projections, and count what is false.
+    """Certify rows with an estimate of the sum of the projections, and count false certificates.
 
     Parameters
     ----------
@@ -71,12 +71,11 @@ def judge_certificates(rows: Rows, projection_sum: Float[np.ndarray, "d d"]) -> 
     Returns
     -------
     mapping
-        ``agreeing``, the share of rows whose heads disagree by no more than one logit; ``usable``, the share with
-        every entry of the pattern above .05. At the learner's threshold, which accepts a hundredth of all rows, the
-        usable ones of least residual: ``threshold``, the number ``accepted``, the share of them that is false,
-        ``accepted_false``, and the error of their log-ratios in logits, ``log_ratio_error``. At ``fair_threshold``,
-        which passes nine of ten planted agreements: the share of disagreeing rows that pass too, ``false_rate``. None
-        where nothing was accepted.
+        ``agreeing``: the share of rows whose heads disagree by at most one logit. ``usable``: the share with every
+        entry of the pattern above .05. The learner's ``threshold`` accepts the usable rows of least residual, a
+        hundredth of all rows: ``accepted`` is their number, ``accepted_false`` the share of them that is false, and
+        ``log_ratio_error`` the error of their log-ratios in logits. ``fair_threshold`` passes nine of ten planted
+        agreements: ``false_rate`` is the share of disagreeing rows that also pass. None if nothing was accepted.
     """
     found = certify_agreement(rows.x, rows.y, projection_sum)
     planted = certify_agreement(rows.x, rows.planted, projection_sum)
@@ -102,16 +101,16 @@ def judge_certificates(rows: Rows, projection_sum: Float[np.ndarray, "d d"]) -> 
 
 
 def residual_law(rows: Rows) -> Mapping[str, float]:
-    """Of the part of a row that disagreement makes, the squared share that certification leaves, and its law.
+    """The squared share of a row's disagreement part that remains after certification, and its law.
 
     Notes
     -----
     Let p and q be the patterns of two heads in a row, W = W_1 + W_2 and V = (W_1 - W_2) / 2. The row is
     Y_a = (p + q)/2 X W + (p - q) X V, and its first part is an affine combination of the rows of X W. For Gaussian
     projections V is independent of W: given X, the vector (p - q) X V points in a uniformly random direction, and
-    certification projects it off the (k-1)-dimensional space of differences of the rows of X W. Of its squared length
-    a share is left that has the law Beta((d-k+1)/2, (k-1)/2), of mean 1 - (k-1)/d. Derived here; the residual is that
-    of the exact sum.
+    certification projects out the (k-1)-dimensional space of differences of the rows of X W. The remaining share of its
+    squared length has the law Beta((d-k+1)/2, (k-1)/2), with mean 1 - (k-1)/d. Derived here; the residual is that of
+    the exact sum.
     """
     _, k, d = rows.x.shape
     first, second = rows.layer.w

@@ -1,4 +1,4 @@
-"""Heads of small PyTorch attention modules, as they are at the start and after a short training on one of two tasks."""
+"""Heads of small PyTorch attention modules, at the start and after a short training on one of two tasks."""
 
 import math
 from collections.abc import Callable
@@ -22,20 +22,20 @@ _RATE = {16: 0.01, 32: 0.005}
 def trained_layer(
     task: str, dim: int, rng: Generator, *, heads: int = 4, steps: int = 600
 ) -> tuple[AttentionLayer, float]:
-    """A module of `torch.nn.MultiheadAttention`, converted, and its loss at the end over that of the best constant.
+    """A converted `torch.nn.MultiheadAttention` module, and its final loss divided by that of the best constant.
 
     Parameters
     ----------
     task : str
         One of `TASKS`.
     dim : int
-        Of the tokens, a multiple of 4.
+        Dimension of the tokens, a multiple of 4.
     rng : Generator
         Gives the seed of PyTorch.
     heads : int
-        Of the module; each has dimension ``dim / heads``.
-    steps : int
-        Of Adam, each on a fresh batch.
+        Number of heads of the module; each has dimension ``dim / heads``.
+        steps : int
+        Steps of Adam, each on a fresh batch.
     """
     import torch
 
@@ -51,7 +51,7 @@ def _untrained(module: "torch.nn.MultiheadAttention", dim: int, steps: int) -> f
 
 
 def _recall(module: "torch.nn.MultiheadAttention", dim: int, steps: int) -> float:
-    """Every token has a key, two keys it asks for, and a value; the layer is to give the two values."""
+    """Every token has a key, two requested keys, and a value; the layer must return the two requested values."""
     import torch
 
     part = dim // 4
@@ -69,7 +69,7 @@ def _recall(module: "torch.nn.MultiheadAttention", dim: int, steps: int) -> floa
 
 
 def _masked(module: "torch.nn.MultiheadAttention", dim: int, steps: int) -> float:
-    """A random walk over symbols with one of them hidden; embeddings and readout are trained along."""
+    """A random walk over symbols with one of them hidden; embeddings and readout are trained too."""
     import torch
 
     symbols = torch.nn.Embedding(_SYMBOLS + 1, dim)
@@ -118,4 +118,4 @@ TASKS: dict[str, Callable[["torch.nn.MultiheadAttention", int, int], float]] = {
     "recall": _recall,
     "masked": _masked,
 }
-"""What a module is trained on, by name."""
+"""The training tasks, by name."""

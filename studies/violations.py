@@ -1,4 +1,4 @@
-"""Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still ends."""
+"""Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
 
 import math
 from collections import Counter
@@ -63,10 +63,10 @@ def _measure(
     floors: int,
     rng: Generator,
 ) -> Mapping[str, Any]:
-    """What is violated in each draw, and how the learners do on it."""
+    """The violation in each draw, and the results of the learners on it."""
     made, ranks, errors = [], [], []
     found: dict[str, list[Any]] = {mode: [] for mode in modes}
-    # a stream a draw: the first draws of two cells begin with the same nice layers and examples
+    # one stream per draw: the first draws of two cells start with the same nice layers and examples
     for draw, stream in enumerate(rng.spawn(max(runs, newton))):
         for_layer, for_newton, *for_modes = stream.spawn(2 + len(modes))
         one = violated_layer(violation, step, heads=heads, tokens=_TOKENS, dim=dim, rng=for_layer)
@@ -105,7 +105,7 @@ def _usual(rows: Sequence[Row], row: Row, mode: str) -> dict[str, float]:
 
 
 def _ratio(rows: Sequence[Row], row: Row, mode: str, phase: int) -> float | None:
-    """The median error of a phase over the usual one; None where less than half of the runs reach it."""
+    """The median error of a phase divided by the usual one; None if less than half of the runs reach it."""
     usual = _usual(rows, row, mode).get(str(phase))
     errors = [error for run in row[mode] if (error := run["errors"][str(phase)]) is not None]
     return (
@@ -114,7 +114,7 @@ def _ratio(rows: Sequence[Row], row: Row, mode: str, phase: int) -> float | None
 
 
 def _breaks(rows: Sequence[Row], row: Row, mode: str) -> str:
-    """Where more than half of the runs break first."""
+    """The phase at which more than half of the runs break first."""
     usual = _usual(rows, row, mode)
     phase, times = Counter(broken_phase(run, usual) for run in row[mode]).most_common(1)[0]
     if 2 * times <= len(row[mode]):
@@ -131,7 +131,7 @@ def _exact(row: Row) -> int:
 
 
 def _newton(rows: Sequence[Row], row: Row, floors: int) -> list[float]:
-    """The errors of Newton on a setting from so many counting floors of examples."""
+    """The errors of Newton on a setting, from the given number of counting floors of examples."""
     same = chosen(rows, violation=row["violation"], step=row["step"], heads=row["heads"], floors=floors)
     return [error for one in same for error in one["newton_errors"]]
 
@@ -221,7 +221,7 @@ def _plain(condition: str) -> str:
 
 
 def _ends(rows: Sequence[Row], row: Row) -> list[str]:
-    """Of each learner how many runs succeed: of paper mode, end; of the others, are exact."""
+    """The number of successful runs of each learner: finished runs for paper mode, exact runs for the others."""
     texts = [f"{_paper_ends(row)}/{len(row['paper'])}" if "paper" in row["modes"] else ""]
     texts.append(f"{_exact(row)}/{len(row['practical'])}")
     newton = [_newton(rows, row, floors) for floors in _FLOORS]
@@ -229,7 +229,7 @@ def _ends(rows: Sequence[Row], row: Row) -> list[str]:
 
 
 def _phase_text(rows: Sequence[Row], row: Row, mode: str, phase: int) -> str:
-    """The ratio of a phase; "end" where most runs have failed by it; nothing after that."""
+    """The ratio of a phase; "end" if most runs have failed by then; nothing after that."""
     if mode not in row["modes"]:
         return ""
     ended, before = (
@@ -243,7 +243,7 @@ def _phase_text(rows: Sequence[Row], row: Row, mode: str, phase: int) -> str:
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """A line a setting: the error of every phase over the usual one, and how many runs succeed."""
+    """A line per setting: the error of every phase divided by the usual one, and the number of successful runs."""
     settings = [row for row in rows if row["modes"]]
     heads = [
         "paper mode\nphase 1",
@@ -277,7 +277,7 @@ def _figure(rows: Sequence[Row]) -> Any:
 
 
 def _box(axes: Any, column: int, line: int, text: str) -> None:
-    """Text on its colour: strong where an error is a thousand times the usual one, or where no run succeeds."""
+    """Text on its colour: strong if an error is a thousand times the usual one, or if no run succeeds."""
     from matplotlib.patches import Rectangle
 
     if not text:

@@ -39,7 +39,7 @@ class Violation:
     amount : str
         What the amount is.
     make : callable
-        The layer from a nice one, the amount and a generator.
+        Makes the layer from a nice one, the amount and a generator.
     heads : int
         The number m of heads it needs.
     """
@@ -53,7 +53,7 @@ class Violation:
 
 @dataclass(frozen=True, eq=False)
 class Violated:
-    """A layer, what the condition measures of it, and which other conditions fail.
+    """A layer, its measure of the condition, and the other conditions that fail.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Violated:
     measured : float or None
         The measure of the violated condition; None for the baseline.
     holds : bool
-        Whether that condition is met after all.
+        Whether the condition is still met.
     beside : tuple of str
         The other conditions that fail.
     """
@@ -87,7 +87,7 @@ def violated_layer(
     heads, tokens, dim : int
         The numbers m, k and d.
     rng : Generator
-        The nice layers have a stream of their own: two violations with one seed begin with the same one.
+        The nice layers have a separate stream: two violations with the same seed start with the same nice layer.
 
     Notes
     -----
@@ -134,12 +134,12 @@ def _w(change: Callable[[np.ndarray, float], np.ndarray]) -> Make:
 
 
 def _with_theta(layer: AttentionLayer, theta: np.ndarray) -> AttentionLayer:
-    """These attention matrices, each scaled to the norm it had."""
+    """These attention matrices, each scaled to its original norm."""
     return AttentionLayer(theta=theta * (_sizes(layer.theta) / _sizes(theta)), w=layer.w)
 
 
 def _alike(stack: np.ndarray, cosine: float) -> np.ndarray:
-    """The second of two matrices turned to that cosine with the first, and scaled to its norm."""
+    """The second of two matrices, rotated to a given cosine with the first, and scaled to its norm."""
     first, second = stack
     size = np.linalg.norm(first)
     across = second - np.vdot(first, second) / size**2 * first
@@ -168,7 +168,7 @@ def _heavy_column(nice: AttentionLayer, share: float, rng: np.random.Generator) 
 
 
 def _trace(nice: AttentionLayer, square: float, rng: np.random.Generator) -> AttentionLayer:
-    """Tr^2 / |Theta|^2 = square, of every head: a part without trace and a multiple of the identity."""
+    """Heads with Tr^2 / |Theta|^2 = square: a part without trace plus a multiple of the identity."""
     eye = np.eye(nice.dim)
     free = nice.theta - np.trace(nice.theta, axis1=1, axis2=2)[:, None, None] / nice.dim * eye
     free /= _sizes(free)
@@ -202,7 +202,7 @@ def _repeated(nice: AttentionLayer, multiplicity: float, rng: np.random.Generato
 
 
 def _affine(nice: AttentionLayer, away: float, rng: np.random.Generator) -> AttentionLayer:
-    """The last head half-way between the other two, and that far off in units of a head."""
+    """The last head half-way between the other two, with a given offset in units of a head."""
     theta = np.array(make_affinely_dependent_layer(heads=3, dim=nice.dim, rng=rng).theta)
     off = rng.standard_normal((nice.dim, nice.dim))
     theta[2] += away * np.linalg.norm(theta[0]) * off / np.linalg.norm(off)

@@ -1,4 +1,4 @@
-"""How far each phase of the six-phase learner, and Newton, get on one layer."""
+"""The progress of each phase of the six-phase learner, and of Newton, on one layer."""
 
 import math
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ __all__ = ["BREAKS_AT", "PHASES", "Mode", "broken_phase", "newton_error", "phase
 Mode = Literal["paper", "practical"]
 
 PHASES: Mapping[Mode, tuple[int, ...]] = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
-"""The phases that have an error of their own in each mode."""
+"""The phases with their own error in each mode."""
 BREAKS_AT = 3.0
-"""A phase breaks where its error is more than so many times the usual one."""
+"""A phase breaks if its error exceeds the usual one by more than this factor."""
 
 _TRUTH = 400
-_PASSES = 4000  # of Newton, some six times what a nice layer takes
-_LARGEST = 1e6  # of an error that is divided by a true sum of nearly zero
+_PASSES = 4000  # of Newton, about six times the number for a nice layer
+_LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
 _BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
 
@@ -35,15 +35,15 @@ def phase_errors(layer: AttentionLayer, mode: Mode, *, tokens: int, rng: Generat
     Returns
     -------
     dict
-        ``errors`` by phase, None where it was not reached; the phase that ``failed``, or None; the ``examples`` used;
-        and the ``error`` of the layer in the end.
+        ``errors`` by phase, None if a phase was not reached; the phase that ``failed``, or None; the ``examples`` used;
+        and the final ``error`` of the layer.
 
     Notes
     -----
-    The error of phases 1 and 3 is the relative error of the sum of the projections; of phases 2 and 4, by how many
-    logits the true heads miss the certified equations, over the root mean square of their norms; of phase 5, the
-    worst head's distance from the span, over its norm; of phase 6, the relative error on fresh inputs of the best of
-    the net, or of the fit within the span, before Newton's iterates.
+    Phases 1 and 3: the error is the relative error of the sum of the projections. Phases 2 and 4: it is the residual of
+    the true heads in the certified equations, in logits, divided by the root mean square of their norms. Phase 5: it is
+    the worst head's distance from the span, divided by its norm. Phase 6: it is the relative error on fresh inputs of
+    the best tuple of the net, or of the fit within the span, before Newton's iterates.
     """
     for_oracle, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(tokens, layer.dim)
@@ -60,7 +60,7 @@ def phase_errors(layer: AttentionLayer, mode: Mode, *, tokens: int, rng: Generat
 
 def _errors(fit: Fit, mode: Mode, size: float) -> dict[str, float | None]:
     errors: dict[str, float | None] = {str(phase): None for phase in PHASES[mode]}
-    for step in fit.trace:  # of several steps of a phase the last one counts
+    for step in fit.trace:  # if a phase has several steps, the last one counts
         phase = step.phase
         if phase == 6 and _BEFORE_NEWTON[mode] in step.measures:
             errors["6"] = _capped(step.measures["relative_error"])
@@ -74,7 +74,7 @@ def _capped(error: float) -> float:
 
 
 def newton_error(layer: AttentionLayer, *, tokens: int, floors: int, rng: Generator) -> float:
-    """The relative error of Newton's layer on fresh inputs, from so many counting floors of examples."""
+    """The relative error of Newton's layer on fresh inputs, from the given number of counting floors of examples."""
     for_examples, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
@@ -86,7 +86,7 @@ def newton_error(layer: AttentionLayer, *, tokens: int, floors: int, rng: Genera
 
 
 def broken_phase(run: Mapping[str, Any], usual: Mapping[str, float]) -> int | None:
-    """The first phase whose error is above three times the usual one, or that ends the run; None if none does."""
+    """The first phase whose error exceeds three times the usual one, or that ends the run; None if there is none."""
     errors = (
         (phase, error) for phase, error in run["errors"].items() if error is not None and phase in usual
     )

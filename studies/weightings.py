@@ -1,4 +1,4 @@
-"""Other attention weightings than exp: what of the learning of layers stands, phase by phase."""
+"""Attention weightings other than exp: which parts of the learning of layers still work, phase by phase."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ _TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern
 _SIGMA = 2.0
 _EQUATIONS = 6  # rows accepted, in units of d^2
 _PASSES, _NEWTON_PASSES, _NEWTON_FLOORS = 600, 6000, 8
-_TESTED = 2000  # fresh examples that errors are measured on
+_TESTED = 2000  # fresh examples for measuring errors
 _EXACT = 1e-4
 
 
@@ -143,7 +143,7 @@ def _hull(
 
 
 def _largest(rows: Sequence[Row], part: str, **wanted: object) -> list[Row]:
-    """The rows of a part at the most tokens and dimensions, two heads."""
+    """The rows of a part at the largest numbers of tokens and dimensions, for two heads."""
     here = chosen(rows, part=part, heads=2, **wanted)
     shape = max(((row["tokens"], row["dim"]) for row in here), default=None)
     return [row for row in here if (row["tokens"], row["dim"]) == shape]
@@ -202,7 +202,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _agreement(rows: Sequence[Row], usual: Sequence[Row]) -> dict[str, str]:
-    """Agreement in the words of the page; `usual` are the rows of softmax."""
+    """A sentence on agreement for the page; `usual` are the rows of softmax."""
     slope = _slope(rows)
     useful, of_softmax = (_share(some, lambda row: row["useful"][0]) for some in (rows, usual))
     return {
@@ -257,10 +257,10 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Phase 1's bias, the error of the span, and how many descents are exact."""
+    """Phase 1's bias, the error of the span, and the number of exact runs of descent."""
     with canvas(9.0, 3.5) as figure:
         bias, span, success = (axes_in(figure, (left, 0.15, 0.24, 0.63)) for left in (0.055, 0.385, 0.735))
-        # a bias within its noise has no place on a logarithm
+        # a bias within its noise cannot be drawn on a logarithmic axis
         _draw_medians(bias, chosen(rows, part="bias", heads=2, tokens=2), "dim", "bias", least=1e-3)
         _draw_medians(span, chosen(rows, part="hull", tokens=2), "accept", "span", least=0.0)
         _draw_descents(success, _largest(rows, "descent"))

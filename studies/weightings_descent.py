@@ -1,4 +1,4 @@
-"""A descent for layers of any weighting: L-BFGS on Theta by the closed derivative, W eliminated by least squares."""
+"""Descent for layers with any weighting: L-BFGS on Theta, with W eliminated by least squares."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["descend"]
 
 _RIDGE = 1e-13  # in units of the mean diagonal: reads of two equal heads have a singular Gram matrix
 _HISTORY = 30
-_RESIDUAL = 1e-8  # at which to stop
+_RESIDUAL = 1e-8  # stop at this residual
 
 
 def descend(
@@ -36,7 +36,7 @@ def descend(
     weighting : Weighting
         The student's.
     passes : int
-        At most so many evaluations, each with the derivative.
+        The largest number of evaluations, each with the derivative.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def descend(
 
     Notes
     -----
-    With W optimal the derivative in Theta is that at fixed W. O(n k m d (d + k + m d)) an evaluation.
+    With W optimal, the closed derivative in Theta is that at fixed W. O(n k m d (d + k + m d)) per evaluation.
     """
     d, m = x.shape[2], len(theta)
     labels = y.reshape(-1, d)

@@ -20,10 +20,10 @@ __all__ = [
     "usable_rows",
 ]
 
-_SMALLEST = 0.05  # entries of a pattern below it say too little about their logits
-_OUTSIDE = -0.05  # a pattern so far from the simplex is none
+_SMALLEST = 0.05  # smaller entries of a pattern determine their logits too poorly
+_OUTSIDE = -0.05  # an estimate this far from the simplex is not a pattern
 _ROWS = 40_000  # at a time
-_SHARES = (0.05, 0.05, 0.02, 0.02, 0.02)  # of rows that each round of phase 3 regresses
+_SHARES = (0.05, 0.05, 0.02, 0.02, 0.02)  # share of rows in the regression of each round of phase 3
 
 
 def is_homogeneous(weighting: Weighting) -> bool:
@@ -34,12 +34,12 @@ def is_homogeneous(weighting: Weighting) -> bool:
 def phase_one_bias(
     layer: WeightedLayer, inputs: BooleanInputs, *, examples: int, rng: np.random.Generator
 ) -> float:
-    """|E (1/k) X^T J Y - S| / |S| with S = sum_i W_i, the noise of the mean taken off.
+    """|E (1/k) X^T J Y - S| / |S| with S = sum_i W_i, without the noise of the mean.
 
     Notes
     -----
-    (1/k) X^T J times the mean token, repeated, times S has the mean S; the rest is averaged. The squared norm of its
-    mean is the scalar product of the means of two halves of the examples, whose noises are independent.
+    (1/k) X^T J times the mean token, repeated, times S has the mean S, so only the rest is averaged. The squared norm
+    of the rest's mean is the scalar product of the means over two halves of the examples, whose noises are independent.
     """
     total = layer.w.sum(axis=0)
     halves = []
@@ -58,14 +58,14 @@ def phase_one_bias(
 def agreement_counts(
     layer: WeightedLayer, x: Float[np.ndarray, "n k d"], tolerances: Float[np.ndarray, " t"]
 ) -> dict[str, np.ndarray]:
-    """How many rows agree exactly, and how many agree usefully up to each tolerance, with how many equations.
+    """The number of rows that agree exactly, and the numbers of useful rows and equations up to each tolerance.
 
     Notes
     -----
-    Exactly: all heads have the same pattern to rounding. Rows on which heads without a positive weight are uniform by
-    convention are counted apart: they say nothing. Usefully: all heads share a support of two tokens or more, no
-    weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in its support
-    gives s - 1 equations.
+    Exact: all heads have the same pattern up to rounding. Rows on which heads without a positive weight are uniform by
+    convention are counted separately, because they carry no information. Useful: all heads share a support of two or
+    more tokens, no weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in
+    its support gives s - 1 equations.
     """
     p = layer.patterns(x)  # n, m, k, k
     gap = (p.max(axis=1) - p.min(axis=1)).max(axis=-1)
@@ -108,14 +108,14 @@ def equations_of(
 ) -> Contrasts:
     """The equations left z_b - right z_c = value of the chosen rows, c the token of largest weight.
 
-    Tokens of a weight below .05 and c itself hold 0 = 0.
+    For tokens with a weight below .05, and for c itself, the equation is 0 = 0.
     """
     example, row = np.nonzero(chosen)
     p, tokens = pattern[example, row], x[example]
     top = p.argmax(axis=-1)
     here = p >= _SMALLEST
     here[np.arange(len(p)), top] = False
-    first = np.where(here, p, 0.5)  # elsewhere any number: it is taken off again
+    first = np.where(here, p, 0.5)  # elsewhere any number: it cancels
     second = np.broadcast_to(p[np.arange(len(p)), top][:, None], p.shape)
     left, right, value = weighting.equation(first, second)
     base = tokens[np.arange(len(p)), top]
@@ -130,7 +130,7 @@ def equations_of(
 
 
 def _noise(first: np.ndarray, second: np.ndarray, weighting: Weighting) -> np.ndarray:
-    """What the same error in both weights does to the equation's two sides, squared, up to a factor."""
+    """The effect of equal errors in both weights on the equation's two sides, squared, up to a factor."""
     if isinstance(weighting, Softmax):
         return 1 / first**2 + 1 / second**2
     if isinstance(weighting, NormalisedPower):
@@ -183,7 +183,7 @@ def best_equations(
     rows: int,
     rng: np.random.Generator,
 ) -> Contrasts:
-    """The equations of the usable rows of smallest residual, a share `accept` of so many rows."""
+    """The equations of the usable rows of smallest residual; their number is a share `accept` of the rows."""
     most, seen, residuals = int(accept * rows), 0, np.zeros(0)
     kept: list[Contrasts] = []
     while seen < rows:
@@ -205,8 +205,8 @@ def best_equations(
 def span_basis(contrasts: Contrasts, heads: int, *, homogeneous: bool) -> Float[np.ndarray, "m d2"]:
     """The span of the heads, orthonormal: bottom eigenvectors of the moment matrix, and the least-squares solution.
 
-    Homogeneous equations hold on the whole span, which is m bottom eigenvectors; others on the affine hull, which is
-    m - 1 of them and a centre. O(N d^4 + d^6).
+    Homogeneous equations hold on the whole span, which has m bottom eigenvectors. Other equations hold on the affine
+    hull, which has m - 1 of them and a centre. O(N d^4 + d^6).
     """
     moments = EquationMoments(contrasts)
     values, vectors = np.linalg.eigh(moments.matrix())

@@ -83,7 +83,7 @@ class Sparsemax(Weighting):
     def pattern(self, logits: Rows) -> Rows:
         """The projection over the last axis, by sorting."""
         z = logits - logits.max(axis=-1, keepdims=True)
-        # the support has no logit that is 1 or more below the largest: cut there, sums stay small
+        # logits that are 1 or more below the largest are outside the support; clipping there keeps sums small
         z = np.maximum(z, -2.0)
         ordered = np.sort(z, axis=-1)[..., ::-1]
         inside = 1 + np.arange(1.0, z.shape[-1] + 1) * ordered > np.cumsum(ordered, axis=-1)
@@ -92,7 +92,7 @@ class Sparsemax(Weighting):
         return p / p.sum(axis=-1, keepdims=True)  # rounding
 
     def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
-        """U less its mean over the support, on the support; zero off it."""
+        """On the support, u minus its mean over the support; zero elsewhere."""
         inside = (self.pattern(logits) > 0).astype(float)
         share = inside / inside.sum(axis=-1, keepdims=True)
         return inside * _centred(share, cotangent)
@@ -107,8 +107,8 @@ class Sparsemax(Weighting):
 class NormalisedPower(Weighting):
     """p_b proportional to max(shift + z_b, 0)^power, or to abs(shift + z_b)^power with `magnitude`.
 
-    Where all weights are zero the pattern is uniform, and its derivative is taken to be zero. Without a shift the
-    pattern does not depend on the scale of the logits. The weights (1 + z/c)_+^c tend to exp(z) as c grows.
+    If all weights are zero, the pattern is uniform and its derivative is defined as zero. Without a shift the pattern
+    does not depend on the scale of the logits. The weights (1 + z/c)_+^c tend to exp(z) as c grows.
     """
 
     power: float = 2.0
@@ -124,7 +124,7 @@ class NormalisedPower(Weighting):
         """g'(z) (u - <p, u>) / sum_c g(z_c), g the weight of a logit."""
         weights, base, total, unit = self._parts(logits)
         z, none = logits + self.shift, unit == 0
-        # at a kink the flat side
+        # at a kink, the derivative of the flat side
         along = np.sign(z) if self.magnitude else (z > 0).astype(float)
         scale = np.where(none, 1.0, unit) * total
         slope = np.where(none, 0.0, self.power * base ** (self.power - 1) / scale * along)
@@ -143,7 +143,7 @@ class NormalisedPower(Weighting):
         base = np.abs(z) if self.magnitude else np.maximum(z, 0.0)
         most = base.max(axis=-1, keepdims=True)
         none = most == 0
-        # over the largest one, so that no power over- or underflows
+        # divided by the largest one, so that no power over- or underflows
         base = np.where(none, 1.0, base / np.where(none, 1.0, most))
         weights = base**self.power
         return weights, base, weights.sum(axis=-1, keepdims=True), most

@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use, 130 interrupted."""
     try:
         _open_streams()
-        from arena.cli.main import run  # an interruption while this loads is one line, too
+        from arena.cli.main import run  # an interruption during this import is also reported in one line
 
         status = run(sys.argv[1:])
     except KeyboardInterrupt:
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Lead output that was closed nowhere: a file opened later would take its number, and the output with it."""
+    """Redirect closed output to nothing: a file opened later could otherwise get its number, and with it the output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)

@@ -1,4 +1,4 @@
-"""``attention-bounds attack``: attacks on one instance of learning with rounding, or on samples of others."""
+"""``attention-bounds attack``: attacks on an instance of learning with rounding, or on samples from files."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,7 +50,9 @@ def attack_command(
         ),
     ] = None,
     budget: Annotated[float, typer.Option(help="Seconds for each attack.")] = 30.0,
-    samples: Annotated[int | None, typer.Option(help="How many samples they get.  [default: 20000]")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="How many samples each attack gets.  [default: 20000]")
+    ] = None,
     labels: Annotated[Path | None, typer.Option(help="With a matrix: the labels b as .npy.")] = None,
     modulus: Annotated[int | None, typer.Option(help="With a matrix: q.")] = None,
     levels: Annotated[
@@ -85,14 +87,14 @@ def attack_command(
 ) -> None:
     """Attack learning with rounding, or with errors: a table of what each attack finds within its seconds.
 
-    Broken: all fresh labels are predicted; with errors, as many as the secret itself predicts. Predicts: more of them
-    than by chance. Distinguished: the labels are told from random ones. Secret: the true one, another one that has such
-    labels too, or found where the true one is not known. Whether an attack comes through at the edge of its reach
-    depends on the secret and on --seed.
+    Broken: all fresh labels are predicted; with errors, as many as the secret itself predicts. Predicts: more labels
+    than by chance. Distinguished: the labels are distinguished from random ones. Secret: the true one; another one with
+    the same labels; or "found" if the true one is unknown. At the limit of its reach, the success of an attack depends
+    on the secret and on --seed.
 
     Example: attention-bounds attack lwr.safetensors --budget 10
 
-    Samples of others: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
+    Samples from files: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
     """
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
@@ -146,7 +148,7 @@ def attack_command(
 def _samples(
     file: Path, number: int | None, given: dict[str, Any], seed: int
 ) -> tuple[LWRSamples, LWRParameters, str, tuple[int, ...] | None]:
-    """What the command line names: an instance's samples, or those of matrices."""
+    """The samples that the command line names: those of an instance or those of matrices."""
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     if file.suffix != ".npy":
         if given:
@@ -182,7 +184,7 @@ def _samples(
 
 
 def _columns(file: Path) -> int:
-    """The columns of a matrix; 1 where it cannot be read, which reading it says in a sentence."""
+    """The number of columns of a matrix; 1 if it cannot be read, because reading it later gives the error."""
     try:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -193,7 +195,7 @@ def _columns(file: Path) -> int:
 
 
 def _hints(samples: LWRSamples, parameters: LWRParameters) -> Iterator[str]:
-    """What may have been left out of the command."""
+    """Options that the command may have to add."""
     if parameters.levels == parameters.modulus and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
     if parameters.matrix == "uniform" and parameters.modulus > 2 and np.all(samples.public >> 1 == 0):

@@ -1,4 +1,4 @@
-"""``attention-bounds check``: what the papers claim, claim by claim."""
+"""``attention-bounds check``: check the claims of the papers one by one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,31 +33,29 @@ def check_command(
         ),
     ] = None,
     scale: Annotated[
-        Scale, typer.Option(help="quick: all in minutes; full: the sizes that figures are quoted for.")
+        Scale, typer.Option(help="quick: all in minutes; full: the sizes of the quoted figures.")
     ] = Scale.QUICK,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="Keep the results in this folder, and write the page they make; without it, print only.",
+            help="Keep the results in this folder and write their page; without it, print only.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that share the work, each in one thread.")] = 1,
     inject: Annotated[
         bool,
-        typer.Option("--inject", help="Run each again, quickly, on an error injected into it: it must fail."),
+        typer.Option("--inject", help="Run each check again, quickly, with an injected error: it must fail."),
     ] = False,
-    list_only: Annotated[
-        bool, typer.Option("--list", help="Say which checks there are, and run none.")
-    ] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what the papers claim, one claim after the other.
+    """Check the claims of the papers one by one.
 
-    Each check says whether its claim is proved, derived here or only measured. With --out, results are kept as they
-    come, and those of other checks stay. The exit status is 1 if a check fails.
+    Each check says whether its claim is proved, derived here or only measured. With --out, each result is kept as soon
+    as it exists, and results of other checks stay. The exit status is 1 if a check fails.
 
     Example: attention-bounds check crude-sum --scale full
     """

@@ -1,4 +1,4 @@
-"""``attention-bounds compare``: the main job, learners against targets."""
+"""``attention-bounds compare``: the main command, learners against targets."""
 
 import shlex
 import sys
@@ -51,7 +51,9 @@ def compare_command(
             "the baselines; all for every one."
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds per cell; by default 1 (quick) or 3 (full).")
+    ] = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
     jobs: JobsOption = None,
@@ -63,7 +65,7 @@ def compare_command(
     store: StoreOption = None,
     fresh: FreshOption = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Compute those again that failed or timed out.")
+        bool, typer.Option("--retry-failed", help="Compute cells again that failed or timed out.")
     ] = False,
     timeout: TimeoutOption = None,
     dask: DaskOption = None,
@@ -71,13 +73,13 @@ def compare_command(
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
 
-    Every cell is kept in a run store as it is done: the same command goes on where it was interrupted.
+    Every finished cell is kept in a run store: after an interruption the same command continues.
 
     Example: attention-bounds compare --preset quick --out results
     """
     students = choose_students(learners)
     effort = choose_effort(preset)
-    # what a cluster's workers have is not known here: there each cell says it
+    # the devices of a cluster's workers are not known here; there each cell reports a missing one
     (require_engine if dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
@@ -88,7 +90,7 @@ def compare_command(
         progress_bar("compare", total, quiet=as_json) as tick,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails: said below
+        warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(
             targets,
             students,

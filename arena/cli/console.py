@@ -1,4 +1,4 @@
-"""What every command shares: options, JSON alone on standard output, progress that vanishes off a terminal, files."""
+"""Shared by all commands: options, JSON on standard output, a progress bar on terminals only, files."""
 
 import json
 import os
@@ -70,7 +70,7 @@ DeviceOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 FolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")]
-JobsOption = Annotated[int | None, typer.Option(help="Processes; by default one a core.")]
+JobsOption = Annotated[int | None, typer.Option(help="Processes; by default one per core.")]
 DaskOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Run on the dask cluster of this scheduler.")
 ]
@@ -80,24 +80,26 @@ StoreOption = Annotated[
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Compute every cell again, also those in the store.")
 ]
-TimeoutOption = Annotated[float | None, typer.Option(help="Seconds a cell may take; by default any.")]
+TimeoutOption = Annotated[float | None, typer.Option(help="Seconds a cell may take; by default no limit.")]
 InputsName = Literal["boolean", "gaussian", "sphere"]
 
 HeadsOption = Annotated[
     int | None,
-    typer.Option(help="Number m of heads of a checkpoint's layer; by default what its config.json says."),
+    typer.Option(help="Number m of heads of a checkpoint's layer; by default as in its config.json."),
 ]
 PrefixOption = Annotated[
     str | None,
-    typer.Option(help="How the names of a checkpoint's layer begin, where it holds several models."),
+    typer.Option(help="Prefix of the names of a checkpoint's layer, if it holds several models."),
 ]
 BiasesOption = Annotated[
     Biases,
-    typer.Option(help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate that is 1."),
+    typer.Option(
+        help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate equal to 1."
+    ),
 ]
 CoordinatesOption = Annotated[
     int | None,
-    typer.Option(help="Keep the first so many coordinates of a checkpoint's layer; by default all."),
+    typer.Option(help="Number of first coordinates of a checkpoint's layer to keep; by default all."),
 ]
 TokensOption = Annotated[int | None, typer.Option(help="Number k of tokens, instead of the file's.")]
 InputsOption = Annotated[
@@ -111,31 +113,31 @@ def _writable(out: Path) -> Path:
     return out
 
 
-# held to what can be written before the target is made, which may take long
+# check that the file can be written before the target is made, which may take long
 OutOption = Annotated[
     Path, typer.Option("-o", "--out", help="The safetensors file to write.", callback=_writable)
 ]
 
 
 def print_json(data: Any) -> None:
-    """Print `data` as one JSON document on standard output; what is not finite becomes null."""
+    """Print `data` as one JSON document on standard output; values that are not finite become null."""
     typer.echo(json.dumps(as_plain(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Print words for a person on standard output, unless machines are listening."""
+    """Print text for a person on standard output, unless JSON is requested."""
     if not quiet:
         typer.echo(text)
 
 
 def require_writable(path: Path, *, directory: bool = False, source: Path | None = None) -> None:
-    """Find out before the work whether its result can be written, and does not take the place of its `source`.
+    """Check before the work that its result can be written, and does not overwrite its `source`.
 
     Raises
     ------
     ValueError
-        If it cannot, which is the fault of the command; or if it is the source, or a file that lies in the folder that
-        is.
+        If it cannot be written, which is an error in the command. Also if it is the source, or lies in a folder that is
+        the source.
     """
     if source is not None and path.exists():
         held = source.resolve()
@@ -162,24 +164,24 @@ def require_writable(path: Path, *, directory: bool = False, source: Path | None
 
 
 def require_layer_file(path: Path) -> None:
-    """Raise where a file of a layer would be given the ending of another format.
+    """Raise if the file of a layer would get the ending of another format.
 
     Raises
     ------
     ValueError
-        If the path ends in something else than .safetensors, or nothing.
+        If the path has an ending other than .safetensors; no ending is allowed.
     """
     if path.suffix not in ("", ".safetensors"):
         raise ValueError(f"{path} ends in {path.suffix}: layers are written as .safetensors.")
 
 
 def require_counts(**numbers: int | None) -> None:
-    """Raise where a number that the command line gives is below 1; the error names its option.
+    """Raise if a number on the command line is below 1; the error names its option.
 
     Raises
     ------
     ValueError
-        If one is.
+        If a number is below 1.
     """
     for name, number in numbers.items():
         if number is not None:
@@ -187,7 +189,7 @@ def require_counts(**numbers: int | None) -> None:
 
 
 def cores(jobs: int | None, dask: str | None) -> int:
-    """How many processes an option asks for: one a core by default; on a cluster its workers decide.
+    """The number of processes for an option: by default one per core; on a cluster the workers decide.
 
     Raises
     ------
@@ -201,7 +203,7 @@ def cores(jobs: int | None, dask: str | None) -> int:
 
 @contextmanager
 def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A progress bar on standard error; nothing at all where that is no terminal.
+    """A progress bar on standard error; nothing if standard error is not a terminal.
 
     Yields
     ------
@@ -226,12 +228,12 @@ def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Itera
 
 
 def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
-    """What a comma-separated option holds.
+    """The parts of a comma-separated option, converted.
 
     Raises
     ------
     ValueError
-        If a part is not of that kind.
+        If a part cannot be converted.
     """
     parts = [part.strip() for part in text.split(",")]
     try:
@@ -247,12 +249,12 @@ def listed(option: str, text: str, kind: Callable[[str], Item], what: str, examp
 def run_options(
     out: Path, name: str, jobs: int | None, dask: str | None, store: Path | None, fresh: bool
 ) -> dict[str, Any]:
-    """The options of `runs.run`, held to what there is before the work; the folder of `out` is made.
+    """The options of `runs.run`, checked before the work; the folder `out` is made.
 
     Raises
     ------
     ValueError
-        If options exclude each other, or nothing can be written there.
+        If options exclude each other, or the folder cannot be written to.
     """
     processes = cores(jobs, dask)
     require_writable(out, directory=True)
@@ -263,7 +265,7 @@ def run_options(
 def gather(
     label: str, total: int | None, quiet: bool, work: Callable[[Callable[[Any], None]], Iterable[Any]]
 ) -> tuple[list[Any], bool]:
-    """What `work` gives, with a progress bar; after an interruption, what it told of until then, and False."""
+    """The result of `work`, with a progress bar; after an interruption, the parts reported so far, and False."""
     done: list[Any] = []
     with progress_bar(label, total, quiet=quiet) as tick:
 
@@ -289,7 +291,7 @@ def report_curve(
         {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
         for row in rows
     ]
-    # whole numbers that are missing stay whole, and those past 64 bits too
+    # columns of whole numbers stay whole, also with missing values or above 64 bits
     frame = DataFrame(flat, dtype=object).convert_dtypes()
     write_whole(out / f"{name}.csv", csv_of(frame).encode())
     for ending in ("svg", "pdf"):
@@ -300,18 +302,18 @@ def report_curve(
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write one JSON document; what is not finite becomes null."""
+    """Write one JSON document; values that are not finite become null."""
     text = json.dumps(as_plain(data), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(path, f"{text}\n".encode())
 
 
 def require_all(whole: bool, done: str) -> None:
-    """Raise where the work was interrupted, with how far it came.
+    """Raise if the work was interrupted; the message says how far it got.
 
     Raises
     ------
     WorkInterruptedError
-        Unless it is whole.
+        Unless the work is complete.
     """
     if not whole:
         raise WorkInterruptedError(
@@ -320,12 +322,12 @@ def require_all(whole: bool, done: str) -> None:
 
 
 def write_target(target: Target, out: Path, as_json: bool) -> None:
-    """Write the target and say so, to people or as JSON.
+    """Write the target and report it, as text or as JSON.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        If the target cannot be written.
     """
     save_target(out, target)
     say(f"{out}: {target.record.title}.", quiet=as_json)

@@ -1,4 +1,4 @@
-"""``attention-bounds curves``: what learners and attacks need and reach, beside what is proved."""
+"""``attention-bounds curves``: the needs and the reach of learners and attacks, beside proved bounds."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ from sq.curves import CURVE_LEARNERS
 __all__ = ["curves_app"]
 
 curves_app = typer.Typer(
-    help="What learners and attacks need and reach as sizes grow.",
+    help="The needs and the reach of learners and attacks as sizes grow.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -69,7 +69,7 @@ def curves_command(
     batch: Annotated[
         int | None,
         typer.Option(
-            help="Examples a query of the honest oracle; by default 4 ln(200 Q)/tau^2 for Q queries."
+            help="Examples per query of the honest oracle; by default 4 ln(200 Q)/tau^2 for Q queries."
         ),
     ] = None,
     out: FolderOption = Path("curves"),
@@ -81,10 +81,10 @@ def curves_command(
     fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count the statistical queries each learner needs to find a secret, beside the lower bound; draw them against d.
+    """Count the statistical queries that each learner needs to find a secret; draw them and the lower bound against d.
 
-    Writes curves.json, .csv, .svg and .pdf into the folder of --out. Every cell is kept there as it is done: the same
-    command goes on where it was interrupted.
+    Writes curves.json, .csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: after an
+    interruption the same command continues.
 
     Example: attention-bounds curves sq --dims 10,16,20 --bits 3 --tau 0.3,0.1 --out curves
     """
@@ -132,7 +132,7 @@ def lwr_curve_command(
         str, typer.Option(help=f"Comma-separated among {', '.join(ATTACKS)}; all if empty.")
     ] = "",
     budget: Annotated[float, typer.Option(help="Seconds for each attack on each size.")] = 5.0,
-    samples: Annotated[int, typer.Option(help="How many samples they get.")] = 20_000,
+    samples: Annotated[int, typer.Option(help="How many samples each attack gets.")] = 20_000,
     out: FolderOption = Path("lwr-curves"),
     jobs: JobsOption = None,
     dask: DaskOption = None,
@@ -141,10 +141,10 @@ def lwr_curve_command(
     fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Plot up to which n each attack, and each learner of layers, breaks learning with rounding, against q/p.
+    """Plot the largest n at which each attack and each learner of layers breaks learning with rounding, against q/p.
 
-    Writes lwr.json, .csv, .svg and .pdf into the folder of --out. Every cell is kept there as it is done: the same
-    command goes on where it was interrupted.
+    Writes lwr.json, .csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: after an
+    interruption the same command continues.
 
     Example: attention-bounds curves lwr --modulus 64 --levels 2,4,8,16,32 --budget 5 --out lwr-curves
     """
@@ -174,7 +174,7 @@ def learner_side_command(
     out: FolderOption = Path("curves"),
     as_json: JsonOption = False,
 ) -> None:
-    """Count the queries of the six phases on nice targets, beside the tolerance at which as many hide parities.
+    """Count the queries of the six phases on nice targets, beside the tolerance at which as many fail on parities.
 
     Writes learner-side.json, .csv, .svg and .pdf into the folder of --out.
 

@@ -1,11 +1,11 @@
-"""How a command ends that was right, and whose work did not end well."""
+"""Errors for commands that are correct but whose work failed or was interrupted."""
 
 __all__ = ["WorkFailedError", "WorkInterruptedError"]
 
 
 class WorkFailedError(Exception):
-    """The command was right and its work failed: one line, exit status 1."""
+    """The command is correct but its work failed: one line, exit status 1."""
 
 
 class WorkInterruptedError(WorkFailedError):
-    """The work was interrupted: one line that says how far it came, exit status 130."""
+    """The work was interrupted: one line that says how far it got, exit status 130."""

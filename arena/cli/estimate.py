@@ -1,4 +1,4 @@
-"""``attention-bounds estimate``: what attacks on learning with errors or with rounding are estimated to cost."""
+"""``attention-bounds estimate``: the estimated cost of attacks on learning with errors or with rounding."""
 
 from typing import Annotated
 
@@ -13,12 +13,12 @@ from lwe.parameters import LARGEST_MODULUS
 
 __all__ = ["estimate_command"]
 
-_WIDEST = 1 << 17  # deviation of errors that are listed value by value
+_WIDEST = 1 << 17  # the largest deviation at which errors are listed value by value
 
 
 def estimate_command(
     name: Annotated[
-        str | None, typer.Argument(help=f"A set of parameters, in place of numbers: {', '.join(PRESETS)}.")
+        str | None, typer.Argument(help=f"A set of parameters, instead of numbers: {', '.join(PRESETS)}.")
     ] = None,
     n: Annotated[int | None, typer.Option("--n", help="Number n of entries of the secret.")] = None,
     q: Annotated[
@@ -37,11 +37,11 @@ def estimate_command(
     ] = None,
     model: Annotated[
         CostModelName,
-        typer.Option(help="What lattice reduction costs: one sieve (core-SVP), or all gates (MATZOV)."),
+        typer.Option(help="Cost model of lattice reduction: one sieve (core-SVP), or all gates (MATZOV)."),
     ] = "core-SVP",
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate what each known attack on a problem costs, the cheapest first. No claim of security.
+    """Estimate the cost of each known attack on a problem, the cheapest first. This is no claim of security.
 
     Example: attention-bounds estimate kyber512 --samples 512
     """

@@ -1,4 +1,4 @@
-"""``attention-bounds explain``: the six phases one by one on a small target, for a newcomer."""
+"""``attention-bounds explain``: the six phases one by one on a small target, for newcomers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,19 +24,19 @@ __all__ = ["explain_command"]
 def explain_command(
     file: Annotated[
         Path | None,
-        typer.Argument(help="A layer or instance to learn; by default a nice layer is made on the spot."),
+        typer.Argument(help="A layer or instance to learn; by default a new nice layer."),
     ] = None,
     paper: Annotated[
         bool,
         typer.Option(
             "--paper/--practical",
-            help="The paper's phases alone, or as one would run them: consistent, and with Newton at the end.",
+            help="The paper's phases alone, or the practical variant: a consistent sum, and Newton at the end.",
         ),
     ] = True,
     heads: Annotated[
         int | None, typer.Option(help="Heads m of the layer (2); for a file, of the student.")
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="Tokens k (2, or as the file says).")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens k (2, or as in the file).")] = None,
     dim: Annotated[int | None, typer.Option(help="Coordinates d of a token (16); not for a file.")] = None,
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
     work: Annotated[
@@ -49,7 +49,7 @@ def explain_command(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Walk through the six phases of the learner: what each measured, and how far from the truth that is.
+    """Walk through the six phases of the learner: what each phase measured, and its distance from the truth.
 
     Example: attention-bounds explain --practical --heads 3 --dim 24
     """

@@ -1,4 +1,4 @@
-"""``attention-bounds generate``: targets as files of data, with a command for each family of hard ones."""
+"""``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ _PLAIN = (int, float, str, bool)
 
 
 class _FamilyCommands(typer.core.TyperGroup):
-    """A group that has, beside its own commands, one for each family that is registered."""
+    """A group with its own commands and one command for each registered family."""
 
     @property  # type: ignore[override]
     def commands(self) -> dict[str, Any]:
-        """Its own commands, and the families'."""
+        """The group's own commands, and those of the families."""
         return {**self._own, **{name: _command(FAMILIES[name]) for name in sorted(FAMILIES)}}
 
     @commands.setter
@@ -149,14 +149,14 @@ def _flag(name: str, one: Option) -> str:
 
 
 def _kind(hint: Any) -> Any:
-    """What typer makes of an annotation: numbers, texts and choices as they are, all else as text."""
+    """The type of an option: numbers, texts and choices unchanged, everything else as text."""
     parts = [one for one in _alternatives(hint) if one is not NoneType]
     kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
     return kind | None
 
 
 def _alternatives(hint: Any) -> Sequence[Any]:
-    """The types of a union, without what they are annotated with."""
+    """The types of a union, without their annotations."""
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
     if get_origin(hint) in (Sequence, Literal) or not get_args(hint):

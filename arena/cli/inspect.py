@@ -1,4 +1,4 @@
-"""``attention-bounds inspect``: what a file holds, and which conditions it meets."""
+"""``attention-bounds inspect``: the content of a file, and the conditions it meets."""
 
 import dataclasses
 from pathlib import Path
@@ -26,7 +26,8 @@ __all__ = ["inspect_command"]
 def inspect_command(
     file: Annotated[Path, typer.Argument(help="A layer, an instance, or with --layer a model's checkpoint.")],
     tokens: Annotated[
-        int | None, typer.Option(help="Number k of tokens, where the file does not say; 4 for a checkpoint.")
+        int | None,
+        typer.Option(help="Number k of tokens, if the file does not store it; 4 for a checkpoint."),
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE: another threshold for a condition; may be repeated.")
@@ -34,7 +35,7 @@ def inspect_command(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Hold a hard instance to its definition: heads, known part, certificate."
+            "--verify", help="Check a hard instance against its definition: heads, known part, certificate."
         ),
     ] = False,
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
@@ -46,7 +47,7 @@ def inspect_command(
 ) -> None:
     """Show a layer's shape and conditions; for a hard instance, its certificate and its known part.
 
-    A layer of a trained model is shown with what was dropped of it.
+    For a layer of a trained model, the parts that were dropped are also shown.
 
     Example: attention-bounds inspect parity.safetensors --verify
     """

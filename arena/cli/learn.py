@@ -56,9 +56,7 @@ def learn_command(
     ] = None,
     rank: Annotated[
         int | None,
-        typer.Option(
-            help="Rank of every head, where it is known, for newton: fewer examples are needed then."
-        ),
+        typer.Option(help="Rank of every head, if known, for newton: it then needs fewer examples."),
     ] = None,
     noise: Annotated[
         float,
@@ -69,7 +67,7 @@ def learn_command(
         typer.Option(
             metavar="X Y",
             help="Instead of a layer: examples, the token matrices (n, k, d) and their labels, as .npy or safetensors "
-            "files. What was learned is then measured on a twentieth of them, held out.",
+            "files. The error is then measured on a held-out twentieth of them.",
         ),
     ] = None,
     tokens: TokensOption = None,
@@ -89,15 +87,15 @@ def learn_command(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn a layer from its examples and measure what was learned on fresh ones.
+    """Learn a layer from its examples and measure the error on fresh ones.
 
     Example: attention-bounds learn nice.safetensors --learner newton --seed 1 -o fitted.safetensors
 
     With a figure per phase: attention-bounds learn nice.safetensors --learner six-phase --out phases
 
-    From examples of one's own: attention-bounds learn --examples-from X.npy Y.npy --heads 2
+    From your own examples: attention-bounds learn --examples-from X.npy Y.npy --heads 2
     """
-    # what is wrong in the command is said before a file is read
+    # report errors in the command before reading a file
     student, *others = choose_students(learner)
     if others:
         raise ValueError(f"{len(others) + 1} learners are named: learn runs one; compare runs several.")
@@ -142,7 +140,7 @@ def learn_command(
         except RuntimeError as error:
             if device is None:
                 raise
-            # the library's own words: most often that its memory is full
+            # the library's own message, most often about full memory
             raise WorkFailedError(f"The work on {device} failed: {error}") from None
     learned = told.learned if isinstance(told, LearnedPhases) else told
     if learned.layer is None:
@@ -168,7 +166,7 @@ def learn_command(
 
 @dataclass
 class _Latest:
-    """How far a fit came: its latest step, and the latest layer."""
+    """The progress of a fit: its latest step and its latest layer."""
 
     tick: Callable[[str], None]
     step: Step | None = field(default=None, init=False)
@@ -183,7 +181,7 @@ class _Latest:
     def interrupted(
         self, student: Student, out: Path | None, target: Target | None, seed: int
     ) -> WorkInterruptedError:
-        """What came of a fit that was interrupted; the layer it had by then is written where one was to be."""
+        """The report of an interrupted fit; if an output file was requested, the latest layer is written to it."""
         if self.step is None:
             return WorkInterruptedError(f"Interrupted: {student.title} had no step done; nothing is written.")
         done = f'Interrupted: {student.title} had done "{self.step.name}" in {self.step.seconds:.2f} seconds'
@@ -210,7 +208,7 @@ def _number_of_heads(heads: str | None) -> int | str | None:
 
 
 def _given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tuple[Path, ...]:
-    """The files of examples, if they are what to learn from."""
+    """The files of examples, if the command gives examples."""
     if file is None:
         if examples is None:
             raise ValueError(
@@ -224,7 +222,7 @@ def _given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tu
     try:
         names = set(tensor_names(file))
     except FileFormatError:
-        return ()  # which reading it says in a sentence
+        return ()  # reading the file later gives the error
     return (file,) if {"x", "y"} <= names and "theta" not in names else ()
 
 

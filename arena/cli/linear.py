@@ -1,4 +1,4 @@
-"""``attention-bounds linear``: linear attention learned exactly, certified, and the experiments on it."""
+"""``attention-bounds linear``: learn linear attention exactly, certify it, and run the experiments on it."""
 
 import json
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ linear_app = typer.Typer(
 def linear_learn_command(
     file: Annotated[
         Path | None,
-        typer.Argument(help="A model of linear attention to learn; without one a random model is made."),
+        typer.Argument(help="A model of linear attention to learn; by default a random model."),
     ] = None,
     examples_from: Annotated[
         tuple[Path, Path] | None,
@@ -80,7 +80,7 @@ def linear_learn_command(
     dim: Annotated[int | None, typer.Option(help="Dimension d of the random model; by default 8.")] = None,
     heads: Annotated[int | None, typer.Option(help="Heads H of the random model; by default 4.")] = None,
     outputs: Annotated[int | None, typer.Option(help="Outputs p of the random model; by default d.")] = None,
-    tokens: Annotated[int | None, typer.Option(help="Tokens a sequence; by default 10.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens per sequence; by default 10.")] = None,
     inputs: Annotated[
         InputsName | None, typer.Option(help="Distribution of the tokens drawn; by default gaussian.")
     ] = None,
@@ -94,22 +94,24 @@ def linear_learn_command(
         ),
     ] = None,
     average: AverageOption = False,
-    method: Annotated[Method, typer.Option(help="How least squares are solved.")] = "auto",
+    method: Annotated[Method, typer.Option(help="How to solve the least squares.")] = "auto",
     least_norm: Annotated[
         bool,
-        typer.Option("--least-norm", help="Fewer examples than features are welcome: take the least norm."),
+        typer.Option(
+            "--least-norm", help="Allow fewer examples than features: take the solution of least norm."
+        ),
     ] = False,
     find_heads: Annotated[
         bool,
-        typer.Option("--find-heads/--no-heads", help="Turn the coefficients into as few heads as are found."),
+        typer.Option("--find-heads/--no-heads", help="Write the coefficients as few heads."),
     ] = True,
     fit_heads: Annotated[
-        int | None, typer.Option(help="How many heads to find, instead of as few as are found.")
+        int | None, typer.Option(help="How many heads to find, instead of as few as possible.")
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
-            help="Relative distance of coefficients within which heads count as found; by default 1e-7, or under noise "
+            help="Relative distance of coefficients within which heads count as found; by default 1e-7, or with noise "
             "a quarter more than the coefficients' standard error."
         ),
     ] = None,
@@ -118,7 +120,7 @@ def linear_learn_command(
         typer.Option(
             min=0,
             metavar="STEPS",
-            help="Also train heads by Adam on the same examples, in so many steps: as many as the model has, and twice "
+            help="Steps of Adam, which also trains heads on the same examples: as many as the model has, and twice "
             "as many.",
         ),
     ] = 0,
@@ -134,11 +136,11 @@ def linear_learn_command(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn linear attention from examples by regression; say what they determine, and find its heads.
+    """Learn linear attention from examples by regression; report what they determine, and find its heads.
 
     Example: attention-bounds linear learn --dim 8 --heads 4 --adam 2000 --out learned
 
-    From examples of one's own: attention-bounds linear learn --examples-from X.npy Y.npy
+    From your own examples: attention-bounds linear learn --examples-from X.npy Y.npy
     """
     counts = {"dim": dim, "heads": heads, "outputs": outputs, "tokens": tokens, "examples": examples}
     require_counts(**counts, fit_heads=fit_heads, adam_heads=adam_heads)
@@ -220,45 +222,47 @@ def linear_certify_command(
     data: Annotated[
         str,
         typer.Option(
-            help=f"What is learned from: {', '.join(POPULATIONS)}, or a file of tokens (N, n, d), .npy or safetensors."
+            help=f"The training data: {', '.join(POPULATIONS)}, or a file of tokens (N, n, d), .npy or safetensors."
         ),
     ],
-    domain: Annotated[str, typer.Option(help="What one cares about: the same choices.")],
+    domain: Annotated[str, typer.Option(help="The inputs on which errors count: the same choices.")],
     dim: Annotated[
         int | None,
         typer.Option(
-            help="Dimension of populations, a constant coordinate counted; by default that of the file beside."
+            help="Dimension of populations, including a constant coordinate; by default that of the file of the other."
         ),
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option(help="Tokens a sequence of the data, if they are a population; by default 5."),
+        typer.Option(help="Tokens per sequence of the data, if they are a population; by default 5."),
     ] = None,
     domain_tokens: Annotated[
         int | None,
-        typer.Option(help="Tokens a sequence of the domain, if it is a population; by default as many."),
+        typer.Option(
+            help="Tokens per sequence of the domain, if it is a population; by default as in the data."
+        ),
     ] = None,
     average: AverageOption = False,
     tolerance: Annotated[
-        float, typer.Option(help="Eigenvalues below that share of the largest are taken for zero.")
+        float, typer.Option(help="Eigenvalues below this share of the largest count as zero.")
     ] = 1e-10,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the figure and certified.json.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether examples determine linear attention on a domain, and by how much errors may grow there.
+    """Decide whether examples determine linear attention on a domain, and how much errors may grow there.
 
     Example: attention-bounds linear certify --data boolean --domain gaussian --dim 4
 
-    Of tokens of one's own: attention-bounds linear certify --data X.npy --domain gaussian --dim 4
+    With your own tokens: attention-bounds linear certify --data X.npy --domain gaussian --dim 4
     """
     if out is not None:
         require_writable(out, directory=True)
     require_counts(dim=dim, tokens=tokens, domain_tokens=domain_tokens)
     cared = None
     if data in POPULATIONS and domain not in POPULATIONS:
-        # a file says its dimension and its length, and with them those of the population beside it
+        # a file determines its dimension and length, and also those of a population on the other side
         cared = token_source(domain, dim=None, tokens=domain_tokens)
         dim, tokens = (cared.dim if dim is None else dim), (cared.tokens if tokens is None else tokens)
     learned = token_source(data, dim=dim, tokens=tokens)
@@ -283,7 +287,9 @@ def linear_experiment_command(
         "results/studies"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again also what is kept.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure everything again, also stored cells.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -332,7 +338,7 @@ def _read_examples(tokens: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:
-    """Options that would not be used are told."""
+    """Raise if the command has options that would not be used."""
     for option, value in options.items():
         if value is not None:
             raise ValueError(f"{option} {why}")

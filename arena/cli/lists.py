@@ -1,4 +1,4 @@
-"""``attention-bounds learners``, ``attacks`` and ``families``: which there are."""
+"""``attention-bounds learners``, ``attacks`` and ``families``: the lists of what exists."""
 
 import shutil
 import sys
@@ -18,10 +18,10 @@ __all__ = ["attacks_command", "families_command", "learners_command"]
 
 
 def learners_command(as_json: JsonOption = False) -> None:
-    """List the learners: the extra package each needs, and what it promises; --json has the whole promise.
+    """List the learners with their extra packages and their guarantees; --json has the full guarantees.
 
-    Those marked with a star run in a comparison where no learner is named. A learner of your own is named by its file
-    and class: --learners own.py:Mine.
+    Learners with a star run in a comparison that names no learner. Name your own learner by its file and class:
+    --learners own.py:Mine.
 
     Example: attention-bounds learners
     """
@@ -48,10 +48,12 @@ def attacks_command(as_json: JsonOption = False) -> None:
 
 def families_command(
     dim: Annotated[int, typer.Option(help="Number d of coordinates for which targets are counted.")] = 40,
-    bits: Annotated[int, typer.Option(help="Number l of hidden coordinates where it is free; even.")] = 8,
+    bits: Annotated[
+        int, typer.Option(help="Number l of hidden coordinates, if the family leaves it free; even.")
+    ] = 8,
     as_json: JsonOption = False,
 ) -> None:
-    """List the hard families that two heads realise: how many targets, from which degree on, broken by what.
+    """List the hard families that two heads realise: the number of targets, the lowest degree, and what breaks them.
 
     Example: attention-bounds families --dim 48
     """
@@ -74,7 +76,7 @@ def families_command(
 
 
 def _show(rows: Sequence[Sequence[str]], *, width: int | None = None) -> None:
-    """Print a line a row, as wide as the terminal at most."""
+    """Print one line per row, at most as wide as the terminal."""
     if width is None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     lines = aligned(rows, left=len(rows[0])).splitlines()

@@ -1,4 +1,4 @@
-"""The entry point: commands, imported when they are asked for, and errors, one line with an exit status of 1 or 2."""
+"""The entry point: commands are imported when used, and errors are one line with an exit status of 1 or 2."""
 
 import os
 import signal
@@ -18,9 +18,9 @@ __all__ = ["app", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
-_INTERRUPTED = 130  # what the command-line library makes of Ctrl-C
+_INTERRUPTED = 130  # the command-line library's status for Ctrl-C
 
-# Newer versions of typer carry a click of their own: its base classes are reached through what typer exports.
+# Newer versions of typer contain their own click; its base classes are reached through typer's exports.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _CommandLineError: type[Exception] = _UsageError.__bases__[0]
 
@@ -50,7 +50,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class _LazyCommands(typer.core.TyperGroup):
-    """The commands of the toolkit, none of them imported for a list or a completion of their names."""
+    """The commands of the toolkit; listing or completing their names imports none of them."""
 
     _names_only = False
 
@@ -68,11 +68,11 @@ class _LazyCommands(typer.core.TyperGroup):
         pass
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order in which they are shown."""
+        """The names, in the order of display."""
         return list(_COMMANDS)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """The names that begin so, with what each command does; a process that completes does nothing else."""
+        """The names that begin with a prefix, each with a description; a process that completes does nothing else."""
         self._names_only = True
         return super().shell_complete(ctx, incomplete)
 
@@ -139,12 +139,12 @@ def _root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status; what goes wrong is one line on standard error.
+    """Run one command and return its exit status; an error is one line on standard error.
 
     Raises
     ------
     Exception
-        Only what is a defect of this program, with its traceback.
+        Only for a defect of this program, with its traceback.
     """
     try:
         with _ended_politely():
@@ -163,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _complain("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
-        # whoever read the output has seen enough; keep the interpreter from writing to it again at exit
+        # the reader of the output has closed it; keep the interpreter from writing to it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     except WorkFailedError as error:
@@ -173,7 +173,7 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError as error:
         return _complain(f"The work failed: {error or 'out of memory'}", _FAILED)
     except (ValueError, ImportError) as error:
-        # NumPy's error for a matrix that cannot be factored is a ValueError, and no fault of the command
+        # NumPy's error for a matrix that cannot be factored is a ValueError, but not an error in the command
         if type(error).__name__ == "LinAlgError":
             return _complain(f"The work failed: {error}", _FAILED)
         return _complain(str(error) or type(error).__name__, _WRONG_USE)
@@ -181,7 +181,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _ended_politely() -> Iterator[None]:
-    """Being asked to end, or losing the terminal, is to a command what Ctrl-C is: it keeps what it has."""
+    """Treat a request to end, or a lost terminal, like Ctrl-C: the command keeps its results."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,7 +189,7 @@ def _ended_politely() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    # one that is ignored stays so: that is how nohup keeps a command going
+    # an ignored signal stays ignored, because nohup relies on it
     names = [
         name
         for name in ("SIGTERM", "SIGHUP")
@@ -204,14 +204,14 @@ def _ended_politely() -> Iterator[None]:
 
 
 def _complain(message: str, status: int) -> int:
-    # where not even that can be written, the status still tells
+    # if even that cannot be written, the exit status still reports the error
     with suppress(OSError):
         typer.echo(f"attention-bounds: {_one_sentence(message)}", err=True)
     return status
 
 
 def _one_sentence(message: str) -> str:
-    """A message on one line that no terminal takes for a command, shortened in its middle, with a full stop."""
+    """A message on one line without terminal control characters, shortened in the middle, with a full stop."""
     line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(message.split()))
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"

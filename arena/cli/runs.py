@@ -1,4 +1,4 @@
-"""``attention-bounds runs``: what a run store holds, as a list or as a file."""
+"""``attention-bounds runs``: the content of a run store, as a list or as a file."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,12 @@ __all__ = ["runs_command"]
 
 def runs_command(
     store: Annotated[Path, typer.Argument(help="The run store.")] = Path("results/runs.sqlite"),
-    target: Annotated[str, typer.Option(help="Only targets of this name; * and ? as in a shell.")] = "*",
-    learner: Annotated[str, typer.Option(help="Only learners of this name; * and ? likewise.")] = "*",
+    target: Annotated[
+        str, typer.Option(help="Only targets with this name; * and ? work as in a shell.")
+    ] = "*",
+    learner: Annotated[
+        str, typer.Option(help="Only learners with this name; * and ? work as in a shell.")
+    ] = "*",
     seed: Annotated[int | None, typer.Option(help="Only this seed.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write them to a .csv, .json or .parquet file instead.")

@@ -1,4 +1,4 @@
-"""``attention-bounds study``: questions the sources leave open, answered with numbers."""
+"""``attention-bounds study``: answer questions that the sources leave open, with numbers."""
 
 import textwrap
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def study_command(
     list_only: Annotated[bool, typer.Option("--list", help="Show the question of each study.")] = False,
     scale: Annotated[
         Scale,
-        typer.Option(help="quick: seconds to a minute each; full: the sizes of the documentation."),
+        typer.Option(help="quick: seconds to a minute per study; full: the sizes of the documentation."),
     ] = Scale.QUICK,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
         "results/studies"
@@ -57,7 +57,7 @@ def study_command(
 ) -> None:
     """Answer a question with numbers: a record, a table and a figure, written into the folder of --out.
 
-    Every cell is kept as it is done: the same command goes on where it was interrupted.
+    Every finished cell is kept: after an interruption the same command continues.
 
     Example: attention-bounds study agreement --scale quick --out results/studies
     """
@@ -107,7 +107,7 @@ def measure_studies(
     ValueError
         If an option is wrong, or the folder cannot be written.
     WorkFailedError
-        If a cell failed, after everything else was measured and written.
+        If a cell failed; everything else is measured and written first.
     WorkInterruptedError
         If the user interrupts.
     """
@@ -178,7 +178,7 @@ def _list(studies: Sequence[Study], as_json: bool) -> None:
 
 
 def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:
-    """Write the record, the table and the figure, print the table and the numbers, and return what JSON shows."""
+    """Write the record, the table and the figure; print the table and the numbers; return the JSON values."""
     files = write_study(out, study, result)
     table, numbers = study.table(result.rows), dict(study.numbers(result.rows))
     lines = [list(table[0]), *(list(line.values()) for line in table)]

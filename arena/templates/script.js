@@ -16,7 +16,7 @@
     const rows = [...body.rows];
     rows.sort((one, other) => {
       const [a, b] = [key(one, column), key(other, column)];
-      // rows without a number stay last whichever way the others go
+      // rows without a number stay last in both sort orders
       return compare(a, b) * (down && a !== "" && b !== "" ? -1 : 1);
     });
     rows.forEach((row, place) => {
@@ -43,7 +43,7 @@
   };
   filter.addEventListener("input", show);
 
-  // a reader who points at a curve is shown the nearest step of it
+  // the pointer on a curve shows the nearest step of the curve
   const tip = document.createElement("div");
   tip.className = "tip";
   tip.hidden = true;
@@ -91,7 +91,7 @@
     link.hidden = false;
   });
 
-  // paper cannot be opened: what is folded away is printed, and folded again afterwards
+  // a printout cannot be unfolded: open folded parts for printing, and fold them again afterwards
   const folded = () => [...document.querySelectorAll("details:not([open])")];
   let opened = [];
   addEventListener("beforeprint", () => { opened = folded(); opened.forEach((one) => { one.open = true; }); });

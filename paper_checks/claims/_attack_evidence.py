@@ -1,4 +1,4 @@
-"""What the figures of attacks say: chance, near misses, advantage; part of the claims on attacks."""
+"""Claims on the figures of attacks: chance, near misses, advantage."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Faults in the library on which more than one claim must fail."""
+"""Faults in the library that several claims must detect."""
 
 from dataclasses import replace
 

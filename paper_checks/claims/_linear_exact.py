@@ -1,4 +1,4 @@
-"""Cubic features in whole numbers, and exact ranks: what the claims on linear attention are held against."""
+"""Cubic features in whole numbers, and exact ranks: the references for the claims on linear attention."""
 
 import itertools
 from collections.abc import Sequence

@@ -168,6 +168,6 @@ def heads_under_noise(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 
 def _tail(found: LinearAttention, wanted: LinearAttention) -> float:
-    """The relative distance of what acts of two models."""
+    """The relative distance of the acting parts of two models."""
     tensors = [np.einsum("hab,hce->abce", np.asarray(one.v), np.asarray(one.q)) for one in (found, wanted)]
     return distance(*(one + one.transpose(0, 2, 1, 3) for one in tensors))

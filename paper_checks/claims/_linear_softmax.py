@@ -62,7 +62,7 @@ def softmax_baseline(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 def softmax_orders(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
     inputs, R^2 on fresh ones; an interval for the mean over heads,
-    with a margin of 15 percent, which a finite sample's own excess takes part of.
+    with a margin of 15 percent, part of which is the excess of a finite sample.
     """
     found = _missed(4, (0.1,), ("aug", "cent"), scale, rng)
     aug, cent = (np.array(found[0.1, kind]) for kind in ("aug", "cent"))

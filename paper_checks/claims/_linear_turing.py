@@ -41,7 +41,7 @@ def turing_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 )
 def turing_learned(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """The library's regression and closed loop on random machines, compared with its plain simulator. Shares of
-    right steps below the full rank depend on the machine: the spec's .25 at rank 24 and .45 at 79 of 90 are not
+    right steps below the full rank depend on the machine, so the spec's .25 at rank 24 and .45 at 79 of 90 are not
     checked.
     """
     machines = 2 if scale is Scale.QUICK else 10

@@ -1,8 +1,8 @@
 """Claims on patterns of large heads: far from their expectation on the whole cube, close to it on slices of it.
 
-A slice holds the Hamming weights of fixed substrings of a token. That softmax attention does not concentrate on the
-whole cube but does on slices is the talk's; which substrings to take, how much is gained and at what price is derived
-here: cut the coordinates, sorted by v = Theta^T x_a, into blocks in which v hardly varies.
+A slice fixes the Hamming weights of substrings of a token. The talk states that softmax attention does not
+concentrate on the whole cube but does on slices. The choice of substrings, the gain and the price are derived here:
+cut the coordinates, sorted by v = Theta^T x_a, into blocks in which v hardly varies.
 """
 
 import itertools

@@ -134,7 +134,7 @@ def random_heads_pass(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 @checks("conditions/structures-flagged", returned(np.sqrt))
 def structures_flagged(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """The report's violated conditions on random layers of each structure at d = 64, k = 4. Of diagonal and block
-    diagonal heads trace, incoherence and distinct singular values may fail, too, by the draw, and are left out.
+    diagonal heads, trace, incoherence and distinct singular values may also fail in some draws, and are left out.
     """
     sizes: Any = {"heads": claim.heads, "dim": 64, "rng": rng}
     dependent = ["theta_incoherence", "theta_linear_independence"]
@@ -233,8 +233,8 @@ def lattice_measure(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("conditions/transformer-shaped", returned(np.square))
 def transformer_shaped(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The generator of such layers through the report, and the stable rank by singular values here. It says nothing
-    on trained layers themselves: that their spectra are powers is an assumption of the generator.
+    """The report on layers of the generator, and the stable rank by singular values here. It says nothing about
+    trained layers themselves: the generator assumes that their spectra are powers.
     """
     layer = make_transformer_shaped_layer(
         heads=6 if scale is Scale.QUICK else 12,

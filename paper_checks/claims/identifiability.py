@@ -1,4 +1,4 @@
-"""Claims about what examples or queries can determine of the heads, and what they cannot."""
+"""Claims: what examples or queries can and cannot determine about the heads."""
 
 import itertools
 import math

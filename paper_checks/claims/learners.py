@@ -28,7 +28,7 @@ from upper.newton.full_heads import FullHeads
 from upper.newton.spectral import cross_moment
 from upper.six_phase import SixPhase
 
-# files of gradients and Newton steps, below `upper`: what paper mode is to do without
+# files of gradients and Newton steps, below `upper`, which paper mode must not call
 _DERIVATIVES = re.compile(r"newton/|baselines/|six_phase/phase6_heads\.py")
 
 
@@ -129,8 +129,8 @@ def newton_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 @checks("learners/noise", lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named))
 def noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Fresh layers, inputs and noise, s a hundredth of the labels, at (3, 3, 8); the error against clean labels of
-    fresh inputs, over the formula; the mean's interval. That it holds within a tenth at few floors, as once noted,
-    it does not.
+    fresh inputs, divided by the formula; the mean's interval. An earlier note said that it holds within a tenth at few
+    floors; it does not.
     """
     m, k, d = 3, 3, 8
     floor = max(-(-d * d // (k * (k - 1))), -(-2 * m * d // k))
@@ -228,7 +228,7 @@ def _files_called(run: Callable[[], Fit]) -> tuple[Fit, set[str]]:
         if event == "call":
             files.add(frame.f_code.co_filename)
 
-    gc.collect()  # so that nothing an earlier run left behind is finalised in this one
+    gc.collect()  # so that objects of an earlier run are not finalised in this one
     before = sys.getprofile()
     sys.setprofile(note)
     try:

@@ -206,8 +206,8 @@ def sample_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("linear-certificate/adam")
 def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One small planted model a run, full batches, several starts, of which the best on the examples counts: a
-    start may end in a local minimum. That it takes longer is not checked, for times are the machine's. No theorem.
+    """One small planted model per run, full batches, several starts; the start that is best on the examples counts,
+    because a start may end in a local minimum. Times depend on the machine, so they are not checked. No theorem.
     """
     d, heads, steps = (4, 2, 1000) if scale is Scale.QUICK else (4, 4, 8000)
     model = make_linear_attention(heads=heads, dim=d, rng=rng)

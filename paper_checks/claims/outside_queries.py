@@ -134,7 +134,7 @@ def adam_one_bit(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("outside-queries/adam-three-bits")
 def adam_three_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One run of upper.Adam, errors every 50 steps. Quick: the first 150 steps only, which says next to nothing of
+    """One run of upper.Adam, errors every 50 steps. Quick: the first 150 steps only, which show almost nothing about
     4000 (a single bit is seen by then); full: all 4000. Longer runs and other settings are left open.
     """
     steps = 150 if scale is Scale.QUICK else 4000

@@ -53,8 +53,8 @@ def margin_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 @checks("refinement/average-head")
 def average_head(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """At k = 2, d = 32, sigma = 2: the margins of the average and of each head by products written out, one row an
-    example, the bound on the whole of Clopper and Pearson's interval. So where phase 3 takes the proxy for the
-    heads a share of its rows is no good, and the margin over the hull is asked for.
+    example, the bound on the whole of Clopper and Pearson's interval. So if phase 3 uses the proxy instead of the
+    heads, a share of its rows is wrong; that is why it requires the margin over the hull.
     """
     lost = large = 0
     for _ in range(8):
@@ -96,7 +96,7 @@ def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("refinement/too-small")
 def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fresh nice layers at (2, 2, 8): the phase that failed, and its sentence. An observation of this size; with
+    """Fresh nice layers at (2, 2, 8): the phase that failed, and its sentence. An observation at this size; with
     margins over the body about half of such targets are learned.
     """
     layers = 2 if scale is Scale.QUICK else 10

@@ -258,8 +258,8 @@ def correlation_computed(claim: Constants, scale: Scale, rng: Generator) -> Iter
 @checks("secrets/statistical-dimension")
 def statistical_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """The proof is that a subset's sum of squares is at most the whole sum. Tried in whole numbers on subsets that
-    are chosen to be alike: those most correlated with one secret, for n = 4, q = 4. It bounds statistical queries
-    alone, with tolerance well above the correlations; other algorithms are not concerned.
+    are chosen to be similar: those most correlated with one secret, for n = 4, q = 4. It bounds only statistical
+    queries, with tolerance well above the correlations, and says nothing about other algorithms.
     """
     n, q = 4, 4
     gram = _gram(n, q, 2)

@@ -71,7 +71,7 @@ def wide_directions(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 @checks("span-and-net/equations-needed")
 def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """The library's phase 4 with the true sum and either number of equations on four fresh layers; the span's error
-    recomputed by least squares. More equations go on helping, by the square root of their number at most.
+    recomputed by least squares. More equations continue to help, at most by the square root of their number.
     """
     d = 16
     errors: dict[str, list[float]] = {"many": [], "few": []}

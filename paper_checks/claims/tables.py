@@ -1,4 +1,4 @@
-"""The tables of claims, a TOML file for each group: sentences, sources, kinds, and the numbers they state."""
+"""The tables of claims, a TOML file for each group: sentences, sources, kinds, and the stated numbers."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ Wrong: TypeAlias = Mapping[str, Any] | Fault | Callable[[Any], Any]
 
 
 def checks(id: str, wrong: Wrong | None = None, /, **more: Any) -> Callable[[Run], Check]:
-    """Make a check of the function below, of a claim of the tables.
+    """Turn the function below into the check of a claim in the tables.
 
     Parameters
     ----------
     id : str
         Group and name: the table's file, with hyphens for underscores, and the heading in it.
     wrong : callable, Fault or mapping of str to value, optional
-        What makes it fail, as of `Check`; or `Fault.by` alone, where the table has the fault's target and words; by
+        What makes it fail, as in `Check`; or only `Fault.by`, if the table has the fault's target and description. By
         default the wrong constants of the table.
     **more
-        Constants that TOML cannot hold, such as fractions, beside those of the table.
+        Further constants that TOML cannot hold, such as fractions.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def _table(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Values of TOML as claims use them: folded sentences on one line, tuples in place of lists."""
+    """Values of TOML in the form that claims use: folded sentences on one line, tuples instead of lists."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
