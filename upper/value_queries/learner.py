@@ -13,6 +13,7 @@ from attention.learning import Access, Progress, require_oracle
 from attention.validation import PositiveInt, checked, random_generator
 from attention.value_oracle import ValueOracle
 from upper.value_queries.logits import read_logits
+from upper.value_queries.rank_one import rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads
 from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part
 
@@ -22,6 +23,8 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
+# Tries on heads whose outputs have one direction: whether those of one form are measured together.
+_TRIES = (True, True, True, False, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +135,18 @@ class ByQueries:
         found = None
         if 0 < m <= rank:
             found = self._recovered(pairs, m, scale, random, recorder)
-        if found is None:
-            return recorder.fit(Outcome.NOT_SEPARATED, predict=lambda x: _linear(linear, x))
-        return self._fit(recorder, oracle, found, random)
+        if found is not None:
+            return self._fit(recorder, oracle, found, random)
+        # heads whose outputs have one direction: those of one form are measured together, where that is right
+        for shared in _TRIES if rank == 1 else ():
+            heads = rank_one_heads(pairs, scale, random, shared=shared)
+            if heads is None:
+                continue
+            found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, np.ones(len(heads.w)))
+            if self._agrees(oracle, found, scale, random):
+                layer = None if found.biased else AttentionLayer(found.theta, found.w)
+                return recorder.fit(Outcome.EXACT, layer=layer, predict=found)
+        return recorder.fit(Outcome.NOT_SEPARATED, predict=lambda x: _linear(linear, x))
 
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
@@ -156,6 +168,21 @@ class ByQueries:
             "Logits", predict=found, layer=None if found.biased else AttentionLayer(found.theta, found.w)
         )
         return found
+
+    def _agrees(
+        self, oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator
+    ) -> bool:
+        """Whether fresh answers are as predicted, relative to the heads' outputs, which may cancel.
+
+        Half of the tokens are Gaussian of unit variance; the others are so short that no sigmoid saturates.
+        """
+        x = random.standard_normal((2 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+        x[_CHECKS:] *= 2 * scale / np.sqrt(oracle.d)
+        difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
+        parts = zip(found.theta, found.w, found.key_bias, strict=True)
+        heads = [RecoveredLayer(*(one[None] for one in part), found.bias, np.ones(1)) for part in parts]
+        terms = sum(np.linalg.norm(head(x), axis=(1, 2)) for head in heads)
+        return bool(np.all(difference < EXACT_ERROR * terms))
 
     def _fit(
         self, recorder: Recorder, oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator
