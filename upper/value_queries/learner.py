@@ -23,8 +23,9 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
-# Tries on heads whose outputs have one direction: whether those of one form are measured together.
-_TRIES = (True, True, True, False, False)
+# Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
+# measured together.
+_TRIES = ((False, True), (False, True), (True, True), (True, True), (False, True), (False, False), (False, False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +139,8 @@ class ByQueries:
         if found is not None:
             return self._fit(recorder, oracle, found, random)
         # heads whose outputs have one direction: those of one form are measured together, where that is right
-        for shared in _TRIES if rank == 1 else ():
-            heads = rank_one_heads(pairs, scale, random, shared=shared)
+        for swapped, shared in _TRIES if rank == 1 else ():
+            heads = rank_one_heads(pairs, scale, random, swapped=swapped, shared=shared)
             if heads is None:
                 continue
             found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, np.ones(len(heads.w)))
@@ -176,8 +177,8 @@ class ByQueries:
 
         Half of the tokens are Gaussian of unit variance; the others are so short that no sigmoid saturates.
         """
-        x = random.standard_normal((2 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-        x[_CHECKS:] *= 2 * scale / np.sqrt(oracle.d)
+        x = random.standard_normal((8 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+        x[::2] *= 2 * scale / np.sqrt(oracle.d)
         difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
         parts = zip(found.theta, found.w, found.key_bias, strict=True)
         heads = [RecoveredLayer(*(one[None] for one in part), found.bias, np.ones(1)) for part in parts]

@@ -11,7 +11,7 @@ from upper.value_queries.steps import SATURATED, Scalar, Shape, Step, find_steps
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
 # Circles grow by this factor, at most so often, until steps are apart; one more growth leaves room between them.
-_GROWTH, _GROWN, _CIRCLES = np.sqrt(2), 22, 3
+_GROWTH, _GROWN, _CIRCLES = np.sqrt(2), 20, 1
 # Moves of tokens are halved at most so often.
 _HALVINGS = 40
 # The second delta is this share of the first away, or less where heads meet on the way.
@@ -47,13 +47,18 @@ class _Form:
     amplitude: Float[np.ndarray, " d"] = field(default_factory=lambda: np.zeros(0))
 
 
-def rank_one_heads(pairs: TwoTokens, scale: float, rng: np.random.Generator, *, shared: bool) -> RankOneHeads | None:
+def rank_one_heads(
+    pairs: TwoTokens, scale: float, rng: np.random.Generator, *, swapped: bool = False, shared: bool = True
+) -> RankOneHeads | None:
     """All heads of a layer whose g(x; delta) has one direction, or None where their steps are not told apart.
 
     1. On a half circle of points x each head makes one step; circles grow until steps are apart (`find_steps`).
     2. Near its step only one head changes, and its logit is read from one value: Theta_i delta_0 from d points.
     3. The same at d - 1 further delta, first nearby, then far away and where the first estimate puts the step.
     4. Theta_i that are combinations of others at delta_0 are taken to be so at all delta, where `shared`.
+       Where Theta_i delta are parallel for every delta, steps have one place; x and delta are exchanged then (`swapped`),
+       for two tokens and W_i that are multiples of one another: h(x; delta) / (a . delta) is a sum of sigmoids of
+       delta, with a the rows' common vector.
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
@@ -69,12 +74,42 @@ def rank_one_heads(pairs: TwoTokens, scale: float, rng: np.random.Generator, *, 
             return pairs(x[None], delta[None])[0][0] @ output
         return pairs(x[:, None], delta)[0][:, 0] @ output
 
-    found = _first(pairs, h, scale, output, rng)
+    def exchanged(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        other = np.broadcast_to(delta, x.shape)
+        return h(other, x) * (other @ common) / (x @ common)
+
+    common = None
+    if swapped:
+        common = _common(h, pairs.linear.projection_sum @ output, scale, rng)
+        if common is None or (pairs.oracle.k or 2) != 2:
+            return None
+    values = h if common is None else exchanged
+    found = _first(pairs, values, scale, output, rng)
     if found is None:
         return None
-    delta, forms = found
-    everywhere = _followed(pairs, h, output, delta, forms, rng, shared)
-    return None if everywhere is None else _assembled(pairs, everywhere, output)
+    everywhere = _followed(pairs, values, output, *found, rng, shared)
+    if everywhere is None:
+        return None
+    heads = _assembled(pairs, everywhere, output)
+    return replace(heads, theta=np.swapaxes(heads.theta, 1, 2)) if swapped else heads
+
+
+def _common(
+    h: Scalar, total: Float[np.ndarray, " d"], scale: float, rng: np.random.Generator
+) -> Float[np.ndarray, " d"] | None:
+    """The vector a with h(x; delta) proportional to a . delta where all heads are saturated."""
+    d = len(total)
+    for growth in range(4, _GROWN):
+        radius = scale * _GROWTH**growth
+        delta, x = radius * orthonormal(rng, 2, d)
+        moved = delta + 1e-3 * radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, 2, d)])
+        values = h(np.tile(x, (len(moved), 1)), moved)
+        found = np.linalg.lstsq(moved, values, rcond=None)[0]
+        size = np.linalg.norm(found)
+        right = np.abs(moved @ found - values).max() < 1e-9 * np.abs(values).max()
+        if right and size * scale > 1e-9 * np.abs(h(scale * orthonormal(rng, 2, d), delta)).max():
+            return found / size
+    return None
 
 
 def _first(
@@ -171,7 +206,9 @@ def _sign(
     others = first - 1 if 2 * first > k else first + 1
     x = step.centre
     tokens = np.stack([x, x - delta]).repeat([others, k - others], axis=0)
-    value = (pairs.oracle.ask(tokens[None])[0, 0] - pairs.linear.bias - (x - delta) @ pairs.linear.projection_sum) @ output
+    value = (
+        pairs.oracle.ask(tokens[None])[0, 0] - pairs.linear.bias - (x - delta) @ pairs.linear.projection_sum
+    ) @ output
     usual = h(x[None], delta)[0]
     less = (value - usual) * step.height * (others - first) < 0
     return (-1.0 if less else 1.0), float(np.log(first / (k - first)))
@@ -209,7 +246,10 @@ def _followed(
         every = _combined(forms, basis, far)
         if every is None:
             return None
-        far = [_polished(h, total, radius, every[i], every, directions, _shift(pairs, every[i]), rng) for i in basis]
+        far = [
+            _polished(h, total, radius, every[i], every, directions, _shift(pairs, every[i]), rng)
+            for i in basis
+        ]
     return _combined(forms, basis, far)
 
 
@@ -281,35 +321,39 @@ def _combined(forms: list[_Form], basis: np.ndarray, measured: list[_Form]) -> l
 def _far(
     pairs: TwoTokens, h: Scalar, delta: np.ndarray, form: _Form, every: list[_Form], directions: np.ndarray
 ) -> _Form:
-    """The form from delta as far away as no other step is in the way, read at the places where it puts its own step."""
+    """The form from delta as far away as it finds its own step, with no other in the way."""
     d, radius = len(delta), float(np.linalg.norm(delta))
-    shift, rate = _shift(pairs, form), float(form.step.shape.rate.min())
+    shape, shift = form.step.shape, _shift(pairs, form)
+    reach = SATURATED / float(shape.rate.min())
     away = np.full(d, _LARGE * radius)
-    places = np.zeros((3, d, d))  # delta, the centre and the slope there
+    reading = _Reading(np.full((d, d), np.nan), np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan))
     left = np.arange(d)
     for _ in range(_HALVINGS):
         moved = delta + away[left, None] * directions[left]
         slope = moved @ form.theta.T
-        size = np.linalg.norm(slope, axis=1, keepdims=True)
-        z = form.step.centre @ slope.T + moved @ form.bias + shift
-        centre = form.step.centre - z[:, None] * slope / size**2
-        ends = np.stack([centre - sign * SATURATED / (rate * size**2) * slope for sign in (-1, 1)])
+        size = np.linalg.norm(slope, axis=1)
+        z = slope @ form.step.centre + moved @ form.bias + shift
+        along = slope / size[:, None]
+        centre = form.step.centre - (z / size)[:, None] * along
         clear = np.ones(len(left), bool)
         for other in every:
             if other is not form:
-                logits = np.einsum("end,nd->en", ends, moved @ other.theta.T) + moved @ other.bias
-                logits *= other.step.shape.rate.min()
-                clear &= (logits[0] * logits[1] > 0) & (np.abs(logits).min(axis=0) > SATURATED + 3)
-        places[:, left] = np.stack([moved, centre, slope])
-        left = left[~clear]
+                slopes, offset = moved @ other.theta.T, moved @ other.bias
+                ends = [
+                    (np.sum((centre + end / size[:, None] * along) * slopes, axis=1) + offset)
+                    * other.step.shape.rate.min()
+                    for end in (-reach, reach)
+                ]
+                clear &= (ends[0] * ends[1] > 0) & (np.abs(ends).min(axis=0) > SATURATED + 3)
+        some = _read(
+            h, shape, moved[clear], centre[clear], along[clear], size[clear], size[clear], directions
+        )
+        _put(reading, some, left[clear])
+        left = left[~np.isfinite(reading.slope[left]).all(axis=1)]
         if not len(left):
-            break
+            return _differences(pairs, form, reading, away, directions, radius)
         away[left] /= 2
-    moved, centre, slope = places
-    size = np.linalg.norm(slope, axis=1)
-    reading = _read(h, form.step.shape, moved, centre, slope / size[:, None], size, size, directions)
-    found = _differences(pairs, form, reading, away, directions, radius)
-    return found if np.isfinite(found.theta).all() else form
+    return form
 
 
 def _polished(
@@ -355,8 +399,10 @@ def _polished(
             return form
         height = form.amplitude @ delta
         off = shape.inverse((h(x, np.tile(delta, (len(x), 1))) - low) / height) - x @ slope - offset
-        if not np.isfinite(off).all():
+        read = np.isfinite(off)
+        if read.sum() < d + 2:
             return form
+        x, off = x[read], off[read]
         rows = np.concatenate([x / radius, np.ones((len(x), 1))], axis=1)
         change = np.linalg.lstsq(rows, off, rcond=None)[0]
         slopes[r] = slope + change[:-1] / radius
@@ -366,7 +412,11 @@ def _polished(
 
 def _assembled(pairs: TwoTokens, forms: list[_Form], output: np.ndarray) -> RankOneHeads:
     """The layer: the heads of each step, signs, and what is left of W_1 + ... + W_m."""
-    rates = [(form, rate, share) for form in forms for share, rate in zip(form.step.shape.share, form.step.shape.rate, strict=True)]
+    rates = [
+        (form, rate, share)
+        for form in forms
+        for share, rate in zip(form.step.shape.share, form.step.shape.rate, strict=True)
+    ]
     sign = np.array([form.sign for form, _, _ in rates])
     theta = np.stack([rate * form.theta for form, rate, _ in rates])
     bias = np.stack([rate * form.bias for form, rate, _ in rates])

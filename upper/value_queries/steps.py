@@ -169,7 +169,13 @@ def _sorted(share: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _single(
-    h: Scalar, delta: np.ndarray, centre: np.ndarray, along: np.ndarray, low: float, height: float, third: np.ndarray
+    h: Scalar,
+    delta: np.ndarray,
+    centre: np.ndarray,
+    along: np.ndarray,
+    low: float,
+    height: float,
+    third: np.ndarray,
 ) -> Step | None:
     unit = np.ptp(third) / (2 * np.log(7 / 3))
     if not unit > 0:
@@ -196,7 +202,13 @@ def _single(
 
 
 def _several(
-    h: Scalar, delta: np.ndarray, centre: np.ndarray, along: np.ndarray, low: float, height: float, length: float
+    h: Scalar,
+    delta: np.ndarray,
+    centre: np.ndarray,
+    along: np.ndarray,
+    low: float,
+    height: float,
+    length: float,
 ) -> Step | None:
     """Parallel heads with one place: their step is odd about it, and is fitted by the fewest sigmoids."""
 
@@ -224,7 +236,9 @@ def _several(
 
     def residual(unknown: np.ndarray) -> np.ndarray:
         m = len(unknown) // 2
-        return (columns(np.exp(np.minimum(unknown[:m], 30.0)), unknown[-1] * length) @ unknown[m:-1] - share) / size
+        return (
+            columns(np.exp(np.minimum(unknown[:m], 30.0)), unknown[-1] * length) @ unknown[m:-1] - share
+        ) / size
 
     def jacobian(unknown: np.ndarray) -> np.ndarray:
         m = len(unknown) // 2
@@ -237,14 +251,24 @@ def _several(
     grid = 2.0 ** np.arange(-1, 9, 0.5)
     best: list[np.ndarray] = []
     for m in range(1, _MOST_PARALLEL + 1):
-        starts = [np.geomspace(low, high, m) for low in grid[::2] for high in grid[::2] if high > low or m == 1]
+        starts = [
+            np.geomspace(low, high, m) for low in grid[::2] for high in grid[::2] if high > low or m == 1
+        ]
         starts += [np.append(rates, rate) for rates in best for rate in grid]
         ranked = sorted(starts, key=lambda rates: heights(rates, 0.0)[1])[:4]
         results = []
         for rates in ranked:
             start = np.concatenate([np.log(rates), heights(rates, 0.0)[0], [0.0]])
             fit = least_squares(
-                residual, start, jacobian, method="lm", x_scale="jac", ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=100
+                residual,
+                start,
+                jacobian,
+                method="lm",
+                x_scale="jac",
+                ftol=1e-15,
+                xtol=1e-15,
+                gtol=1e-15,
+                max_nfev=100,
             )
             results.append((float(np.abs(fit.fun).max()), fit.x))
             if results[-1][0] < _RIGHT:
