@@ -25,7 +25,15 @@ _CHECKS, _CHECKED_TOKENS = 8, 4
 _NO_BIAS = 1e-9
 # Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
 # measured together.
-_TRIES = ((False, True), (False, True), (True, True), (True, True), (False, True), (False, False), (False, False))
+_TRIES = (
+    (False, True),
+    (False, True),
+    (True, True),
+    (True, True),
+    (False, True),
+    (False, False),
+    (False, False),
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Heads whose outputs have one direction, told apart by their steps: all parameters, to what the function determines."""
+"""Heads whose outputs have one direction, told apart by their steps: all that the function determines."""
 
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -18,8 +18,8 @@ _HALVINGS = 40
 _LARGE = 0.25
 # Slopes are combinations of others to this share of their size; heights add up to this share of them.
 _DEPENDENT, _ADDS_UP = 1e-7, 1e-7
-# Rounds of the last reading, points of it more than there are unknowns, and how often points are drawn.
-_POLISHES, _MORE, _DRAWS = 2, 8, 30
+# Points of the last reading more than there are unknowns, and how often points are drawn.
+_MORE, _DRAWS = 8, 30
 # Signs of so many heads are tried in all ways.
 _ALL_WAYS = 13
 
@@ -39,6 +39,7 @@ class _Form:
 
     step: Step
     sign: float  #: -1 where the step is that of the negative of its head
+    shift: float  #: what numbers of copies of the two tokens add to z
     slope: Float[np.ndarray, " d"]  #: Theta delta_0
     offset: float  #: bias . delta_0
     height: float  #: amplitude . delta_0
@@ -54,11 +55,11 @@ def rank_one_heads(
 
     1. On a half circle of points x each head makes one step; circles grow until steps are apart (`find_steps`).
     2. Near its step only one head changes, and its logit is read from one value: Theta_i delta_0 from d points.
-    3. The same at d - 1 further delta, first nearby, then far away and where the first estimate puts the step.
+    3. The same at d - 1 further delta, first nearby, then far away where the first estimate puts the step.
     4. Theta_i that are combinations of others at delta_0 are taken to be so at all delta, where `shared`.
-       Where Theta_i delta are parallel for every delta, steps have one place; x and delta are exchanged then (`swapped`),
-       for two tokens and W_i that are multiples of one another: h(x; delta) / (a . delta) is a sum of sigmoids of
-       delta, with a the rows' common vector.
+       Where Theta_i delta are parallel for every delta, steps have one place; x and delta are exchanged then
+       (`swapped`), for two tokens and W_i that are multiples of one another: h(x; delta) / (a . delta) is a sum of
+       sigmoids of delta, with a the rows' common vector.
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
@@ -192,7 +193,9 @@ def _at_first(
             return None
         size = rate = float(np.linalg.norm(slope))
         along = slope / size
-    return _Form(step, sign, slope, float(reading.offset[0]) - sign * shift, float(reading.height[0]))
+    return _Form(
+        step, sign, sign * shift, slope, float(reading.offset[0]) - sign * shift, float(reading.height[0])
+    )
 
 
 def _sign(
@@ -233,35 +236,28 @@ def _followed(
         _, triangle, order = qr(slopes.T, mode="economic", pivoting=True)
         size = np.abs(np.diag(triangle))
         basis = order[: int(np.sum(size > _DEPENDENT * size[0]))]
-    measured = [_nearby(pairs, h, delta, forms[one], directions) for one in basis]
-    if any(one is None for one in measured):
+    nearby = [_nearby(h, delta, forms[i], directions) for i in basis]
+    measured = [one for one in nearby if one is not None]
+    if len(measured) < len(basis):
         return None
-    near = [one for one in measured if one is not None]
-    every = _combined(forms, basis, near)
-    if every is None:
-        return None
-    far = [_far(pairs, h, delta, every[i], every, directions) for i in basis]
     total = pairs.linear.projection_sum @ output
-    for _ in range(_POLISHES):
-        every = _combined(forms, basis, far)
+    for polish in (False, False, True, True):
+        every = _combined(forms, basis, measured)
         if every is None:
             return None
-        far = [
-            _polished(h, total, radius, every[i], every, directions, _shift(pairs, every[i]), rng)
-            for i in basis
+        if not polish:
+            measured = [_far(h, delta, every[i], every, directions) for i in basis]
+            continue
+        measured = [_polished(h, total, every[i], every, radius * directions, rng) for i in basis]
+        # the slopes of the others at the first delta, of which combinations are taken
+        forms = [
+            one if i in basis else _polished(h, total, one, every, delta[None], rng)
+            for i, one in enumerate(every)
         ]
-    return _combined(forms, basis, far)
+    return _combined(forms, basis, measured)
 
 
-def _shift(pairs: TwoTokens, form: _Form) -> float:
-    k = pairs.oracle.k or 2
-    first = (k + 1) // 2
-    return form.sign * float(np.log(first / (k - first)))
-
-
-def _nearby(
-    pairs: TwoTokens, h: Scalar, delta: np.ndarray, form: _Form, directions: np.ndarray
-) -> _Form | None:
+def _nearby(h: Scalar, delta: np.ndarray, form: _Form, directions: np.ndarray) -> _Form | None:
     """A form at all delta, from d - 1 of them so near that the step stays in reach."""
     d, step = len(delta), form.step
     size = float(np.linalg.norm(form.slope))
@@ -277,7 +273,7 @@ def _nearby(
         _put(reading, some, left)
         left = left[~np.isfinite(some.slope).all(axis=1)]
         if not len(left):
-            return _differences(pairs, form, reading, away, directions, np.linalg.norm(delta))
+            return _differences(form, reading, away, directions, np.linalg.norm(delta))
         away[left] /= 2
     return None
 
@@ -288,11 +284,10 @@ def _put(reading: _Reading, some: _Reading, where: np.ndarray) -> None:
 
 
 def _differences(
-    pairs: TwoTokens, form: _Form, reading: _Reading, away: np.ndarray, directions: np.ndarray, radius: float
+    form: _Form, reading: _Reading, away: np.ndarray, directions: np.ndarray, radius: float
 ) -> _Form:
-    shift = _shift(pairs, form)
     slope = (reading.slope - form.slope) / away[:, None]
-    offset = (reading.offset - shift - form.offset) / away
+    offset = (reading.offset - form.shift - form.offset) / away
     height = (reading.height - form.height) / away
     # all is linear in delta
     slope[0], offset[0], height[0] = form.slope / radius, form.offset / radius, form.height / radius
@@ -318,12 +313,10 @@ def _combined(forms: list[_Form], basis: np.ndarray, measured: list[_Form]) -> l
     return every
 
 
-def _far(
-    pairs: TwoTokens, h: Scalar, delta: np.ndarray, form: _Form, every: list[_Form], directions: np.ndarray
-) -> _Form:
+def _far(h: Scalar, delta: np.ndarray, form: _Form, every: list[_Form], directions: np.ndarray) -> _Form:
     """The form from delta as far away as it finds its own step, with no other in the way."""
     d, radius = len(delta), float(np.linalg.norm(delta))
-    shape, shift = form.step.shape, _shift(pairs, form)
+    shape = form.step.shape
     reach = SATURATED / float(shape.rate.min())
     away = np.full(d, _LARGE * radius)
     reading = _Reading(np.full((d, d), np.nan), np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan))
@@ -332,7 +325,7 @@ def _far(
         moved = delta + away[left, None] * directions[left]
         slope = moved @ form.theta.T
         size = np.linalg.norm(slope, axis=1)
-        z = slope @ form.step.centre + moved @ form.bias + shift
+        z = slope @ form.step.centre + moved @ form.bias + form.shift
         along = slope / size[:, None]
         centre = form.step.centre - (z / size)[:, None] * along
         clear = np.ones(len(left), bool)
@@ -345,13 +338,16 @@ def _far(
                     for end in (-reach, reach)
                 ]
                 clear &= (ends[0] * ends[1] > 0) & (np.abs(ends).min(axis=0) > SATURATED + 3)
-        some = _read(
-            h, shape, moved[clear], centre[clear], along[clear], size[clear], size[clear], directions
-        )
-        _put(reading, some, left[clear])
+        if clear.any():
+            to = size[clear]
+            _put(
+                reading,
+                _read(h, shape, moved[clear], centre[clear], along[clear], to, to, directions),
+                left[clear],
+            )
         left = left[~np.isfinite(reading.slope[left]).all(axis=1)]
         if not len(left):
-            return _differences(pairs, form, reading, away, directions, radius)
+            return _differences(form, reading, away, directions, radius)
         away[left] /= 2
     return form
 
@@ -359,55 +355,60 @@ def _far(
 def _polished(
     h: Scalar,
     total: np.ndarray,
-    radius: float,
     form: _Form,
     every: list[_Form],
-    directions: np.ndarray,
-    shift: float,
+    deltas: Float[np.ndarray, "n d"],
     rng: np.random.Generator,
 ) -> _Form:
-    """The form read again at d delta, each at points far apart where its own logit is small and other heads are saturated.
+    """The form read again at orthogonal delta, or its slope at one, at points far apart of a small logit.
 
-    A logit is a small difference of large numbers there, so the place of the step is exact to their last digits.
+    Other heads are saturated there. A logit is a small difference of large numbers, so the place of the step is exact
+    to their last digits.
     """
-    d, shape = len(directions), form.step.shape
-    others = [one for one in every if one is not form]
-    slopes, offsets = np.full((d, d), np.nan), np.full(d, np.nan)
-    for r, direction in enumerate(directions):
-        delta = radius * direction
-        slope, offset = form.theta @ delta, form.bias @ delta + shift
-        size = np.linalg.norm(slope)
-        x = radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, min(d, _MORE), d)])
-        wanted = np.zeros(len(x))
-        wanted[d:] = shape.reach * np.linspace(-0.8, 0.8, len(x) - d)
-        clear = np.zeros(len(x), bool)
-        low = np.zeros(len(x))
-        for _ in range(_DRAWS):
-            x += (((wanted - offset) - x @ slope) / size**2)[:, None] * slope
-            clear[:] = True
-            low[:] = delta @ (total - sum(one.amplitude for one in every)) / 2
-            for other in others:
+    found = [_slope(h, total, form, every, delta, rng) for delta in deltas]
+    if any(one is None for one in found):
+        return form
+    slopes = np.array([one[0] for one in found if one is not None])
+    offsets = np.array([one[1] for one in found if one is not None])
+    if len(deltas) == 1:
+        return replace(form, slope=slopes[0], offset=float(offsets[0]))
+    dual = deltas / np.sum(deltas**2, axis=1, keepdims=True)
+    return replace(
+        form, theta=slopes.T @ dual, bias=offsets @ dual, slope=slopes[0], offset=float(offsets[0])
+    )
+
+
+def _slope(
+    h: Scalar, total: np.ndarray, form: _Form, every: list[_Form], delta: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float] | None:
+    """Theta delta and bias . delta."""
+    d, shape, radius = len(delta), form.step.shape, float(np.linalg.norm(delta))
+    slope, offset = form.theta @ delta, form.bias @ delta + form.shift
+    size = np.linalg.norm(slope)
+    x = radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, min(d, _MORE), d)])
+    wanted = np.zeros(len(x))
+    wanted[d:] = shape.reach * np.linspace(-0.8, 0.8, len(x) - d)
+    for _ in range(_DRAWS):
+        x += (((wanted - offset) - x @ slope) / size**2)[:, None] * slope
+        clear = np.ones(len(x), bool)
+        low = np.full(len(x), delta @ (total - sum(one.amplitude for one in every)) / 2)
+        for other in every:
+            if other is not form:
                 logits = x @ (other.theta @ delta) + other.bias @ delta
                 clear &= np.abs(logits) * other.step.shape.rate.min() > SATURATED + 3
                 low += np.where(logits > 0, other.amplitude @ delta, 0.0)
-            if clear.all():
-                break
-            fresh = rng.standard_normal((int(np.sum(~clear)), d))
-            x[~clear] = radius * fresh / np.linalg.norm(fresh, axis=1, keepdims=True)
-        x, low, wanted = x[clear], low[clear], wanted[clear]
-        if len(x) < d + 2:
-            return form
-        height = form.amplitude @ delta
-        off = shape.inverse((h(x, np.tile(delta, (len(x), 1))) - low) / height) - x @ slope - offset
-        read = np.isfinite(off)
-        if read.sum() < d + 2:
-            return form
-        x, off = x[read], off[read]
-        rows = np.concatenate([x / radius, np.ones((len(x), 1))], axis=1)
-        change = np.linalg.lstsq(rows, off, rcond=None)[0]
-        slopes[r] = slope + change[:-1] / radius
-        offsets[r] = form.bias @ delta + change[-1]
-    return replace(form, theta=slopes.T @ directions / radius, bias=offsets @ directions / radius)
+        if clear.all():
+            break
+        fresh = rng.standard_normal((int(np.sum(~clear)), d))
+        x[~clear] = radius * fresh / np.linalg.norm(fresh, axis=1, keepdims=True)
+    values = h(x, np.tile(delta, (len(x), 1)))
+    off = shape.inverse((values - low) / (form.amplitude @ delta)) - x @ slope - offset
+    read = clear & np.isfinite(off)
+    if read.sum() < d + 2:
+        return None
+    rows = np.concatenate([x / radius, np.ones((len(x), 1))], axis=1)
+    change = np.linalg.lstsq(rows[read], off[read], rcond=None)[0]
+    return slope + change[:-1] / radius, float(form.bias @ delta + change[-1])
 
 
 def _assembled(pairs: TwoTokens, forms: list[_Form], output: np.ndarray) -> RankOneHeads:

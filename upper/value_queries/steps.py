@@ -12,9 +12,9 @@ from scipy.special import expit
 Scalar = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # A first look at so many points of the half circle, and at no more than the second number in all.
-_LOOK, _MOST = 128, 12_000
-# Changes below this share of the largest value are rounding; intervals are halved where h changes by more than the second
-# share of the cluster's range.
+_LOOK, _MOST = 384, 12_000
+# Changes below this share of the largest value are rounding; intervals are halved where h changes by more than the
+# second share of the range of its stretch.
 _FLAT, _FINE = 3e-12, 0.06
 _HALVINGS = 40
 # Points of the fit of one step, in logits, and of several with one place, and the most of those.
@@ -123,7 +123,7 @@ def _runs(value: np.ndarray, flat: float) -> list[tuple[int, int]]:
     """The first and last point of each stretch on which the values change."""
     changed = np.concatenate([[0], np.abs(np.diff(value)) > flat, [0]]).astype(int)
     ends = np.diff(changed)
-    return list(zip(np.flatnonzero(ends == 1), np.flatnonzero(ends == -1), strict=True))
+    return list(zip(np.flatnonzero(ends == 1).tolist(), np.flatnonzero(ends == -1).tolist(), strict=True))
 
 
 def _ranges(value: np.ndarray, flat: float) -> np.ndarray:
@@ -137,7 +137,7 @@ def _ranges(value: np.ndarray, flat: float) -> np.ndarray:
 def _understood(
     h: Scalar, delta: np.ndarray, plane: np.ndarray, angle: np.ndarray, value: np.ndarray
 ) -> Step | None:
-    low, high = value[0], value[-1]
+    low, high = float(value[0]), float(value[-1])
     height = high - low
     if abs(height) < 1e-6 * np.ptp(value):
         return None
@@ -195,7 +195,7 @@ def _single(
         size = float(np.linalg.norm(centre)) / unit
         if error < _RIGHT * (10 + size):
             one = Shape(np.ones(1), np.ones(1), _NEAR)
-            return Step(one, centre + offset * along, along, 1 / unit, height)
+            return Step(one, centre + offset * along, along, float(1 / unit), height)
         if error > 0.3:
             return None
     return None
@@ -237,12 +237,12 @@ def _several(
     def residual(unknown: np.ndarray) -> np.ndarray:
         m = len(unknown) // 2
         return (
-            columns(np.exp(np.minimum(unknown[:m], 30.0)), unknown[-1] * length) @ unknown[m:-1] - share
+            columns(np.exp(np.clip(unknown[:m], -30, 30)), unknown[-1] * length) @ unknown[m:-1] - share
         ) / size
 
     def jacobian(unknown: np.ndarray) -> np.ndarray:
         m = len(unknown) // 2
-        rate, place = np.exp(np.minimum(unknown[:m], 30.0)), unknown[-1] * length
+        rate, place = np.exp(np.clip(unknown[:m], -30, 30)), unknown[-1] * length
         step = columns(rate, place)
         bend = step * (1 - step) * unknown[m:-1] * rate * SATURATED
         by_rate = bend * (at[:, None] - place) / length
@@ -275,11 +275,11 @@ def _several(
                 break
         results.sort(key=lambda result: result[0])
         error, unknown = results[0]
-        rate = np.exp(unknown[:m]) * SATURATED / length
+        rate = np.exp(np.clip(unknown[:m], -30, 30)) * SATURATED / length
         noise = _RIGHT * (1 + 1e-3 * float(np.linalg.norm(centre)) * rate.max())
         if error < noise:
             heads = unknown[m:-1]
             shape = Shape.of(heads / heads.sum(), rate / rate.max())
             return Step(shape, centre + unknown[-1] * length * along, along, float(rate.max()), height)
-        best = [np.exp(result[1][:m]) for result in results[:2]]
+        best = [np.exp(np.clip(result[1][:m], -30, 30)) for result in results[:2]]
     return None
