@@ -145,7 +145,9 @@ class ByQueries:
         if 0 < m <= rank:
             found = self._recovered(pairs, m, scale, random, recorder)
         if found is not None:
-            return self._fit(recorder, oracle, found, random)
+            fit = self._fit(recorder, oracle, found, random)
+            if fit.outcome is Outcome.EXACT or rank > 1:
+                return fit
         # heads whose outputs have one direction: those of one form are measured together, where that is right
         for swapped, shared in _TRIES if rank == 1 else ():
             heads = rank_one_heads(pairs, scale, random, swapped=swapped, shared=shared)

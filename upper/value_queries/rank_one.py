@@ -18,8 +18,8 @@ _HALVINGS = 40
 _LARGE = 0.25
 # Slopes are combinations of others to this share of their size; heights add up to this share of them.
 _DEPENDENT, _ADDS_UP = 1e-7, 1e-7
-# Points of the last reading more than there are unknowns, and how often points are drawn.
-_MORE, _DRAWS = 8, 30
+# Points of the last reading more than there are unknowns, how often points are drawn, and delta where heads meet.
+_MORE, _DRAWS, _OTHER_DELTAS = 8, 30, 6
 # Signs of so many heads are tried in all ways.
 _ALL_WAYS = 13
 
@@ -365,17 +365,27 @@ def _polished(
     Other heads are saturated there. A logit is a small difference of large numbers, so the place of the step is exact
     to their last digits.
     """
-    found = [_slope(h, total, form, every, delta, rng) for delta in deltas]
-    if any(one is None for one in found):
-        return form
-    slopes = np.array([one[0] for one in found if one is not None])
-    offsets = np.array([one[1] for one in found if one is not None])
+    used, slopes, offsets = [], [], []
+    for r, delta in enumerate(deltas):
+        tried = delta
+        for _ in range(_OTHER_DELTAS):
+            found = _slope(h, total, form, every, tried, rng)
+            if found is not None or len(deltas) == 1:
+                break
+            # heads meet there, as where delta is orthogonal to what tells them apart: beside another delta they do not
+            tried = (
+                delta + rng.choice([-1, 1]) * deltas[rng.integers(r + 1, r + len(deltas)) % len(deltas)]
+            ) / np.sqrt(2)
+        if found is None:
+            return form
+        used.append(tried)
+        slopes.append(found[0])
+        offsets.append(found[1])
     if len(deltas) == 1:
-        return replace(form, slope=slopes[0], offset=float(offsets[0]))
-    dual = deltas / np.sum(deltas**2, axis=1, keepdims=True)
-    return replace(
-        form, theta=slopes.T @ dual, bias=offsets @ dual, slope=slopes[0], offset=float(offsets[0])
-    )
+        return replace(form, slope=slopes[0], offset=offsets[0])
+    theta = np.linalg.solve(np.array(used), np.array(slopes)).T
+    bias = np.linalg.solve(np.array(used), np.array(offsets))
+    return replace(form, theta=theta, bias=bias, slope=theta @ deltas[0], offset=float(bias @ deltas[0]))
 
 
 def _slope(

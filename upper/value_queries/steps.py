@@ -143,6 +143,8 @@ def _understood(
         return None
     share = (value - low) / height
     place = _centre(angle, share)
+    if not np.isfinite(place):
+        return None
     cosine, sine = np.cos(place), np.sin(place)
     centre, along = np.array([cosine, sine]) @ plane, np.array([-sine, cosine]) @ plane
     radius = float(np.linalg.norm(along))
@@ -156,7 +158,9 @@ def _understood(
 
 def _centre(angle: np.ndarray, share: np.ndarray) -> float:
     """The place about which the step is odd, among those where half of it is done."""
-    left = np.flatnonzero((share[:-1] - 0.5) * (share[1:] - 0.5) <= 0)
+    left = np.flatnonzero((share[:-1] - 0.5) * (share[1:] - 0.5) < 0)
+    if not len(left):
+        return float(angle[np.argmin(np.abs(share - 0.5))])
     places = angle[left] + np.diff(angle)[left] * (0.5 - share[left]) / (share[left + 1] - share[left])
     away = angle - places[:, None]
     mirrored = np.interp(places[:, None] - away, angle, share)
