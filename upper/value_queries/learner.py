@@ -12,6 +12,7 @@ from attention.evaluation import EXACT_ERROR, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from upper.value_queries.logits import read_logits
+from upper.value_queries.rank_one import rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads
 from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
 
@@ -21,6 +22,17 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
+# Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
+# measured together.
+_TRIES = (
+    (False, True),
+    (False, True),
+    (True, True),
+    (True, True),
+    (False, True),
+    (False, False),
+    (False, False),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +131,7 @@ class ByQueries(LearnerBase):
         recorder.step("Equal tokens", predict=known)
         within = oracle if budget is None else oracle.limited(budget - recorder.examples)
         try:
-            found = self._found(TwoTokens(within, linear), random, recorder)
-            outcome = Outcome.NOT_SEPARATED if found is None else _verdict(within, found, random)
+            found, outcome = self._found(TwoTokens(within, linear), random, recorder)
         except QueriesExhaustedError:
             found, outcome = None, Outcome.EXAMPLES_SPENT
         if found is None:
@@ -129,16 +140,30 @@ class ByQueries(LearnerBase):
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
-    ) -> RecoveredLayer | None:
+    ) -> tuple[RecoveredLayer | None, Outcome]:
         linear, d = pairs.linear, pairs.oracle.d
         scale = find_scale(pairs, random)
         if scale is None:  # one head that attends to all tokens alike
             zeros = np.zeros((1, d, d))
-            return RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
+            alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
+            return alike, _verdict(pairs.oracle, alike, random)
         rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
-        return self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
+        found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
+        if found is not None:
+            outcome = _verdict(pairs.oracle, found, random)
+            if outcome is Outcome.EXACT or rank > 1:
+                return found, outcome
+        # heads whose outputs have one direction: those of one form are measured together, where that is right
+        for swapped, shared in _TRIES if rank == 1 else ():
+            heads = rank_one_heads(pairs, scale, random, swapped=swapped, shared=shared)
+            if heads is None:
+                continue
+            found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, np.ones(len(heads.w)))
+            if _agrees(pairs.oracle, found, scale, random):
+                return found, Outcome.EXACT
+        return None, Outcome.NOT_SEPARATED
 
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
@@ -166,6 +191,21 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
     answers, predicted = oracle.ask(x), found(x)
     error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+
+
+def _agrees(oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator) -> bool:
+    """Whether fresh answers are as predicted, relative to the heads' outputs, which may cancel.
+
+    Half of the tokens are Gaussian of unit variance; the others are so short that no sigmoid saturates.
+    """
+    x = random.standard_normal((8 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    x[::2] *= 2 * scale / np.sqrt(oracle.d)
+    difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
+    terms = np.zeros(len(x))
+    for theta, w, key_bias in zip(found.theta, found.w, found.key_bias, strict=True):
+        head = RecoveredLayer(theta[None], w[None], key_bias[None], found.bias, np.ones(1))
+        terms += np.linalg.norm(head(x), axis=(1, 2))
+    return bool(np.all(difference < EXACT_ERROR * terms))
 
 
 def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:

@@ -96,7 +96,8 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
     eigenvalues, vectors = np.linalg.eig(ratio)
     if np.any(np.abs(eigenvalues.imag) > 1e-9 * np.abs(eigenvalues).max()) or np.linalg.cond(vectors) > 1e10:
         return None
-    dual = vectors.real / ((delta @ pairs.linear.projection_sum @ space) @ vectors.real)
+    with np.errstate(divide="ignore", invalid="ignore"):  # the sum of the v_i may be zero
+        dual = vectors.real / ((delta @ pairs.linear.projection_sum @ space) @ vectors.real)
     if not np.isfinite(dual).all():
         return None
     # the heads' sigmoids at 0 and at -delta, and their slopes, as far as differences show them
