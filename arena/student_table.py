@@ -296,7 +296,8 @@ STUDENTS: Mapping[str, Student] = {
             "by-queries",
             "By queries",
             "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
-            "choice, and found by linear algebra. It sees more than the others, who draw random examples.",
+            "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
+            "It sees more than the others, who draw random examples.",
             lambda target, effort: ByQueries(),
             by_default=False,
         ),

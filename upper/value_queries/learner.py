@@ -20,6 +20,8 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 
 # Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
 _CHECKS, _CHECKED_TOKENS = 8, 4
+# Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
+_FLOOR = 1e-8
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
 # Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
@@ -161,8 +163,9 @@ class ByQueries(LearnerBase):
             if heads is None:
                 continue
             found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, np.ones(len(heads.w)))
-            if _agrees(pairs.oracle, found, scale, random):
-                return found, Outcome.EXACT
+            outcome = _agreement(pairs.oracle, found, scale, random)
+            if outcome.succeeded:
+                return found, outcome
         return None, Outcome.NOT_SEPARATED
 
     def _recovered(
@@ -193,19 +196,27 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
 
 
-def _agrees(oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator) -> bool:
-    """Whether fresh answers are as predicted, relative to the heads' outputs, which may cancel.
+def _agreement(
+    oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator
+) -> Outcome:
+    """How closely fresh answers are as predicted, relative to the heads' outputs, which may cancel.
 
-    Half of the tokens are Gaussian of unit variance; the others are so short that no sigmoid saturates.
+    A third of the tokens are Gaussian of unit variance, a third Boolean, and a third so short that no sigmoid
+    saturates.
     """
-    x = random.standard_normal((8 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-    x[::2] *= 2 * scale / np.sqrt(oracle.d)
+    x = random.standard_normal((12 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    x[1::3] = np.sign(x[1::3])
+    x[::3] *= 2 * scale / np.sqrt(oracle.d)
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
     terms = np.zeros(len(x))
     for theta, w, key_bias in zip(found.theta, found.w, found.key_bias, strict=True):
         head = RecoveredLayer(theta[None], w[None], key_bias[None], found.bias, np.ones(1))
         terms += np.linalg.norm(head(x), axis=(1, 2))
-    return bool(np.all(difference < EXACT_ERROR * terms))
+    # of each kind of tokens the worst answer, in units of its kind
+    error = np.max(difference.reshape(-1, 3) / np.sqrt(np.mean(terms.reshape(-1, 3) ** 2, axis=0)))
+    if error < EXACT_ERROR:
+        return Outcome.EXACT
+    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
 
 
 def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:
