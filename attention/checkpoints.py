@@ -26,7 +26,7 @@ def read_checkpoint_layer(
     layer: NonNegativeInt,
     heads: PositiveInt | None = None,
     prefix: str | None = None,
-    biases: Biases = "dropped",
+    biases: Biases = "kept",
     coordinates: int | None = None,
 ) -> ImportedLayer:
     """Read one attention layer of a model from a safetensors checkpoint.

@@ -87,7 +87,7 @@ def checkpoint_command(
     out: OutOption,
     heads: HeadsOption = None,
     prefix: PrefixOption = None,
-    biases: BiasesOption = "dropped",
+    biases: BiasesOption = "kept",
     coordinates: CoordinatesOption = None,
     tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
     inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
