@@ -94,14 +94,10 @@ def write(folder, naming, layers, *, prefix="", heads=None, **config):
 
 
 def assert_computes(torch, imported, maps, heads, *, scale=None):
-    """Hold a layer, with its biases dropped or absorbed, to torch's forward pass of the same maps."""
-    absorbed = imported.biases == "absorbed"
+    """Hold a layer, with its biases kept or dropped, to torch's forward pass of the same maps."""
     x = np.random.default_rng(9).normal(size=(2, 3, len(maps["output"][0])))
-    tokens = np.concatenate([x, np.ones((2, 3, 1))], axis=-1) if absorbed else x
-    wanted = torch_forward(torch, maps, heads, x, biased=absorbed, scale=scale)
-    found = imported.layer(tokens)
-    np.testing.assert_allclose(found[..., : x.shape[-1]], wanted, rtol=0, atol=1e-12)
-    assert not absorbed or not found[..., -1].any()
+    wanted = torch_forward(torch, maps, heads, x, biased=imported.layer.biased, scale=scale)
+    np.testing.assert_allclose(imported.layer(x), wanted, rtol=0, atol=1e-12)
 
 
 def notes_of(imported):
@@ -110,7 +106,7 @@ def notes_of(imported):
 
 class TestForwardPass:
     @both
-    @pytest.mark.parametrize("biases", ["dropped", "absorbed"])
+    @pytest.mark.parametrize("biases", ["kept", "dropped"])
     def test_every_layer_of_a_model(self, torch, tmp_path, naming, biases):
         rng = np.random.default_rng(1)
         layers = [random_maps(rng, 12, 12) for _ in range(3)]
@@ -134,9 +130,7 @@ class TestForwardPass:
         p = heads * head_dim
         maps = random_maps(np.random.default_rng(seed), p + extra, p)
         path = write(tmp_path, naming, [maps], prefix="".join(f"{part}." for part in prefix))
-        assert_computes(
-            torch, read_checkpoint_layer(path, layer=0, heads=heads, biases="absorbed"), maps, heads
-        )
+        assert_computes(torch, read_checkpoint_layer(path, layer=0, heads=heads), maps, heads)
 
     @both
     def test_pruned_heads_keep_the_dimension_that_the_config_tells(self, torch, tmp_path, naming):
@@ -172,7 +166,7 @@ class TestForwardPass:
         maps = random_maps(np.random.default_rng(5), 6, 6)
         got = read_checkpoint_layer(write(tmp_path, "GPT-2", [maps], heads=2), layer=0)
         x = np.random.default_rng(6).normal(size=(2, 3, 6))
-        masked, out = torch_forward(torch, maps, 2, x, biased=False, causal=True), got.layer(x)
+        masked, out = torch_forward(torch, maps, 2, x, biased=True, causal=True), got.layer(x)
         np.testing.assert_allclose(out[:, -1], masked[:, -1], rtol=0, atol=1e-12)
         assert np.abs(out[:, 0] - masked[:, 0]).max() > 1e-3
         assert "causal mask" in notes_of(got)
