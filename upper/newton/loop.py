@@ -74,8 +74,16 @@ class Iterate:
     @property
     def layer(self) -> AttentionLayer:
         """The layer, in NumPy."""
-        arrays = (self.theta, self.w, self.key_bias, self.bias)
-        return AttentionLayer(*(None if one is None else to_numpy(one) for one in arrays))
+        here = self.map(to_numpy)
+        return AttentionLayer(here.theta, here.w, here.key_bias, here.bias)
+
+    def map(self, convert: Callable[[Any], Any]) -> "Iterate":
+        """The same state with `convert` applied to every array."""
+        theta, w, key_bias, bias = (
+            None if array is None else convert(array)
+            for array in (self.theta, self.w, self.key_bias, self.bias)
+        )
+        return replace(self, theta=theta, w=w, key_bias=key_bias, bias=bias)
 
 
 @checked

@@ -231,8 +231,7 @@ class Runner:
             patience=self._patience,
             reached=lambda iterate: self._reached(iterate, examples),
         )
-        arrays = ((name, getattr(end, name)) for name in ("theta", "w", "key_bias", "bias"))
-        return replace(end, **{name: to_numpy(array) for name, array in arrays if array is not None})
+        return end.map(to_numpy)
 
     def several(
         self,
