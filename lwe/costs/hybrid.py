@@ -199,7 +199,7 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
 
 
 def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each w: log2 of the guesses of at most w nonzero entries, and the probability that they contain the secret."""
+    """For each w: log2 of the guesses of at most w nonzero entries, and the probability that they hold the secret."""
     if guessed == 0 or form.nonzero is None:
         return np.zeros(1), np.ones(1)
     w = np.arange(max(0, guessed - form.n + form.weight), min(guessed, form.weight) + 1)

@@ -36,9 +36,9 @@ class NetSearch:
 
     `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the judging examples, which had no part in the
     selection. The true error is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
-    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or show a higher `kurtosis` of
-    |F^ - F|^2. `evidence` counts the judging inputs, up to symmetry, whose labels do not follow from those of the other
-    examples.
+    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or if the examples show a higher
+    kurtosis of either. `kurtosis` is that of |F^ - F|^2. `evidence` is the number of judging inputs whose labels do not
+    follow from those of the other examples; inputs that are equal up to symmetry count once.
 
     `candidates` counts the tuples tried, also those of the refinements, and `examples` all examples. The first net has
     `points` points per head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid`
