@@ -49,9 +49,9 @@ def pair_family(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("parities/hidden-gate")
 def hidden_gate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The notes of sq.HiddenGateFamily have the proof. Takes all inputs of two tokens of 4 signs. Computes
-    the Gram matrix of the layers themselves of construction D, l = 2, 3, with the added head, and degree 1
-    with and without it. c0 is checked by B, l = 2.
+    """The notes of sq.HiddenGateFamily have the proof. Takes all inputs of two tokens of 4 signs and layers
+    of construction D, l = 2, 3. Computes the Gram matrix of the layers with the added head, and degree 1 with
+    and without it. Construction B with l = 2 checks c0.
     """
     d = 4
     x, slopes = all_inputs(2, d), np.array([0.5, 1.0])
