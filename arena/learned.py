@@ -223,6 +223,7 @@ def learn(
     work: int | None = None,
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
+    biases: bool | None = None,
     noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
@@ -245,6 +246,8 @@ def learn(
         steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
     rank : int, optional
         For Newton: the rank of every head, if known.
+    biases : bool, optional
+        For Newton: whether it learns biases too; by default where the target has some.
     noise : float
         Standard deviation of Gaussian noise that is added to every entry of the training labels. The labels used for
         measuring have no noise.
@@ -284,6 +287,7 @@ def learn(
         work=work,
         heads=heads,
         rank=rank,
+        biases=biases,
         engine=engine,
         device=device,
     )
