@@ -20,7 +20,11 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-PACKAGES = ["attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena"]
+PACKAGES = ["attention", "upper", "lower", "sq", "paper_checks", "arena"]
+# the estimates of costs are many small calls on numbers: checks would more than double their time
+PACKAGES += [
+    f"lwe.{path.stem}" for path in (Path(__file__).parents[1] / "lwe").iterdir() if path.stem != "costs"
+]
 # importlib-style collection may import a package before this file's imports below it: the hook comes first
 jaxtyping.install_import_hook(PACKAGES, "beartype.beartype")
 
