@@ -93,7 +93,7 @@ def checkpoint_command(
     inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
 ) -> None:
-    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT or GPT-2.
+    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """

@@ -168,7 +168,7 @@ WRONG = [
     (["inspect", "{bert}", "--layer", "0", "--tokens", "0"], "--tokens is 0"),
     (["inspect", "{layer}", "--heads", "2"], "--heads is for a model's checkpoint"),
     (["inspect", "{layer}", "--biases", "dropped"], "--biases is for a model's checkpoint"),
-    (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT or GPT-2"),
+    (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT"),
     (["inspect", "{dir}/pickle.bin", "--layer", "0"], "safetensors.torch.save_file"),
     (["inspect", "{dir}/damaged", "--layer", "0"], "config is not valid JSON"),
 ]

@@ -73,7 +73,47 @@ def gpt2_tensors(layers, prefix=""):
     return tensors
 
 
-NAMINGS = {"BERT": (bert_tensors, "num_attention_heads"), "GPT-2": (gpt2_tensors, "n_head")}
+def separate(pattern, parts):
+    """A maker of tensors: `pattern` has the layer's number and the part of each role."""
+
+    def make(layers, prefix=""):
+        tensors = {}
+        for number, maps in enumerate(layers):
+            for role, part in zip(ROLES, parts, strict=True):
+                stem = prefix + pattern.format(number, part)
+                tensors |= {f"{stem}.weight": maps[role][0], f"{stem}.bias": maps[role][1]}
+        return tensors
+
+    return make
+
+
+def torch_tensors(layers, prefix=""):
+    tensors = {}
+    for number, maps in enumerate(layers):
+        stem = f"{prefix}layers.{number}.self_attn"
+        weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
+        tensors |= {
+            f"{stem}.in_proj_weight": np.concatenate(weights),
+            f"{stem}.in_proj_bias": np.concatenate(biases),
+        }
+        tensors |= {f"{stem}.out_proj.weight": maps["output"][0], f"{stem}.out_proj.bias": maps["output"][1]}
+    return tensors
+
+
+NAMINGS = {
+    "BERT": (bert_tensors, "num_attention_heads"),
+    "GPT-2": (gpt2_tensors, "n_head"),
+    "DistilBERT": (separate("layer.{}.attention.{}_lin", ("q", "k", "v", "out")), "n_heads"),
+    "ALBERT": (
+        separate("albert_layers.{}.attention.{}", ("query", "key", "value", "dense")),
+        "num_attention_heads",
+    ),
+    "ViT": (
+        separate("layer.{}.attention.{}", (*(f"attention.{one}" for one in ROLES[:3]), "output.dense")),
+        "num_attention_heads",
+    ),
+    "PyTorch": (torch_tensors, "num_attention_heads"),
+}
 both = pytest.mark.parametrize("naming", NAMINGS)
 
 
@@ -294,7 +334,11 @@ def poisoned(array):
 
 BERT, GPT2 = bert_tensors([four_by_four()] * 2), gpt2_tensors([four_by_four()])
 WRONG_TENSORS = {
-    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT or GPT-2"),
+    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT, .* or PyTorch"),
+    "rotary": (
+        {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
+        "rotate queries and keys by position",
+    ),
     "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
