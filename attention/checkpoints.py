@@ -111,8 +111,8 @@ class _Naming:
     norm: str = "after"
 
 
-def _separate(query: str, key: str, value: str, output: str) -> dict[str, str]:
-    return {"query": query, "key": key, "value": value, "output": output}
+def _separate(*modules: str) -> dict[str, str]:
+    return dict(zip(("query", "key", "value", "output"), modules, strict=True))
 
 
 def _norm(name: str) -> frozenset[str]:
