@@ -80,8 +80,8 @@ def counting(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
             few = bound is at_most
             yield bound(
                 f"rank, m = {m}, d = {dim}, k = {k}, {'one query less' if few else 'one query more'}",
-                found,
-                parameters - few,
+                float(found),
+                float(parameters - few),
             )
 
 
