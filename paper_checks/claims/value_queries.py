@@ -115,7 +115,7 @@ def pencil(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     dual = vectors[:, found] / (total @ vectors[:, found])
     rows = np.linalg.pinv(dual) @ space.T
     wanted = (delta @ layer.w)[order]
-    error = np.linalg.norm(rows - wanted) / np.linalg.norm(wanted)
+    error = float(np.linalg.norm(rows - wanted) / np.linalg.norm(wanted))
     yield at_most("rows delta W_i of the pencil and the sum rule, relative", error, claim.accuracy_of_rows)
     theta = np.array([nice.theta[0], 2 * nice.theta[0], *nice.theta[2:]])
     parallel = RecoveredLayer(theta, layer.w, layer.key_bias, layer.bias, layer.condition)
