@@ -36,7 +36,8 @@ def counting_floor(
     d^2 at r = d. With biases there are m r + d more: r for each c_i, which the rows of Theta_i span, and d for b. Each
     row of an output gives k - 1 numbers on the Theta of each head, the contrasts of its pattern. An example gives k d
     numbers in all; there are 2 m u unknowns. With one token there is no pattern to learn; the number is then only a
-    unit for budgets. Counting equations proves nothing about learners.
+    unit for budgets. Fewer examples, random or chosen, leave layers that give the same answers; the proof is in
+    docs/explanations/value-queries.rst.
 
     Examples
     --------
