@@ -115,7 +115,7 @@ class MostPreservingAdversary(_Adversary):
 
 
 def _middles(
-    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], errors: Float[np.ndarray, " s"]
+    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], errors: Float[np.ndarray, " s"] | float
 ) -> Float[np.ndarray, " i"]:
     """The middles of those intervals of replies that the most candidates allow."""
     starts, ends = values - errors, values + errors

@@ -61,7 +61,7 @@ class TrueAnswers:
             raise ValueError(f"The {query.name} names target {largest}: there are {self._size}, from 0 on.")
         if self._orthonormal:
             size = len(query.weights)
-            even = bool((np.abs(query.weights) == 1 / math.sqrt(size)).all())
+            even = np.count_nonzero(np.abs(query.weights) == 1 / math.sqrt(size)) == size
             values = query.weights / _divisor(query.norm, query.name)
             return Answers(query.numbers, values, group=size if even else None)
         values = np.zeros(self._size)

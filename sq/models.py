@@ -32,8 +32,8 @@ class QueryModel(ABC):
     correlational: ClassVar[bool] = False
 
     @abstractmethod
-    def errors(self, values: Values) -> Values:
-        """The largest valid error of a reply where the true answer is each of `values`."""
+    def errors(self, values: Values) -> Values | float:
+        """The largest error of a valid reply to each true answer; a float if it is the same for all."""
 
     def allowance(self, group: int | None = None) -> float:
         """How far beyond its error a reply is valid; `group` is s if every answer is exactly 0 or +-1/sqrt(s)."""
@@ -60,9 +60,9 @@ class WithinTolerance(QueryModel):
             )
         object.__setattr__(self, "tolerance", min(number, math.nextafter(1.0, 0.0)))
 
-    def errors(self, values: Values) -> Values:
+    def errors(self, values: Values) -> float:
         """Tau, whatever the true answer."""
-        return 0 * values + self.tolerance
+        return self.tolerance
 
 
 class CSQ(WithinTolerance):
