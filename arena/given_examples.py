@@ -91,7 +91,7 @@ def learn_examples(
     seed : int
         Seed of every random choice, including the choice of held-out examples.
     progress, **settings
-        As for `arena.learn`: preset, examples, work, rank, engine, device.
+        As for `arena.learn`: preset, examples, work, rank, biases, engine, device.
 
     Raises
     ------

@@ -187,6 +187,8 @@ class Learned(LearnerRun):
             "error on the unknown part": _digits(self.error),
             "worst head's error in Theta": _digits(self.measures.get("theta_error")),
             "worst head's error in W": _digits(self.measures.get("w_error")),
+            "worst head's error in c": _digits(self.measures.get("key_bias_error")),
+            "error in b": _digits(self.measures.get("bias_error")),
             "noise on the labels, added": _digits(self.noise or None),
         }
         text = self.text(self.target.title, rows)
@@ -195,7 +197,14 @@ class Learned(LearnerRun):
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        names = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+        names = (
+            "relative_error",
+            "unknown_part_error",
+            "theta_error",
+            "w_error",
+            "key_bias_error",
+            "bias_error",
+        )
         measures = {name: self.measures.get(name) for name in names}
         return super().to_json() | as_plain({**measures, "noise": self.noise})
 
@@ -214,6 +223,7 @@ def learn(
     work: int | None = None,
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
+    biases: bool | None = None,
     noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
@@ -236,6 +246,8 @@ def learn(
         steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
     rank : int, optional
         For Newton: the rank of every head, if known.
+    biases : bool, optional
+        For Newton: whether it learns biases too; by default where the target has some.
     noise : float
         Standard deviation of Gaussian noise that is added to every entry of the training labels. The labels used for
         measuring have no noise.
@@ -275,6 +287,7 @@ def learn(
         work=work,
         heads=heads,
         rank=rank,
+        biases=biases,
         engine=engine,
         device=device,
     )

@@ -175,7 +175,8 @@ class GroundTruth:
         """Errors of a predictor or a layer: relative and on the unknown part; for a layer, also of its parameters.
 
         ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
-        They are given only if both layers have the same shape.
+        They are given only if both layers have the same shape; ``key_bias_error`` and ``bias_error`` only if one of
+        them has biases.
         """
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
@@ -186,6 +187,8 @@ class GroundTruth:
         if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
             errors = parameter_errors(layer, self.layer)
             measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
+            if layer.biased or self.layer.biased:
+                measures |= {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}
         return measures
 
 
