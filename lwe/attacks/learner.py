@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from attention import (
 )
 from attention.evaluation import orbits, verdict
 from attention.inputs import Rng
-from attention.learning import Predictor, Progress
+from attention.learning import Access, Predictor, Progress
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.outcome import (
@@ -167,6 +168,8 @@ class AttackLearner:
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'
     """
+
+    access: ClassVar[Access] = "samples of rounding"
 
     attack: Attack  #: the attack
     parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
