@@ -55,33 +55,32 @@ _NICE = {
     "examples": "Newton, examples of two tokens",
 }
 _ROUNDING = {"rounding": "binary", "ternary rounding": "ternary"}
+_MOST_ROUNDED = {"rounding": 64, "ternary rounding": 32}  # coordinates
 _MODULUS, _LEVELS = 64, 2
 
 
 def _cells(scale: Scale) -> list[Parameters]:
-    quick = scale is Scale.QUICK
-    draws = 1 if quick else 5
-    nice = {
-        "two tokens": (8, 16) if quick else (8, 16, 32, 64, 128, 256),
-        "any tokens": (8, 16) if quick else (8, 16, 32, 64, 128, 256),
-        "examples": (8,) if quick else (8, 16, 32, 64),
-    }
-    cells: list[Parameters] = [
-        {"part": "nice", "name": name, "dim": dim, "draw": draw}
-        for name, dims in nice.items()
-        for dim in dims
-        for draw in range(min(draws, 2) if dim > 64 else draws)
+    if scale is Scale.QUICK:
+        nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
+        names: Sequence[str] = ("parity of 3 bits", "rounding")
+    else:
+        nice = {name: (8, 16, 32, 64, 128, 256) for name in _NICE} | {"examples": (8, 16, 32, 64)}
+        hard, draws, names = (12, 16, 24, 32, 48, 64), 3, (*_SQ, *_ROUNDING)
+    sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
+    sizes += [("hard", name, dim) for name in names for dim in hard if _measured(name, dim)]
+    return [
+        {"part": part, "name": name, "dim": dim, "draw": draw}
+        for part, name, dim in sizes
+        # a minute or more each
+        for draw in range(1 if dim > 128 or (name, dim) == ("examples", 64) else draws)
     ]
-    hard = (12,) if quick else (12, 16, 24, 32, 48, 64)
-    names = ("parity of 3 bits", "rounding") if quick else (*_SQ, *_ROUNDING)
-    cells += [
-        {"part": "hard", "name": name, "dim": dim, "draw": draw}
-        for name in names
-        for dim in hard
-        if name in _ROUNDING or dim > _SQ[name][1].get("bits", 1) + 1
-        for draw in range(draws)
-    ]
-    return cells
+
+
+def _measured(name: str, dim: int) -> bool:
+    """Whether the hidden bits have room, and a fit takes less than a minute or so."""
+    if name in _SQ:
+        return dim > _SQ[name][1].get("bits", 1) + 1
+    return dim <= _MOST_ROUNDED[name]
 
 
 def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
