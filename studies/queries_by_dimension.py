@@ -64,20 +64,19 @@ def _cells(scale: Scale) -> list[Parameters]:
         nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
         names: Sequence[str] = ("parity of 3 bits", "rounding")
     else:
-        nice = {name: (8, 16, 32, 64, 128, 256) for name in _NICE} | {"examples": (8, 16, 32, 64)}
+        nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 24, 32)}
         hard, draws, names = (12, 16, 24, 32, 48, 64), 3, (*_SQ, *_ROUNDING)
     sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
-    sizes += [("hard", name, dim) for name in names for dim in hard if _measured(name, dim)]
+    sizes += [("hard", name, dim) for name in names for dim in hard if _has_room(name, dim)]
     return [
         {"part": part, "name": name, "dim": dim, "draw": draw}
         for part, name, dim in sizes
-        # a minute or more each
-        for draw in range(1 if dim > 128 or (name, dim) == ("examples", 64) else draws)
+        for draw in range(1 if dim > 128 else draws)  # a minute each
     ]
 
 
-def _measured(name: str, dim: int) -> bool:
-    """Whether the hidden bits have room, and a fit takes less than a minute or so."""
+def _has_room(name: str, dim: int) -> bool:
+    """Whether the hidden bits have room, and a fit ends within a minute."""
     if name in _SQ:
         return dim > _SQ[name][1].get("bits", 1) + 1
     return dim <= _MOST_ROUNDED[name]
