@@ -23,7 +23,11 @@ MOST = {
     ("parity", "by-queries"): 1e-8,
     ("lwr", "by-queries"): 1e-8,
 }
-ACCESS = {"by-queries": "value queries", "linearisation": "samples of rounding", "lattice": "samples of rounding"}
+ACCESS = {
+    "by-queries": "value queries",
+    "linearisation": "samples of rounding",
+    "lattice": "samples of rounding",
+}
 
 
 def full_table(printed: str) -> list[str]:
