@@ -155,9 +155,7 @@ def factors(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
         yield equal(f"d = {dim}, h = {size}", rank(rows), 2 * dim * size - claim.lost * size**2)
 
 
-@checks(
-    "identifiability/locally-determined", returned(lambda jacobian: jacobian[:, : jacobian.shape[1] // 2])
-)
+@checks("identifiability/locally-determined", returned(lambda both: both[:, : both.shape[1] // 2]))
 def locally_determined(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Computes the numeric rank of the Jacobian at random heads. The right side is proved to be a ceiling:
     sum W and one row vector for each pair of unequal tokens, up to sign, fix F. That the rank attains it is
@@ -169,7 +167,7 @@ def locally_determined(claim: Constants, scale: Scale, rng: Generator) -> Iterat
         ceiling = claim.mean * dim**2 + dim * 2**dim * (2**dim - 1) // 2**claim.halved
         for heads in numbers:
             layer = make_nice_layer(heads=heads, dim=dim, rng=rng)
-            values = np.linalg.svd(_jacobian(layer, _all_boolean(2, dim)), compute_uv=False)
+            values = np.linalg.svd(jacobian(layer, _all_boolean(2, dim)), compute_uv=False)
             found = int((values > claim.gap * values[0]).sum())
             yield equal(f"rank, d = {dim}, m = {heads}", found, min(2 * heads * dim**2, ceiling))
 
@@ -228,7 +226,7 @@ def one_head_by_matrix_queries(claim: Constants, scale: Scale, rng: Generator) -
             yield at_most(f"largest error, {name}, d = {dim}", float(error), claim.accuracy)
 
 
-def _jacobian(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
+def jacobian(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
     """Derivatives of all outputs on x by the entries of all Theta_i, then of all W_i."""
     by_theta, by_w = [], []
     for theta, w in zip(layer.theta, layer.w, strict=True):
