@@ -46,7 +46,7 @@ def test_slopes_and_counts_leave_out_what_was_not_found():
 def test_a_learner_has_the_colour_that_it_has_in_a_comparison():
     rows = [row("pair", 8, 5), row("examples", 8, 5, part="nice"), row("two tokens", 8, 5, part="nice")]
     lines = {line.get_label(): line for axes in STUDY.figure(rows).axes for line in axes.get_lines()}
-    looks = learner_looks(())
+    looks = learner_looks(["newton", "by-queries"])
     assert lines["By queries: pair"].get_color() == looks["by-queries"]["color"]
     assert lines["By queries of two tokens"].get_color() == looks["by-queries"]["color"]
     assert lines["Newton, examples of two tokens"].get_color() == looks["newton"]["color"]
