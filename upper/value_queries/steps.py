@@ -12,15 +12,15 @@ from scipy.special import expit
 Scalar = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # A first look at so many points of the half circle, and at no more than the second number in all.
-_LOOK, _MOST = 384, 12_000
+_LOOK, _MOST = 96, 3_000
 # Changes below this share of the largest value are rounding; intervals are halved where h changes by more than the
-# second share of the range of its stretch.
-_FLAT, _FINE = 3e-12, 0.06
+# second share of the range of its stretch, or where they are so many times as long as the next.
+_FLAT, _FINE, _GRADED = 3e-12, 0.12, 4.5
 _HALVINGS = 40
-# Points of the fit of one step, in logits, and of several with one place, and the most of those.
-_NEAR, _POINTS, _MOST_PARALLEL = 2.0, 160, 6
+# Points of the fit of one step, in logits; of the fit of several with one place, to find it; the most of those.
+_NEAR, _POINTS, _DENSE, _MOST_PARALLEL = 2.0, 120, 240, 6
 # Steps that are less odd than this about their middle, relative to their size, have several places.
-_ODD = 0.05
+_ODD, _NEARLY_ODD = 0.1, 0.6
 # A step's shape is right to this share of its height and of the size of the logits that cancel in it.
 _RIGHT = 1e-11
 # h is 0 or 1 to rounding beyond this logit.
@@ -97,10 +97,15 @@ def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"]) ->
     value = on_circle(angle)
     for _ in range(_HALVINGS):
         flat = _FLAT * np.abs(value).max()
-        steep = np.abs(np.diff(value)) > np.maximum(_FINE * _ranges(value, flat), flat)
+        change, length = np.abs(np.diff(value)), np.diff(angle)
+        steep = change > np.maximum(_FINE * _ranges(value, flat), flat)
+        # the foot of a step, too, so that two steps are seen to be apart
+        shortest = np.minimum(np.append(length[1:], np.inf), np.insert(length[:-1], 0, np.inf))
+        steep |= (change > flat) & (length > _GRADED * shortest)
         if not steep.any():
             break
-        if len(angle) + steep.sum() > _MOST:
+        # where most intervals are steep after several halvings, changes are rounding
+        if len(angle) + steep.sum() > _MOST or (len(angle) > 4 * _LOOK and steep.mean() > 0.5):
             return None
         middle = (angle[:-1] + angle[1:])[steep] / 2
         angle, value = np.concatenate([angle, middle]), np.concatenate([value, on_circle(middle)])
@@ -151,9 +156,17 @@ def _understood(
     along = along / radius
     length = radius * (angle[-1] - angle[0])
     third = radius * np.interp([0.3, 0.7], *_sorted(share, angle))
-    return _single(h, delta, centre, along, low, height, third) or _several(
-        h, delta, centre, along, low, height, length
-    )
+    found = _single(h, delta, centre, along, low, height, third)
+    # a step of parallel heads is odd about its middle, also as far as these points show
+    if found is None and _oddness(angle, share, place) < _NEARLY_ODD:
+        found = _several(h, delta, centre, along, low, height, length)
+    return found
+
+
+def _oddness(at: np.ndarray, share: np.ndarray, middle: float) -> float:
+    """By how much a step is not odd about its middle, relative to its size."""
+    odd = np.interp(2 * middle - at, at, share) + share - 1
+    return float(np.abs(odd).max() / np.abs(share).max())
 
 
 def _centre(angle: np.ndarray, share: np.ndarray) -> float:
@@ -214,16 +227,14 @@ def _several(
     height: float,
     length: float,
 ) -> Step | None:
-    """Parallel heads with one place: their step is odd about it, and is fitted by the fewest sigmoids."""
-
+    """Parallel heads with one place, fitted by the fewest sigmoids."""
     def shares(at: np.ndarray) -> np.ndarray:
         return (h(centre + at[:, None] * along, delta) - low) / height
 
-    dense = np.linspace(-length, length, 3 * _POINTS)
+    dense = np.linspace(-length, length, _DENSE)
     table = shares(dense)
     middle = _centre(dense, table)
-    odd = np.interp(2 * middle - dense, dense, table) + table - 1
-    if np.abs(odd).max() > _ODD * np.abs(table).max():
+    if _oddness(dense, table, middle) > _ODD:
         return None
     centre = centre + middle * along
     at = length * np.sinh(np.linspace(-7, 7, _POINTS)) / np.sinh(7)
