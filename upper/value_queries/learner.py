@@ -152,6 +152,8 @@ class ByQueries(LearnerBase):
             outcome = _verdict(pairs.oracle, found, random)
             if outcome is Outcome.EXACT or rank > 1:
                 return found, outcome
+        if rank > 1:  # at some delta all values are so small that rounding counts as heads
+            rank, _ = count_heads(pairs, scale, random)
         # heads whose outputs have one direction, at most m of them
         for attempt in ATTEMPTS if rank == 1 else ():
             heads = rank_one_heads(pairs, scale, random, attempt, recorder)

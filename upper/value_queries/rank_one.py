@@ -17,6 +17,9 @@ __all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
 
 # Circles grow by this factor from this multiple of the scale, at most so often; then once more, for room.
 _GROWTH, _FIRST, _GROWN, _ROOM = 1.5, 2.0, 16, np.sqrt(2)
+# The rows' common vector is measured at up to so many times d delta, so many times as far away as where it was first
+# seen, at those where it predicts h to one share; heads are saturated to the other.
+_DRAWS, _FAR, _ALIKE, _SATURATED = 16, 8.0, 1e-6, 1e-13
 # Heights add up to this share of them.
 _ADDS_UP = 1e-7
 # Signs of so many heads are tried in all ways.
@@ -125,8 +128,31 @@ def _common(h: Scalar, scale: float, d: int, rng: np.random.Generator) -> Float[
         size = np.linalg.norm(found)
         right = np.abs(moved @ found - values).max() < 1e-9 * np.abs(values).max()
         if right and size * scale > 1e-9 * np.abs(h(scale * orthonormal(rng, 2, d), delta)).max():
-            return found / size
+            return _far_apart(h, _FAR * x, _FAR * radius, found, rng)
     return None
+
+
+def _far_apart(
+    h: Scalar, x: np.ndarray, radius: float, common: np.ndarray, rng: np.random.Generator
+) -> Float[np.ndarray, " d"]:
+    """The vector a to the last digits, from delta far apart at which the same heads are saturated as at the first."""
+    d = len(x)
+    kept: list[tuple[np.ndarray, float]] = []
+    for _ in range(_DRAWS):
+        moved = radius / np.sqrt(d) * rng.standard_normal((d, d))
+        values, expected = h(np.tile(x, (d, 1)), moved), moved @ common
+        alike = np.abs(values - expected) < _ALIKE * np.abs(expected)
+        kept += zip(moved[alike], values[alike], strict=True)
+        if len(kept) > d + 4:
+            rows, values = (np.array(part) for part in zip(*kept, strict=True))
+            found = np.linalg.lstsq(rows, values, rcond=None)[0]
+            off = np.abs(rows @ found - values)
+            if off.max() < _SATURATED * np.abs(values).max():
+                common = found
+                break
+            # a head is not quite saturated there
+            del kept[int(np.argmax(off))]
+    return common / np.linalg.norm(common)
 
 
 def _first_steps(

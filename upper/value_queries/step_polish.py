@@ -43,9 +43,7 @@ def polished(
             if found is not None:
                 break
             # heads meet there, as where delta is orthogonal to what tells them apart: beside another delta they do not
-            tried = (
-                delta + rng.choice([-1, 1]) * deltas[rng.integers(j + 1, j + len(deltas)) % len(deltas)]
-            ) / np.sqrt(2)
+            tried = (delta + np.linalg.norm(delta) * orthonormal(rng, 1, d)[0]) / np.sqrt(2)
         if found is None:
             return form
         base, inner, constant = found
