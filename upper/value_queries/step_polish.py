@@ -1,4 +1,4 @@
-"""A step read at points far apart, where its logit is exact to the last digits of large numbers."""
+"""A step read at points far apart, which show its slope to the last digits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,12 @@ from upper.value_queries.two_tokens import orthonormal
 __all__ = ["polished", "polished_slope"]
 
 # Points more than there are unknowns, how often points are drawn, and delta where heads meet.
-_MORE, _DRAWS, _OTHER_DELTAS = 5, 30, 6
+_MORE, _DRAWS, _OTHER_DELTAS = 5, 12, 6
+# Tokens have this share of their length on the circle, or twice it and so on where other heads are not saturated there:
+# a logit is a small difference of large numbers, so its rounding grows with the square of the length.
+_SHORTEST = 1 / 16
+# Logits of a single head are read up to this size.
+_WIDE = 4.0
 # Delta with all of a slope, more than the rank of Theta.
 _MORE_DELTAS = 3
 
@@ -36,10 +41,11 @@ def polished(
     d, r = len(deltas), len(form.span)
     enough = min(d, r + _MORE_DELTAS) if r < d else d
     used, slopes, inside, bases, constants = [], [], [], [], []
+    length = _SHORTEST
     for j, delta in enumerate(deltas):
-        tried = delta
+        tried, span = delta, np.eye(d) if j < enough else form.span
         for _ in range(_OTHER_DELTAS):
-            found = _read_far(h, total, form, every, tried, np.eye(d) if j < enough else form.span, rng)
+            found, length = _read_shortest(h, total, form, every, tried, span, length, rng)
             if found is not None:
                 break
             # heads meet there, as where delta is orthogonal to what tells them apart: beside another delta they do not
@@ -47,7 +53,7 @@ def polished(
         if found is None:
             return form
         base, inner, constant = found
-        used.append(tried)
+        used.append(length * tried)
         bases.append(base)
         constants.append(constant)
         if j < enough:
@@ -73,12 +79,30 @@ def polished_slope(
     rng: np.random.Generator,
 ) -> Form:
     """The form with its slope at the first delta read again, in a span that holds it; p + 5 queries."""
-    found = _read_far(h, total, form, every, delta, span, rng)
+    found, length = _read_shortest(h, total, form, every, delta, span, _SHORTEST, rng)
     if found is None:
         return form
     base, inner, constant = found
     slope = inner @ span
-    return replace(form, slope=slope, offset=float(constant - base @ slope))
+    return replace(form, slope=slope / length, offset=float(constant - base @ slope) / length)
+
+
+def _read_shortest(
+    h: Scalar,
+    total: Float[np.ndarray, " d"],
+    form: Form,
+    every: Sequence[Form],
+    delta: Float[np.ndarray, " d"],
+    span: Span,
+    length: float,
+    rng: np.random.Generator,
+) -> tuple[tuple[np.ndarray, np.ndarray, float] | None, float]:
+    """What `_read_far` finds at the delta times the least length, from the given one, and that length."""
+    while True:
+        found = _read_far(h, total, form, every, length * delta, span, rng)
+        if found is not None or length >= 1:
+            return found, min(1.0, length)
+        length *= 2
 
 
 def _read_far(
@@ -95,6 +119,8 @@ def _read_far(
     All other heads are saturated at the points; None where too few such points are found.
     """
     (p, d), shape, radius = span.shape, form.step.shape, float(np.linalg.norm(delta))
+    if len(shape.rate) == 1:
+        shape = replace(shape, reach=_WIDE)
     slope, offset = form.theta @ delta, float(form.bias @ delta) + form.shift
     inner = span @ slope
     size = float(np.linalg.norm(inner))
@@ -126,7 +152,7 @@ def _read_far(
         y[~clear] = radius * fresh / np.linalg.norm(fresh, axis=1, keepdims=True)
     if clear.sum() < p + 2:
         return None
-    x, y, wanted = x[clear], y[clear], wanted[clear]
+    x, y = x[clear], y[clear]
     values = h(x, np.tile(delta, (len(x), 1)))
     with np.errstate(invalid="ignore"):
         z = shape.inverse((values - low[clear]) / (form.amplitude @ delta))

@@ -11,8 +11,8 @@ from scipy.special import expit
 # h at points x (n, d), for one delta (d,) or one a point.
 Scalar = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# A first look at so many points of the half circle, and at no more than the second number in all.
-_LOOK, _MOST = 96, 3_000
+# Points of a half circle at most.
+_MOST = 3_000
 # Changes below this share of the largest value are rounding; intervals are halved where h changes by more than the
 # second share of the range of its stretch, or where they are so many times as long as the next.
 _FLAT, _FINE, _GRADED = 3e-12, 0.12, 4.5
@@ -84,16 +84,17 @@ class Step:
         return SATURATED / (self.rate * float(self.shape.rate.min()))
 
 
-def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"]) -> list[Step] | None:
+def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"], look: int) -> list[Step] | None:
     """The steps of h on the half circle through the rows of `plane`, or None where they overlap or are not understood.
 
-    Every head makes one step on a half circle: its logit there is a cosine.
+    Every head makes one step on a half circle: its logit there is a cosine. `look` are the points asked first; two steps
+    that cancel between two of them are not seen.
     """
 
     def on_circle(angle: np.ndarray) -> np.ndarray:
         return h(np.stack([np.cos(angle), np.sin(angle)], axis=-1) @ plane, delta)
 
-    angle = np.linspace(0, np.pi, _LOOK)
+    angle = np.linspace(0, np.pi, look)
     value = on_circle(angle)
     for _ in range(_HALVINGS):
         flat = _FLAT * np.abs(value).max()
@@ -105,7 +106,7 @@ def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"]) ->
         if not steep.any():
             break
         # where most intervals are steep after several halvings, changes are rounding
-        if len(angle) + steep.sum() > _MOST or (len(angle) > 4 * _LOOK and steep.mean() > 0.5):
+        if len(angle) + steep.sum() > _MOST or (len(angle) > 4 * look and steep.mean() > 0.5):
             return None
         middle = (angle[:-1] + angle[1:])[steep] / 2
         angle, value = np.concatenate([angle, middle]), np.concatenate([value, on_circle(middle)])
