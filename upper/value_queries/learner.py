@@ -154,7 +154,8 @@ class ByQueries(LearnerBase):
                 return found, outcome
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
             rank, _ = count_heads(pairs, scale, random)
-        # heads whose outputs have one direction, at most m of them
+        # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
+        floor = None
         for attempt in ATTEMPTS if rank == 1 else ():
             heads = rank_one_heads(pairs, scale, random, attempt, recorder)
             if heads is None or (self.m != "auto" and len(heads.w) > self.m):
@@ -162,8 +163,11 @@ class ByQueries(LearnerBase):
             found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, heads.condition)
             recorder.step("Heads assembled", predict=found, layer=found.layer, heads=len(heads.w))
             outcome = _agreement(pairs.oracle, found, scale, random)
-            if outcome.succeeded:
+            if outcome is Outcome.EXACT or (outcome.succeeded and floor is not None):
                 return found, outcome
+            floor = found if outcome.succeeded else floor
+        if floor is not None:
+            return floor, Outcome.PRECISION_FLOOR
         return None, Outcome.NOT_SEPARATED
 
     def _recovered(

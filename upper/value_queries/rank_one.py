@@ -76,7 +76,7 @@ def rank_one_heads(
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
-    Four readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
+    Three readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
     """
     d = pairs.oracle.d
     some = 2 * scale * rng.standard_normal((8, d))

@@ -17,8 +17,6 @@ __all__ = ["follow_steps"]
 _LARGE = 0.25
 # Slopes that are read whole at a time, before those read span the rest.
 _CHUNK = 3
-# Forms are read far away and polished so often.
-_POLISHES = 2
 
 
 def follow_steps(
@@ -48,17 +46,16 @@ def follow_steps(
     if every is None:
         return None
     measured = [_far(h, delta, every[i], every, directions) for i in basis]
-    for _ in range(_POLISHES):
-        every = combined(forms, basis, measured)
-        if every is None:
-            return None
-        measured = [polished(h, total, every[i], every, radius * directions, rng) for i in basis]
-        # the slopes of the others at the first delta, of which combinations are taken
-        span = np.linalg.qr(np.stack([one.slope for one in measured]).T)[0].T
-        forms = [
-            one if i in basis else polished_slope(h, total, one, every, delta, span, rng)
-            for i, one in enumerate(every)
-        ]
+    every = combined(forms, basis, measured)
+    if every is None:
+        return None
+    measured = [polished(h, total, every[i], every, radius * directions, rng) for i in basis]
+    # the slopes of the others at the first delta, of which combinations are taken
+    span = np.linalg.qr(np.stack([one.slope for one in measured]).T)[0].T
+    forms = [
+        one if i in basis else polished_slope(h, total, one, every, delta, span, rng)
+        for i, one in enumerate(every)
+    ]
     return combined(forms, basis, measured)
 
 

@@ -18,7 +18,7 @@ _MOST = 3_000
 _FLAT, _FINE, _GRADED = 3e-12, 0.12, 4.5
 _HALVINGS = 40
 # Points of the fit of one step, in logits; of the fit of several with one place, to find it; the most of those.
-_NEAR, _POINTS, _DENSE, _MOST_PARALLEL = 2.0, 120, 240, 6
+_NEAR, _POINTS, _FEWER, _MOST_PARALLEL = 2.0, 120, 80, 6
 # Steps that are less odd than this about their middle, relative to their size, have several places.
 _ODD, _NEARLY_ODD = 0.1, 0.6
 # A step's shape is right to this share of its height and of the size of the logits that cancel in it.
@@ -232,10 +232,10 @@ def _several(
     def shares(at: np.ndarray) -> np.ndarray:
         return (h(centre + at[:, None] * along, delta) - low) / height
 
-    dense = np.linspace(-length, length, _DENSE)
-    table = shares(dense)
-    middle = _centre(dense, table)
-    if _oddness(dense, table, middle) > _ODD:
+    at = length * np.sinh(np.linspace(-7, 7, _FEWER)) / np.sinh(7)
+    share = shares(at)
+    middle = _centre(at, share)
+    if _oddness(at, share, middle) > _ODD:
         return None
     centre = centre + middle * along
     at = length * np.sinh(np.linspace(-7, 7, _POINTS)) / np.sinh(7)
