@@ -17,8 +17,8 @@ __all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
 
 # Circles grow by this factor from this multiple of the scale, at most so often; then once more, for room.
 _GROWTH, _FIRST, _GROWN, _ROOM = 1.5, 2.0, 16, np.sqrt(2)
-# Points of a circle at which steps are looked for, and looked for again.
-_LOOK, _CLOSE_LOOK = 96, 384
+# Points of a circle at which steps are looked for, until two looks see as many.
+_LOOKS = (96, 384, 768, 1536)
 # The rows' common vector is measured at up to so many times d delta, so many times as far away as where it was first
 # seen, at those where it predicts h to one share; heads are saturated to the other.
 _DRAWS, _FAR, _ALIKE, _SATURATED = 16, 8.0, 1e-6, 1e-13
@@ -167,13 +167,15 @@ def _first_steps(
     for growth in range(_GROWN):
         radius = scale * _FIRST * _GROWTH**growth
         delta, *plane = radius * orthonormal(rng, 3, d)
-        seen = find_steps(h, delta, np.stack(plane), _LOOK)
-        if seen is None:
-            continue
+        steps = find_steps(h, delta, np.stack(plane), _LOOKS[0])
         delta, plane = _ROOM * delta, [_ROOM * one for one in plane]
-        steps = find_steps(h, delta, np.stack(plane), _CLOSE_LOOK)
-        if steps is not None and len(steps) == len(seen):
-            return delta, steps
+        for look in _LOOKS[1:]:
+            if steps is None:
+                break
+            seen = len(steps)
+            steps = find_steps(h, delta, np.stack(plane), look)
+            if steps is not None and len(steps) == seen:
+                return delta, steps
     return None
 
 

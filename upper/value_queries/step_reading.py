@@ -10,8 +10,8 @@ from upper.value_queries.steps import SATURATED, Scalar, Shape
 
 __all__ = ["Reading", "Span", "fill", "read_step", "spanned"]
 
-# Moves of tokens are halved at most so often.
-_HALVINGS = 40
+# Moves of x and of delta are halved at most so often.
+_HALVINGS = 14
 # Slopes span a space if the next singular value is below this share of the largest, and so many more slopes lie in it.
 _IN_SPAN, _MORE = 1e-6, 2
 
