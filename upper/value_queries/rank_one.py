@@ -22,6 +22,8 @@ _LOOKS = (96, 384, 768, 1536)
 # The rows' common vector is measured at up to so many times d delta, so many times as far away as where it was first
 # seen, at those where it predicts h to one share; heads are saturated to the other.
 _DRAWS, _FAR, _ALIKE, _SATURATED = 16, 8.0, 1e-6, 1e-13
+# Values grow with the tokens' lengths, and their rounding is this share of them.
+_ROUNDING = 1e-14
 # Heights add up to this share of them.
 _ADDS_UP = 1e-7
 # Signs of so many heads are tried in all ways.
@@ -80,7 +82,9 @@ def rank_one_heads(
     """
     d = pairs.oracle.d
     some = 2 * scale * rng.standard_normal((8, d))
-    output = np.linalg.svd(np.concatenate(pairs(some, scale * orthonormal(rng, 1, d)[0])))[2][0]
+    seen = np.concatenate(pairs(some, scale * orthonormal(rng, 1, d)[0]))
+    output = np.linalg.svd(seen)[2][0]
+    rounding = _ROUNDING * float(np.abs(seen @ output).max()) / scale
     total = pairs.linear.projection_sum @ output
 
     def h(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
@@ -98,7 +102,7 @@ def rank_one_heads(
         if common is None:
             return None
     values = h if common is None else exchanged
-    found = _first_steps(values, scale, d, rng)
+    found = _first_steps(values, scale, rounding, d, rng)
     if found is None:
         return None
     delta, steps = found
@@ -158,22 +162,23 @@ def _far_apart(
 
 
 def _first_steps(
-    h: Scalar, scale: float, d: int, rng: np.random.Generator
+    h: Scalar, scale: float, rounding: float, d: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[Step]] | None:
     """A delta and the steps there, on a circle a little larger than one on which they are apart.
 
-    Each circle has a delta and a plane of its own: in some planes two steps are close on all circles.
+    `rounding` is that of h for tokens of unit length. Each circle has a delta and a plane of its own: in some planes two
+    steps are close on all circles.
     """
     for growth in range(_GROWN):
         radius = scale * _FIRST * _GROWTH**growth
         delta, *plane = radius * orthonormal(rng, 3, d)
-        steps = find_steps(h, delta, np.stack(plane), _LOOKS[0])
+        steps = find_steps(h, delta, np.stack(plane), _LOOKS[0], rounding * radius)
         delta, plane = _ROOM * delta, [_ROOM * one for one in plane]
         for look in _LOOKS[1:]:
             if steps is None:
                 break
             seen = len(steps)
-            steps = find_steps(h, delta, np.stack(plane), look)
+            steps = find_steps(h, delta, np.stack(plane), look, _ROOM * rounding * radius)
             if steps is not None and len(steps) == seen:
                 return delta, steps
     return None
@@ -198,9 +203,7 @@ def _sign(
     return (-1.0 if less else 1.0), float(np.log(first / (k - first)))
 
 
-def _assembled(
-    pairs: TwoTokens, forms: Sequence[Form], output: np.ndarray, swapped: bool
-) -> RankOneHeads:
+def _assembled(pairs: TwoTokens, forms: Sequence[Form], output: np.ndarray, swapped: bool) -> RankOneHeads:
     """The layer: the heads of each step, signs, and what is left of W_1 + ... + W_m."""
     rates = [
         (form, rate, share)

@@ -59,9 +59,7 @@ def follow_steps(
     return combined(forms, basis, measured)
 
 
-def _nearby(
-    h: Scalar, delta: np.ndarray, form: Form, directions: np.ndarray, low_rank: bool
-) -> Form | None:
+def _nearby(h: Scalar, delta: np.ndarray, form: Form, directions: np.ndarray, low_rank: bool) -> Form | None:
     """A form at all delta, from d - 1 of them so near that the step stays in reach."""
     d, step = len(delta), form.step
     size = float(np.linalg.norm(form.slope))
@@ -88,9 +86,7 @@ def _nearby(
     return _linear(replace(form, span=span), reading, away, directions, float(np.linalg.norm(delta)))
 
 
-def _far(
-    h: Scalar, delta: np.ndarray, form: Form, every: Sequence[Form], directions: np.ndarray
-) -> Form:
+def _far(h: Scalar, delta: np.ndarray, form: Form, every: Sequence[Form], directions: np.ndarray) -> Form:
     """The form from delta as far away as it finds its own step, with no other in the way."""
     d, radius = len(delta), float(np.linalg.norm(delta))
     shape = form.step.shape
@@ -117,17 +113,15 @@ def _far(
         some = Reading.nothing(len(which), d)
         if clear.any():
             to, where = size[clear], np.flatnonzero(clear)
-            some.put(
-                read_step(h, shape, moved[clear], centre[clear], along[clear], to, to, form.span), where
-            )
+            some.put(read_step(h, shape, moved[clear], centre[clear], along[clear], to, to, form.span), where)
         return some
 
-    return _linear(form, reading, away, directions, radius) if fill(reading, np.arange(d), away, read) else form
+    return (
+        _linear(form, reading, away, directions, radius) if fill(reading, np.arange(d), away, read) else form
+    )
 
 
-def _linear(
-    form: Form, reading: Reading, away: np.ndarray, directions: np.ndarray, radius: float
-) -> Form:
+def _linear(form: Form, reading: Reading, away: np.ndarray, directions: np.ndarray, radius: float) -> Form:
     """The form whose slope, offset and height are linear in delta and as read at delta_0 + away directions."""
     slope = (reading.slope - form.slope) / away[:, None]
     offset = (reading.offset - form.shift - form.offset) / away

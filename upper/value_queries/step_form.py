@@ -88,7 +88,7 @@ def independent(forms: Sequence[Form]) -> Int[np.ndarray, " some"]:
 def combined(
     forms: Sequence[Form], basis: Int[np.ndarray, " some"], measured: Sequence[Form]
 ) -> list[Form] | None:
-    """The forms of all steps, where those of the basis are measured; None if amplitudes must be parallel and are not."""
+    """The forms of all steps from those of the basis; None where amplitudes are not parallel, as they must be."""
     known = dict(zip(basis.tolist(), measured, strict=True))
     slopes = np.stack([one.slope for one in measured])
     first = measured[0].amplitude / measured[0].height

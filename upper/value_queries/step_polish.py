@@ -15,9 +15,9 @@ __all__ = ["polished", "polished_slope"]
 
 # Points more than there are unknowns, how often points are drawn, and delta where heads meet.
 _MORE, _DRAWS, _OTHER_DELTAS = 5, 12, 6
-# Tokens have this share of their length on the circle, or twice it and so on where other heads are not saturated there:
-# a logit is a small difference of large numbers, so its rounding grows with the square of the length.
-_SHORTEST = 1 / 16
+# Tokens have this share of their length on the circle, or twice it and so on where other heads are not saturated: a
+# logit is a small difference of large numbers, so its rounding grows with the square of the length.
+_SHORTEST, _LONGEST = 1 / 16, 8.0
 # Logits of a single head are read up to this size.
 _WIDE = 4.0
 # Delta with all of a slope, more than the rank of Theta.
@@ -100,8 +100,8 @@ def _read_shortest(
     """What `_read_far` finds at the delta times the least length, from the given one, and that length."""
     while True:
         found = _read_far(h, total, form, every, length * delta, span, rng)
-        if found is not None or length >= 1:
-            return found, min(1.0, length)
+        if found is not None or length >= _LONGEST:
+            return found, length
         length *= 2
 
 

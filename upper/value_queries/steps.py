@@ -84,11 +84,13 @@ class Step:
         return SATURATED / (self.rate * float(self.shape.rate.min()))
 
 
-def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"], look: int) -> list[Step] | None:
+def find_steps(
+    h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"], look: int, rounding: float
+) -> list[Step] | None:
     """The steps of h on the half circle through the rows of `plane`, or None where they overlap or are not understood.
 
-    Every head makes one step on a half circle: its logit there is a cosine. `look` are the points asked first; two steps
-    that cancel between two of them are not seen.
+    Every head makes one step on a half circle: its logit there is a cosine. `look` are the points asked first; two
+    steps that cancel between two of them are not seen. Changes below `rounding` are not looked at.
     """
 
     def on_circle(angle: np.ndarray) -> np.ndarray:
@@ -97,7 +99,7 @@ def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"], lo
     angle = np.linspace(0, np.pi, look)
     value = on_circle(angle)
     for _ in range(_HALVINGS):
-        flat = _FLAT * np.abs(value).max()
+        flat = max(rounding, _FLAT * np.abs(value).max())
         change, length = np.abs(np.diff(value)), np.diff(angle)
         steep = change > np.maximum(_FINE * _ranges(value, flat), flat)
         # the foot of a step, too, so that two steps are seen to be apart
@@ -112,7 +114,7 @@ def find_steps(h: Scalar, delta: np.ndarray, plane: Float[np.ndarray, "2 d"], lo
         angle, value = np.concatenate([angle, middle]), np.concatenate([value, on_circle(middle)])
         order = np.argsort(angle)
         angle, value = angle[order], value[order]
-    flat = _FLAT * np.abs(value).max()
+    flat = max(rounding, _FLAT * np.abs(value).max())
     runs = _runs(value, flat)
     if not runs or runs[0][0] == 0 or runs[-1][1] == len(value) - 1:
         return None
@@ -229,6 +231,7 @@ def _several(
     length: float,
 ) -> Step | None:
     """Parallel heads with one place, fitted by the fewest sigmoids."""
+
     def shares(at: np.ndarray) -> np.ndarray:
         return (h(centre + at[:, None] * along, delta) - low) / height
 
