@@ -166,8 +166,8 @@ def _first_steps(
 ) -> tuple[np.ndarray, list[Step]] | None:
     """A delta and the steps there, on a circle a little larger than one on which they are apart.
 
-    `rounding` is that of h for tokens of unit length. Each circle has a delta and a plane of its own: in some planes two
-    steps are close on all circles.
+    `rounding` is that of h for tokens of unit length. Each circle has a delta and a plane of its own: in some planes
+    two steps are close on all circles.
     """
     for growth in range(_GROWN):
         radius = scale * _FIRST * _GROWTH**growth

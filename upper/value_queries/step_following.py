@@ -37,7 +37,7 @@ def follow_steps(
     d, radius = len(delta), float(np.linalg.norm(delta))
     directions = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     directions[0] = delta / radius
-    basis = independent(forms) if shared else np.arange(len(forms))
+    basis = independent(forms) if shared else list(range(len(forms)))
     nearby = [_nearby(h, delta, forms[i], directions, low_rank) for i in basis]
     measured = [one for one in nearby if one is not None]
     if len(measured) < len(basis):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.linalg import qr
 
 from upper.value_queries.step_reading import Span, read_step, spanned
@@ -77,19 +77,17 @@ def first_forms(
     return forms
 
 
-def independent(forms: Sequence[Form]) -> Int[np.ndarray, " some"]:
+def independent(forms: Sequence[Form]) -> list[int]:
     """Which slopes span those of all forms."""
     slopes = np.stack([form.slope for form in forms])
     _, triangle, order = qr(slopes.T, mode="economic", pivoting=True)
     size = np.abs(np.diag(triangle))
-    return order[: int(np.sum(size > _DEPENDENT * size[0]))]
+    return [int(i) for i in order[: int(np.sum(size > _DEPENDENT * size[0]))]]
 
 
-def combined(
-    forms: Sequence[Form], basis: Int[np.ndarray, " some"], measured: Sequence[Form]
-) -> list[Form] | None:
+def combined(forms: Sequence[Form], basis: Sequence[int], measured: Sequence[Form]) -> list[Form] | None:
     """The forms of all steps from those of the basis; None where amplitudes are not parallel, as they must be."""
-    known = dict(zip(basis.tolist(), measured, strict=True))
+    known = dict(zip(basis, measured, strict=True))
     slopes = np.stack([one.slope for one in measured])
     first = measured[0].amplitude / measured[0].height
     amplitudes = np.stack([one.amplitude / one.height for one in measured])

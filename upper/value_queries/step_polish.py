@@ -118,10 +118,12 @@ def _read_far(
 
     All other heads are saturated at the points; None where too few such points are found.
     """
-    (p, d), shape, radius = span.shape, form.step.shape, float(np.linalg.norm(delta))
+    p, d = span.shape
+    shape, radius = form.step.shape, float(np.linalg.norm(delta))
     if len(shape.rate) == 1:
         shape = replace(shape, reach=_WIDE)
-    slope, offset = form.theta @ delta, float(form.bias @ delta) + form.shift
+    slope = form.theta @ delta
+    offset = float(form.bias @ delta) + form.shift
     inner = span @ slope
     size = float(np.linalg.norm(inner))
     base = np.zeros(d)
