@@ -38,8 +38,8 @@ class RecoveredLayer:
     w: Float[np.ndarray, "m d d"]
     key_bias: Float[np.ndarray, "m d"]  #: c
     bias: Float[np.ndarray, " d"]  #: b
-    #: for each head |delta W_i| over its distance to the span of the other heads' at the first delta: the digits that
-    #: separating it costs
+    #: by how much separating a head from the others makes rounding grow: |delta W_i| over its distance to the span of
+    #: the other heads' at the first delta, or, where outputs have one direction, `RankOneHeads.condition`
     condition: Float[np.ndarray, " m"]
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
@@ -70,7 +70,8 @@ class ByQueries(LearnerBase):
     Parameters
     ----------
     m : int or "auto"
-        Heads of the layer; "auto" finds how many, as the rank of values.
+        Heads of the layer; "auto" finds how many, as the rank of values. Where outputs have one direction, it is the
+        most heads that are accepted.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
 

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from attention import Recorder
 from upper.value_queries.step_following import follow_steps
 from upper.value_queries.step_form import Form, first_forms
-from upper.value_queries.steps import Scalar, Step, find_steps
+from upper.value_queries.step_shape import Scalar, Step
+from upper.value_queries.steps import find_steps
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
 __all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from upper.value_queries.step_form import Form, clear_of, combined, independent
 from upper.value_queries.step_polish import polished, polished_slope
 from upper.value_queries.step_reading import Reading, fill, read_step, spanned
-from upper.value_queries.steps import SATURATED, Scalar
+from upper.value_queries.step_shape import SATURATED, Scalar
 
 __all__ = ["follow_steps"]
 

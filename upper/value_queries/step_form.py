@@ -1,14 +1,14 @@
 """A step as a function of both tokens: its logit is bilinear, its height linear."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import qr
 
 from upper.value_queries.step_reading import Span, read_step, spanned
-from upper.value_queries.steps import SATURATED, Scalar, Step
+from upper.value_queries.step_shape import SATURATED, Scalar, Step
 from upper.value_queries.two_tokens import orthonormal
 
 __all__ = ["Form", "clear_of", "combined", "first_forms", "independent"]
@@ -25,7 +25,7 @@ _ROOM = 3
 class Form:
     """A step for all delta: h = low + (amplitude . delta) shape(z) with z = x Theta delta + bias . delta + shift.
 
-    The last three fields are empty until the step is followed from the first delta, delta_0, to others.
+    Theta, bias and amplitude are zero until the step is followed from the first delta, delta_0, to others.
     """
 
     step: Step
@@ -34,10 +34,10 @@ class Form:
     slope: Float[np.ndarray, " d"]  #: Theta delta_0
     offset: float  #: bias . delta_0
     height: float  #: amplitude . delta_0
-    theta: Float[np.ndarray, "d d"] = field(default_factory=lambda: np.zeros((0, 0)))
-    bias: Float[np.ndarray, " d"] = field(default_factory=lambda: np.zeros(0))
-    amplitude: Float[np.ndarray, " d"] = field(default_factory=lambda: np.zeros(0))
-    span: Span = field(default_factory=lambda: np.zeros((0, 0)))  #: it holds Theta delta for all delta
+    theta: Float[np.ndarray, "d d"]
+    bias: Float[np.ndarray, " d"]
+    amplitude: Float[np.ndarray, " d"]
+    span: Span  #: it holds Theta delta for all delta; empty where that was not measured
 
 
 def first_forms(
@@ -70,7 +70,13 @@ def first_forms(
             size = rate = float(np.linalg.norm(slope))
             along = slope / size
         offset, height = float(reading.offset[0]), float(reading.height[0])
-        forms.append(Form(step, sign, sign * shift, slope, offset - sign * shift, height))
+        zero = np.zeros(d)
+        forms.append(
+            Form(
+                step, sign, sign * shift, slope, offset - sign * shift, height,
+                np.zeros((d, d)), zero, zero, np.zeros((0, d)),
+            )
+        )  # fmt: skip
         if low_rank and whole and len(forms) < len(steps):
             found = spanned(np.stack([form.slope / np.linalg.norm(form.slope) for form in forms]))
             span, whole = (span, True) if found is None else (found, False)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from upper.value_queries.step_form import Form, clear_of
 from upper.value_queries.step_reading import Span
-from upper.value_queries.steps import Scalar
+from upper.value_queries.step_shape import Scalar
 from upper.value_queries.two_tokens import orthonormal
 
 __all__ = ["polished", "polished_slope"]
@@ -128,9 +128,9 @@ def _read_far(
     size = float(np.linalg.norm(inner))
     base = np.zeros(d)
     if p < d:
-        base = rng.standard_normal(d)
-        base -= base @ span.T @ span
-        base *= radius / np.linalg.norm(base)
+        base = rng.standard_normal((1, d))[0]
+        base = base - span.T @ (span @ base)
+        base = base * (radius / float(np.linalg.norm(base)))
     constant = float(base @ slope) + offset
     more = min(p, _MORE)
     y = radius * np.concatenate([orthonormal(rng, p, p), orthonormal(rng, more, p)])

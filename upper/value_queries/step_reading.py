@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from upper.value_queries.steps import SATURATED, Scalar, Shape
+from upper.value_queries.step_shape import SATURATED, Scalar, Shape
 
 __all__ = ["Reading", "Span", "fill", "read_step", "spanned"]
 
