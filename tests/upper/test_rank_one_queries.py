@@ -78,6 +78,16 @@ def test_steep_heads_that_nearly_cancel_are_missed_by_no_check():
         assert agreement(full, full, scale=30.0, seed=seed) is Outcome.EXACT
 
 
+@pytest.mark.parametrize("i", [15, 16])
+def test_neighbouring_heads_of_a_gadget_rounding_are_missed_by_no_check(i):
+    """Heads 15 to 17 of 19 step at so large values that two of them cancel on most tokens that are not short."""
+    layer = CASES["gadget rounding, n = 8, q = 16"]().instance(rng=2).layer
+    theta, w = np.delete(layer.theta, i, axis=0), np.delete(layer.w, i, axis=0)
+    theta[i], w[i] = 0, layer.w[[i, i + 1]].sum(axis=0)
+    found = [agreement(layer, AttentionLayer(theta, w), scale=0.7, seed=seed) for seed in range(3)]
+    assert found == [Outcome.NOT_SEPARATED] * 3
+
+
 def agreement(target, found, scale, seed):
     from upper.value_queries.learner import RecoveredLayer, _agreement
 
