@@ -60,9 +60,7 @@ _NICE = {
     "any tokens": "By queries of any number of tokens",
     "examples": "Newton, examples of two tokens",
 }
-_ROUNDING = {"rounding": "binary", "ternary rounding": "ternary"}
-_MOST_ROUNDED = {"rounding": 64, "ternary rounding": 32}  # coordinates
-_MODULUS, _LEVELS = 64, 2
+_ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -71,21 +69,19 @@ def _cells(scale: Scale) -> list[Parameters]:
         names: Sequence[str] = ("parity of 3 bits", "rounding")
     else:
         nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 24, 32)}
-        hard, draws, names = (12, 16, 24, 32, 48, 64), 3, (*_SQ, *_ROUNDING)
+        hard, draws, names = (12, 24, 48, 64), 3, (*_SQ, _ROUNDING)
     sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
-    sizes += [("hard", name, dim) for name in names for dim in hard if _has_room(name, dim)]
+    sizes += [
+        ("hard", name, dim)
+        for name in names
+        for dim in hard
+        if name == _ROUNDING or dim > _SQ[name][1].get("bits", 1) + 1
+    ]
     return [
         {"part": part, "name": name, "dim": dim, "draw": draw}
         for part, name, dim in sizes
-        for draw in range(1 if dim > 128 else draws)  # a minute each
+        for draw in range(1 if part == "hard" or dim > 128 else draws)
     ]
-
-
-def _has_room(name: str, dim: int) -> bool:
-    """Whether the hidden bits have room, and a fit ends within a minute."""
-    if name in _SQ:
-        return dim > _SQ[name][1].get("bits", 1) + 1
-    return dim <= _MOST_ROUNDED[name]
 
 
 def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
@@ -119,9 +115,7 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
     if name in _SQ:
         family, parameters = _SQ[name]
         return family.preset(dim=dim, **parameters).instance(rng=rng)
-    return make_lwr_instance(
-        secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, matrix=_ROUNDING[name], rng=rng
-    )
+    return make_lwr_instance(secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, rng=rng)
 
 
 def _statistical_queries(instance: HardInstance) -> int | None:
@@ -174,7 +168,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         if curve[0]:
             named |= {f"dim_{key}": curve[0][-1], f"last_{key}": f"{curve[1][-1]:,.0f}"}
             named[f"floors_{key}"] = f"{curve[1][-1] / floor[1][-1]:.2f}"
-    slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, *_ROUNDING)]
+    slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, _ROUNDING)]
     if known := [slope for slope in slopes if slope is not None]:
         named |= {"least_slope": _text(min(known)), "largest_slope": _text(max(known))}
     for bits in (3, 7):
@@ -227,7 +221,7 @@ def _figure(rows: Sequence[Row]) -> Any:
     ]
     right: list[tuple[str, _Curve, Mapping[str, Any]]] = [
         (f"By queries: {name}", _curve(hard, name=name), queries | _mark(place))
-        for place, name in enumerate((*_SQ, *_ROUNDING))
+        for place, name in enumerate((*_SQ, _ROUNDING))
     ]
     right += [
         (
