@@ -351,7 +351,7 @@ def access_of(learner: Any) -> Access:
 
     A ValueError if it declares something else than an `Access`.
     """
-    access = getattr(learner, "access", "random examples")
+    access: Access = getattr(learner, "access", "random examples")
     one_of(f"{type(learner).__name__}.access", access, tuple(_ORACLES))
     return access
 

@@ -68,8 +68,8 @@ def _cells(scale: Scale) -> list[Parameters]:
         nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
         names: Sequence[str] = ("parity of 3 bits", "rounding")
     else:
-        nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 24, 32)}
-        hard, draws, names = (12, 24, 48, 64), 3, (*_SQ, _ROUNDING)
+        nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 32)}
+        hard, draws, names = (12, 24, 48), 3, (*_SQ, _ROUNDING)
     sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
     sizes += [
         ("hard", name, dim)
