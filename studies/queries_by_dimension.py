@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from attention import BooleanInputs, ExampleOracle, GroundTruth, ValueOracle, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
+from attention.learning import Predictor
 from lower import Family, HardInstance
 from lwe import make_lwr_instance
 from runs import Scale
@@ -64,6 +65,7 @@ _ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 
 
 def _cells(scale: Scale) -> list[Parameters]:
+    hard: tuple[int, ...]
     if scale is Scale.QUICK:
         nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
         names: Sequence[str] = ("parity of 3 bits", "rounding")
@@ -86,9 +88,11 @@ def _cells(scale: Scale) -> list[Parameters]:
 
 def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
     for_target, for_oracle, for_learner, for_tests = rng.spawn(4)
+    inputs: Inputs = BooleanInputs(k=2, d=dim)
+    known: Predictor | None = None
     if part == "nice":
-        layer, inputs = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target), BooleanInputs(k=2, d=dim)
-        known, bound = None, counting_floor(heads=_HEADS, tokens=2, dim=dim)
+        layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
+        bound: int | None = counting_floor(heads=_HEADS, tokens=2, dim=dim)
     else:
         instance = _instance(name, dim, for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
@@ -120,7 +124,7 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
 
 def _statistical_queries(instance: HardInstance) -> int | None:
     """The proved number of correlational queries of tolerance .1 that the family needs; None without a proof."""
-    found = {one.name: one.value for one in instance.certificate}
+    found: dict[str, Any] = {one.name: one.value for one in instance.certificate}
     return found.get(f"queries at tolerance {_TOLERANCE:g}")
 
 
