@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import EXACT_ERROR, relative_error
+from attention.layer import contract, mix, softmax
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from upper.value_queries.logits import read_logits
@@ -51,11 +52,9 @@ class RecoveredLayer:
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The outputs on the token matrices `x`."""
-        layer = AttentionLayer(self.theta, self.w)
-        patterns = np.exp(_shifted(layer.logits(x) + np.einsum("nkd,md->nmk", x, self.key_bias)[:, :, None]))
-        patterns /= patterns.sum(axis=-1, keepdims=True)
-        read = np.swapaxes(patterns @ x[:, None], 1, 2).reshape(*x.shape[:2], -1)
-        return self.bias + read @ self.w.reshape(-1, x.shape[2])
+        logits = contract(x, self.theta, np) + (x @ self.key_bias.T).swapaxes(1, 2)[:, None]
+        read = mix(softmax(logits, np), x, np)
+        return self.bias + (read @ self.w.reshape(-1, x.shape[2])).reshape(x.shape)
 
     @property
     def biased(self) -> bool:
@@ -222,7 +221,3 @@ def _agreement(
 def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:
     """What is known without the heads: every token's weight is 1 / k."""
     return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)
-
-
-def _shifted(logits: np.ndarray) -> np.ndarray:
-    return logits - logits.max(axis=-1, keepdims=True)
