@@ -80,6 +80,7 @@ STUDIES = (
     "weightings",
     "positions",
     "cost",
+    "query-noise",
     "linear-random",
     "linear-ranks",
     "linear-heads",

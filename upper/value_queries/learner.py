@@ -11,8 +11,10 @@ from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recor
 from attention.evaluation import EXACT_ERROR, relative_error
 from attention.layer import contract, mix, softmax
 from attention.learning import Access, LearnerBase, apart
-from attention.validation import NonNegativeInt, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.logits import read_logits
+from upper.value_queries.noisy import recover_from_noise
+from upper.value_queries.polish import KeptAnswers, Parameters
 from upper.value_queries.rank_one import rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads
 from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
@@ -23,6 +25,8 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
 _FLOOR = 1e-8
+# With noise, a prediction is off by so many times the noise at most.
+_LOUD = 3.0
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
 # Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
@@ -79,6 +83,12 @@ class ByQueries(LearnerBase):
         Heads of the layer; "auto" finds how many, as the rank of values.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
+    noise : float
+        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`. The thresholds, the length of the
+        differences and the number of answers that are averaged follow from it.
+    stretch : float
+        With noise, differences of tokens are at most so many times as long as without it, which makes the noise count
+        less. Give 1 where the noise grows with the tokens; answers are then averaged.
 
     Raises
     ------
@@ -112,10 +122,12 @@ class ByQueries(LearnerBase):
 
     m: PositiveInt | Literal["auto"] = "auto"
     examples: NonNegativeInt | None = None
+    noise: NonNegativeFloat = 0.0
+    stretch: PositiveFloat = 1000.0
 
     def minimum_examples(self, k: int | None, d: int) -> int:
         """The queries of the linear part."""
-        return d + 1
+        return 2 * d if self.noise else d + 1
 
     def _prepare(self, oracle: ValueOracle) -> None:
         if oracle.k == 1:
@@ -127,6 +139,8 @@ class ByQueries(LearnerBase):
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         random = apart(rng)
+        if self.noise:
+            return self._learn_noisy(oracle, recorder, budget, random)
         linear = linear_part(oracle)
         known = partial(_linear, linear)
         recorder.step("Equal tokens", predict=known)
@@ -167,6 +181,28 @@ class ByQueries(LearnerBase):
                 return found, outcome
         return None, Outcome.NOT_SEPARATED
 
+    def _learn_noisy(
+        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, random: np.random.Generator
+    ) -> Fit:
+        kept = KeptAnswers(oracle if budget is None else oracle.limited(budget))
+        try:
+            heads = recover_from_noise(
+                kept,
+                self.noise,
+                m=None if self.m == "auto" else self.m,
+                most=max(self.stretch, 1.0),
+                rng=random,
+                recorder=recorder,
+                seen=partial(_with_biases, condition=np.ones(1)),
+            )
+            if heads is None:
+                return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
+            found = _with_biases(heads.parameters, heads.condition)
+            outcome = _noisy_verdict(kept.oracle, found, self.noise, random)
+        except QueriesExhaustedError:
+            return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
+        return recorder.fit(outcome, predict=found, layer=found.layer)
+
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
     ) -> RecoveredLayer | None:
@@ -193,6 +229,20 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
     answers, predicted = oracle.ask(x), found(x)
     error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+
+
+def _with_biases(of: Parameters, condition: np.ndarray) -> RecoveredLayer:
+    return RecoveredLayer(of.theta, of.w, of.key_bias, of.bias, condition)
+
+
+def _noisy_verdict(
+    oracle: ValueOracle, found: RecoveredLayer, noise: float, random: np.random.Generator
+) -> Outcome:
+    """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
+    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    answers = oracle.ask(x)
+    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
+    return Outcome.NOISE_FLOOR if off < _LOUD * noise and off < size / 2 else Outcome.NOT_SEPARATED
 
 
 def _agreement(
