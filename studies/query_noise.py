@@ -1,4 +1,4 @@
-"""Noise on the answers to value queries: errors of the estimate and after polish, with longer differences or averages."""
+"""Noise on the answers to value queries: errors before and after polish, with longer differences or averages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def _cells(scale: Scale) -> list[Parameters]:
         _cell(2, 16, level, stretch, draw) for level in _LEVELS for stretch in _WAYS for draw in range(3)
     ]
     cells += [_cell(4, 32, level, stretch, 0) for level in _LEVELS for stretch in _WAYS]
-    return cells + [_cell(12, 64, 1e-4, _STRETCH, 0)]
+    return [*cells, _cell(12, 64, 1e-4, _STRETCH, 0)]
 
 
 def _cell(heads: int, dim: int, level: float, stretch: float, draw: int) -> Parameters:
@@ -105,7 +105,9 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
             "queries": f"{_median(those, 'queries'):,.0f}",
             "answers": f"{_median(those, 'answers') or 0:,.0f}",
             **{
-                f"{stage}: W, Theta": f"{_text(_median(those, f'w_{stage}'))}, {_text(_median(those, f'theta_{stage}'))}"
+                f"{stage}: W, Theta": ", ".join(
+                    _text(_median(those, f"{name}_{stage}")) for name in ("w", "theta")
+                )
                 for stage in _STAGES
             },
             "at the noise": of_all(row["outcome"] == "NOISE_FLOOR" for row in those),

@@ -165,6 +165,8 @@ class ByQueries(LearnerBase):
         rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
+        if m > rank > 1:
+            recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
         found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
         if found is not None:
             outcome = _verdict(pairs.oracle, found, random)
@@ -193,12 +195,12 @@ class ByQueries(LearnerBase):
                 most=max(self.stretch, 1.0),
                 rng=random,
                 recorder=recorder,
-                seen=partial(_with_biases, condition=np.ones(1)),
+                seen=_with_biases,
             )
             if heads is None:
                 return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
             found = _with_biases(heads.parameters, heads.condition)
-            outcome = _noisy_verdict(kept.oracle, found, self.noise, random)
+            outcome = _noisy_verdict(kept, found, self.noise, random)
         except QueriesExhaustedError:
             return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
         return recorder.fit(outcome, predict=found, layer=found.layer)
@@ -208,10 +210,12 @@ class ByQueries(LearnerBase):
     ) -> RecoveredLayer | None:
         first = first_heads(pairs, m, scale, random)
         if first is None:
+            recorder.step("No pencil separates the heads", heads=m)
             return None
         recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
         followed = follow_heads(pairs, first, scale, random)
         if followed is None:
+            recorder.step("Heads fall together", heads=m)
             return None
         w, directions = followed
         recorder.step(
@@ -242,7 +246,8 @@ def _noisy_verdict(
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
     off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
-    return Outcome.NOISE_FLOOR if off < _LOUD * noise and off < size / 2 else Outcome.NOT_SEPARATED
+    within = off < max(_LOUD * noise, EXACT_ERROR * size) and off < size / 2
+    return Outcome.NOISE_FLOOR if within else Outcome.NOT_SEPARATED
 
 
 def _agreement(

@@ -45,7 +45,7 @@ def recover_from_noise(
     most: float,
     rng: np.random.Generator,
     recorder: Recorder,
-    seen: Callable[[Parameters], Any],
+    seen: Callable[[Parameters, np.ndarray], Any],
 ) -> NoisyHeads | None:
     """All heads from answers with noise of this standard deviation, or None where they are not separated.
 
@@ -60,14 +60,14 @@ def recover_from_noise(
     most : float
         The longest stretch.
     seen : callable
-        Makes a layer with biases of parameters, for the record.
+        Makes a layer with biases of parameters and condition numbers, for the record.
     """
     length = _LONGER * most
     linear = linear_part(kept, noise=noise, length=length)
     recorder.step("Equal tokens")
-    remaining = kept.oracle.remaining
+    remaining = kept.remaining
     budget = None if remaining is None else remaining // (8 * kept.d)
-    loud = choose_stretch(TwoTokens(kept, linear, noise), most, budget, rng)  # type: ignore[arg-type]
+    loud = choose_stretch(TwoTokens(kept, linear, noise), most, budget, rng)
     if loud is not None and loud.pairs.repeats > 1:  # the linear part counts in every value
         linear = linear_part(kept, noise=noise, length=length, repeats=loud.pairs.repeats)
         loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
@@ -79,19 +79,24 @@ def recover_from_noise(
         )
     rank, _ = count_heads(loud.pairs, loud.scale, rng)
     heads = rank if m is None else m
-    measures = {
-        "rank": rank,
-        "scale": loud.scale,
-        "stretch": loud.pairs.stretch,
-        "answers": loud.pairs.repeats,
-    }
-    recorder.step("Heads counted", heads=heads, **measures)
+    recorder.step(
+        "Heads counted",
+        heads=heads,
+        rank=rank,
+        scale=loud.scale,
+        stretch=loud.pairs.stretch,
+        answers=loud.pairs.repeats,
+    )
+    if heads > rank:
+        recorder.step("Fewer heads are seen than asked for", heads=heads, rank=rank)
     first = first_heads(loud.pairs, heads, loud.scale, rng) if 0 < heads <= rank else None
     if first is None:
+        recorder.step("No pencil separates the heads", heads=heads)
         return None
     recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
     followed = follow_heads(loud.pairs, first, loud.scale, rng)
     if followed is None:
+        recorder.step("Heads fall together", heads=heads)
         return None
     w, directions = followed
     recorder.step("Projections")
@@ -101,7 +106,7 @@ def recover_from_noise(
         for name in ("Read again", "Polished"):
             if name == "Polished":
                 found = polish(found, kept.kept)
-            layer = seen(_without_noise(found, loud))
+            layer = seen(_without_noise(found, loud), first.condition)
             recorder.step(name, predict=layer, layer=layer.layer, stretch=loud.pairs.stretch)
         further = stretched_further(loud, Centre(found.theta, found.key_bias))
         if further is None:

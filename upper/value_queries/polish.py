@@ -1,6 +1,6 @@
 """All parameters fitted at once to all answers that were paid for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,26 +21,16 @@ _LONGER = 8.0
 _TINY = 1e-100
 
 
-@dataclass
-class KeptAnswers:
+class KeptAnswers(ValueOracle):
     """An oracle that keeps what it was asked, the mean of the answers, and how many they were."""
 
-    oracle: ValueOracle
-    kept: list[tuple[np.ndarray, np.ndarray, int]] = field(default_factory=list)
-
-    @property
-    def k(self) -> int | None:
-        """The tokens of a query."""
-        return self.oracle.k
-
-    @property
-    def d(self) -> int:
-        """The coordinates of a token."""
-        return self.oracle.d
+    def __init__(self, oracle: ValueOracle) -> None:
+        self._prepare(oracle.ask, oracle.k, oracle.d, 0.0, oracle.remaining, None)
+        self.kept: list[tuple[np.ndarray, np.ndarray, int]] = []
 
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The answers of the oracle."""
-        answers = self.oracle.ask(x)
+        answers = super().ask(x)
         if self.kept and self.kept[-1][0] is x:  # asked again
             _, mean, count = self.kept.pop()
             self.kept.append((x, mean + (answers - mean) / (count + 1), count + 1))
@@ -129,7 +119,7 @@ class _Read:
     """What the heads read in some rows."""
 
     pattern: Float[np.ndarray, "n m k"]
-    mixed: Float[np.ndarray, "n m*d"]  #: the tokens, mixed by the patterns
+    mixed: Float[np.ndarray, "n md"]  #: the tokens, mixed by the patterns
 
 
 def _rows(start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]]) -> list[_Rows]:
