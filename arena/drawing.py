@@ -23,7 +23,7 @@ _HREF = f"{{{_LINK}}}href"
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure; a notebook whose cell ends with one shows the picture.
+    """A figure. A notebook shows it as a picture if a cell ends with it.
 
     Attributes
     ----------

@@ -102,7 +102,7 @@ def student_of_file(place: str) -> Student:
 def as_students(
     learners: "Sequence[Student | Learner | str] | Student | Learner | str | None" = None,
 ) -> list[Student]:
-    """The students for a caller's argument: names, learners that are set up, or students; the default ones if None.
+    """Convert names of learners, learners and students to students; None gives the default students.
 
     Raises
     ------

@@ -30,7 +30,8 @@ _NEARLY_EXACT = 1e-6
 _ORBIT_SHARE = 8
 # A fitted error below this share of the held-out error means that the examples were memorised.
 _MEMORISED = 0.1
-# A relative error from _NOTHING to 1 is no better than predicting zero if 1 is within _SIGNIFICANT standard errors.
+# Predicting zero has the relative error 1. An error from _NOTHING to 1 counts as no better if its square is less than
+# _SIGNIFICANT standard errors below 1.
 _NOTHING, _SIGNIFICANT = 0.9, 2.0
 # Two sums of coordinates are equal if they differ by less than this, relative to the largest.
 _SAME = 1e-9

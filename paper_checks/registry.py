@@ -17,6 +17,7 @@ __all__ = ["GROUPS", "all_checks", "find_checks"]
 GROUPS: Mapping[str, str] = {
     "layer": "The attention layer",
     "identifiability": "What examples determine",
+    "value-queries": "What value queries determine",
     "conditions": "Conditions on the heads",
     "concentration": "Softmax and concentration",
     "crude-sum": "Phase 1: the crude sum of projections",

@@ -115,7 +115,9 @@ def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimensi
 
 @checked
 def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
-    """Least calls to VSTAT(n) that tell the targets from the reference: SDA(1/(3n)), which is 2N/(3n) for parities.
+    """The least number of calls to VSTAT(n) that tell the targets from the reference.
+
+    It is SDA(1/(3n)), which is 2N/(3n) for parities.
 
     Parameters
     ----------
@@ -131,10 +133,10 @@ def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
     targets from each other, N - 1 takes the place of N.
 
     Proof. The oracle answers p_0, the mean under the reference. Let p_0 <= 1/2; otherwise take 1 - q for q. The answer
-    is invalid on S only if D = |p - p_0| > max(1/n, sqrt(p(1-p)/n)). Then D^2 > p_0/(3n): if p <= 2 p_0/3 or p > 2/3,
-    D >= p_0/3 and D > 1/n; else p(1-p) >= p_0/3. Let A be the set of the a candidates on which the answer is invalid.
-    The sum over A of |<q, D_S/D_0 - 1>| is above a sqrt(p_0/(3n)). It is at most |q| a sqrt(average correlation of A),
-    with |q|^2 <= p_0. So A has an average correlation above 1/(3n).
+    is invalid on S only if D = |p - p_0| > max(1/n, sqrt(p(1-p)/n)). Then D^2 > p_0/(3n), by two cases. If p <= 2 p_0/3
+    or p > 2/3, then D >= p_0/3 and D > 1/n. Otherwise p(1-p) >= p_0/3. Let A be the set of the a candidates on which
+    the answer is invalid. The sum over A of |<q, D_S/D_0 - 1>| is above a sqrt(p_0/(3n)). It is at most
+    |q| a sqrt(average correlation of A), with |q|^2 <= p_0. So A has an average correlation above 1/(3n).
 
     References
     ----------

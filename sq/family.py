@@ -89,8 +89,8 @@ class ProfileHeads:
 class SQFamily(Family):
     """Targets F_S = K + scale f_S w^T, one for each numbered secret S, with hidden parts f_S of norm 1.
 
-    Subclasses define the heads, the function of the form that they compute, and f_S. Certificate, known part, error
-    bound and query bounds follow.
+    Subclasses define the heads, the hidden part at each value of the heads' form, and f_S itself. The certificate, the
+    known part, the error bound and the query bounds follow from these.
     """
 
     #: Parameters that two heads realise: the rows of the table of families. Other parameters have their presets, and

@@ -127,7 +127,7 @@ class DescentLearner:
     The student's rows are g_a(X) = sum_i sum_b softmax(X Theta_i X^T)_ab <v_i, x_b>. The gradient of
     E sum_a (g - f)^2 / 2 is E g dg - E f dg. The first part needs no labels. Each coordinate of the second is a
     correlational query, scaled by its norm, so a step counts heads (d^2 + d) queries. Orthonormal hidden parts are
-    sqrt 2 apart: a student within mean square 1/2 of a candidate names it, and one more query confirms or refutes it. A
+    sqrt 2 apart. So a student within mean square 1/2 of a candidate identifies it; one more query checks the result. A
     step computes samples k heads (d^2 + d) derivatives, in blocks of 32 MiB; more than 10^8 are refused.
 
     References

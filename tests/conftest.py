@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 # there are as many processes as cores: more threads would only wait for one another
@@ -15,10 +15,16 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 threadpool_limits(limits=1)  # of libraries that are loaded already
 
 # of properties that name no number of their own; a busy machine is no failure
-settings.register_profile("suite", max_examples=40, deadline=None)
+settings.register_profile(
+    "suite", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
-PACKAGES = ["attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena"]
+PACKAGES = ["attention", "upper", "lower", "sq", "paper_checks", "arena"]
+# the estimates of costs are many small calls on numbers: checks would more than double their time
+PACKAGES += [
+    f"lwe.{path.stem}" for path in (Path(__file__).parents[1] / "lwe").iterdir() if path.stem != "costs"
+]
 # importlib-style collection may import a package before this file's imports below it: the hook comes first
 jaxtyping.install_import_hook(PACKAGES, "beartype.beartype")
 

@@ -40,9 +40,9 @@ WITH_CODE = [
 
 
 @pytest.mark.bad_input  # pages show what happens on wrong input, too
-@pytest.mark.extras
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs_and_prints_what_it_says(page):
+    pytest.importorskip("torch", reason="pages use PyTorch, too")
     if (
         "console" in kinds(page)
         and shutil.which("attention-bounds", path=Path(sys.executable).parent) is None

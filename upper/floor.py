@@ -28,7 +28,8 @@ def counting_floor(
     u is the number of unknowns of one matrix: 2 d r - r^2 at rank r (two factors, up to an invertible r x r matrix),
     d^2 at r = d. Each row of an output gives k - 1 numbers on the Theta of each head, the contrasts of its pattern. An
     example gives k d numbers in all; there are 2 m u unknowns. With one token there is no pattern to learn; the number
-    is then only a unit for budgets. Counting equations proves nothing about learners.
+    is then only a unit for budgets. Fewer examples, random or chosen, leave layers that give the same answers; the
+    proof is in docs/explanations/value-queries.rst.
 
     Examples
     --------

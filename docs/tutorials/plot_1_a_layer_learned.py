@@ -2,8 +2,8 @@ r"""
 1. A layer hidden, and learned
 ==============================
 
-What the problem is; a nice layer; what it looks like; how it is learned from examples, by the learner that one would
-run and by the one that has a theorem. Runs in about ten seconds.
+This page explains the problem and makes a nice layer. Two learners then learn it from examples: the one to use in
+practice, and the one that has a theorem. Runs in about ten seconds.
 """
 
 # %%
@@ -18,12 +18,12 @@ run and by the one that has a theorem. Runs in about ten seconds.
 # :math:`W_i`, which decides what is passed on. Both are d x d, and both are hidden. The softmax acts on rows.
 #
 # A learner sees examples :math:`(X, F(X))` for random X and nothing else. It must predict F on fresh X. This is
-# learning from examples as in PAC learning; here the distribution of X is known, and the labels are exact unless
-# noise is asked for.
+# learning from examples as in PAC learning. Here the distribution of X is known. The labels are exact unless noise is
+# added.
 #
-# Two things are known about it. If the heads are in general position, in a sense made precise by Chen and Li (arXiv
-# 2402.04084), there is a learner that is proved to succeed in time :math:`(dk)^{O(m^3)}`. In the worst case there is
-# none in polynomial time, under an assumption of cryptography. This page is about the first.
+# Two results are known. If the heads are in general position, in the sense of Chen and Li (arXiv 2402.04084), a learner
+# provably succeeds in time :math:`(dk)^{O(m^3)}`. In the worst case no learner succeeds in polynomial time, under an
+# assumption of cryptography. This page is about the first result.
 
 # %%
 # A nice layer
@@ -50,16 +50,16 @@ print(x.shape, "->", y.shape)
 # A look at it
 # ------------
 #
-# ``patterns`` gives the attention of every head: row a says how token a spreads its attention, and sums to 1. The
-# heads of a random layer do not agree: here they are, on one example.
+# ``patterns`` gives the attention of every head. Row a shows how token a distributes its attention; it sums to 1. The
+# heads of a random layer have different patterns, as this example shows.
 
 print(layer.patterns(x)[0].round(2))
 
 # %%
-# Now and then they do agree. The theorem lives on such rows: where all heads have the same pattern p, the label of
-# the row is :math:`p X \sum_i W_i`, and the sum of the projections is all that matters. Agreement up to a tolerance
-# in logits has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`, which is why many heads or tokens are
-# expensive. Here the exponent is 1: half the tolerance, half the rows.
+# On some rows the heads agree, and the theorem uses these rows. If all heads have the same pattern p, the label of the
+# row is :math:`p X \sum_i W_i`. It depends only on the sum of the projections. Agreement up to a tolerance in logits
+# has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`. So many heads or tokens are expensive. Here the
+# exponent is 1: half the tolerance, half the rows.
 
 import numpy as np
 
@@ -70,8 +70,8 @@ for tolerance in (0.4, 0.2, 0.1):
     print(f"{np.mean(apart < tolerance):.1%} of the rows agree up to {tolerance} logits")
 
 # %%
-# Is it nice? `attention.check_conditions` measures what the theorem asks of a layer, as far as that is known to us.
-# Random layers meet the conditions better and better as d grows (measured); here all of them hold already.
+# Is the layer nice? `attention.check_conditions` measures what the theorem requires of a layer, as far as that is known
+# to us. Random layers meet the conditions more often as d grows (measured). This layer meets all of them.
 
 from attention import check_conditions
 
@@ -79,16 +79,15 @@ report = check_conditions(layer, tokens=k)
 print(report)
 
 # %%
-# What one of them means, and why the theorem asks for it:
+# The report explains what a condition means and why the theorem requires it:
 
 print(report["theta_stable_rank"].explanation)
 
 # %%
-# Learned, as one would
-# ---------------------
+# Learned by Newton's method
+# --------------------------
 #
-# Newton's method on all parameters is the learner to reach for. It has no theorem: what it did is measured, on fresh
-# examples.
+# In practice, use Newton's method on all parameters. It has no theorem. Its error is measured on fresh examples.
 
 from arena import layer_target, learn
 
@@ -97,7 +96,7 @@ learned = learn(target, "newton", seed=2)
 print(learned)
 
 # %%
-# The fitted layer is a layer. Heads are determined up to their order only, so that they are matched before they are
+# The fitted layer is a layer. Examples do not determine the order of the heads, so heads are matched before they are
 # compared.
 
 from attention import parameter_errors
@@ -105,12 +104,12 @@ from attention import parameter_errors
 print(parameter_errors(learned.layer, layer).theta)
 
 # %%
-# Learned, as is proved
-# ---------------------
+# Learned by the six phases
+# -------------------------
 #
-# The learner of Chen and Li has six phases and asks for no gradient. Here it keeps to them ("paper mode"); its
-# details and all constants are ours. `arena.learn_phases` keeps what each phase found. Each phase has a record;
-# `errors` says how far it is from the truth:
+# The learner of Chen and Li has six phases and uses no gradient. Here it runs in "paper mode", which keeps to these
+# phases. The details and all constants are ours. `arena.learn_phases` stores a record of each phase. Its `errors` are
+# the distances from the truth:
 
 from arena import learn_phases
 
@@ -121,22 +120,21 @@ for record in told.records:
         print(f"   {label}: {error:.2g}")
 
 # %%
-# Follow the error: phase 1 knows the sum of the projections to a tenth, phase 3 to a thousandth; phase 4 then knows
-# the span of the heads as well, and phase 6 finds the heads in it. In the figure of phase 3, crosses are the entries
-# after phase 1 and dots those after phase 3.
+# Phase 1 knows the sum of the projections to a tenth, and phase 3 to a thousandth. Phase 4 then also knows the span of
+# the heads, and phase 6 finds the heads in it. In the figure of phase 3, crosses are the entries after phase 1. Dots
+# are the entries after phase 3.
 
 told.drawings["phase-3-sum"]
 
 # %%
-# Phase 6 tries every pair of points of a net in that span. Dark is a small error; the two dark spots are one
-# solution, as heads have no order.
+# Phase 6 tries every pair of points of a net in that span. Dark is a small error. The two dark spots are one solution,
+# because heads have no order.
 
 told.drawings["phase-6-net"]
 
 # %%
-# Both learners have learned the layer, and they differ in what one knows and what it costs. The six phases come with
-# a theorem (for conditions whose constants we do not know) and hundreds of times the examples; Newton with
-# measurements, and all digits.
+# Both learners have learned the layer. The six phases have a theorem (for conditions whose constants we do not know)
+# and need hundreds of times as many examples. Newton has no theorem, only measurements, and finds all digits.
 
 for name, one in {"Newton": learned, "six phases": told.learned}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")
@@ -145,9 +143,9 @@ for name, one in {"Newton": learned, "six phases": told.learned}.items():
 # Side by side
 # ------------
 #
-# `arena.compare` puts learners beside each other, here with least squares on the token and the mean token, which is
-# what no attention at all can reach. The table says "learned" up to an error of .001; the net of the last phase comes
-# about as near, and could be made finer. "Reached" is that learner's own tolerance.
+# `arena.compare` compares learners. The third is least squares on the token and the mean token: a layer without
+# attention can reach no more. The table says "learned" up to an error of .001. The net of the last phase comes about as
+# near, and a finer net is possible. "Reached" refers to the learner's own tolerance.
 
 from arena import compare
 
@@ -160,6 +158,6 @@ results
 results.plot("mine", against="examples")
 
 # %%
-# Plain gradient descent does it too: Adam learns such layers, from hundreds of thousands of examples, up to the
-# rounding of float32. That a layer is *hard* is another matter: see :doc:`plot_3_first_comparison`. Next: a layer of
-# your own, :doc:`plot_2_your_own_layer`.
+# Gradient methods learn such layers too. Adam does so from hundreds of thousands of examples, up to the rounding of
+# float32. :doc:`plot_3_first_comparison` shows a *hard* layer. The next page is about a layer of your own,
+# :doc:`plot_2_your_own_layer`.

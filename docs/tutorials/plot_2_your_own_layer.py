@@ -2,17 +2,17 @@ r"""
 2. Your own layer
 =================
 
-Does a layer of your own satisfy the conditions under which learning is proved to be possible? Can it be learned back,
-whatever they say? From plain arrays, and from a PyTorch module that is trained on this page. Runs in about half a
-minute.
+Does a layer of your own satisfy the conditions under which learning is proved to be possible? Can it be learned back
+even if it does not? This page takes a layer from plain arrays, and one from a PyTorch module that it trains. Runs in
+about half a minute.
 """
 
 # %%
 # From arrays
 # -----------
 #
-# A layer is two arrays of shape (m, d, d), for m heads and d coordinates: :math:`\Theta_i` makes the logits of head
-# i, :math:`W_i` its output. In a trained model they come as products: queries times keys over :math:`\sqrt h`, with h
+# A layer is two arrays of shape (m, d, d), for m heads and d coordinates. :math:`\Theta_i` makes the logits of head i,
+# and :math:`W_i` its output. In a trained model they are products: queries times keys over :math:`\sqrt h`, where h is
 # the dimension of a head, and values times the output map. Here are random ones, with logits of standard deviation 2.
 
 import numpy as np
@@ -32,9 +32,9 @@ print(layer)
 # Its conditions
 # --------------
 #
-# The theorem of Chen and Li asks for heads that are incoherent, of large stable rank and far apart, among others. The
-# thresholds are this toolkit's own: the constants of the theorem are not known to us. A violated condition says that
-# the theorem is silent, not that the layer is hard.
+# The theorem of Chen and Li requires, among other things, heads that are incoherent, of large stable rank and far
+# apart. The thresholds are this toolkit's own, because the constants of the theorem are not known to us. If a condition
+# is violated, the theorem does not apply. The layer need not be hard.
 
 from attention import check_conditions
 
@@ -44,8 +44,8 @@ print(check_conditions(layer, tokens=3))
 # Learned back
 # ------------
 #
-# A target is the layer together with the distribution of its inputs. Newton has no theorem of its own; what counts is
-# the error on fresh examples.
+# A target is the layer together with the distribution of its inputs. Newton has no theorem, so the error is measured on
+# fresh examples.
 
 from arena import layer_target, learn
 
@@ -54,7 +54,7 @@ learned = learn(target, "newton", seed=1)
 print(learned)
 
 # %%
-# Heads are determined up to their order only, so they are matched before they are compared.
+# Examples do not determine the order of the heads, so heads are matched before they are compared.
 
 from attention import parameter_errors
 
@@ -66,11 +66,11 @@ print("W:    ", errors.w)
 # ``learned.save("fitted.safetensors")`` writes it as a file that every command reads.
 
 # %%
-# What the six phases say of it
-# -----------------------------
+# What the six phases say about it
+# --------------------------------
 #
-# The provable learner says more: phase by phase, how near to the truth it came, and where it would break. The gap in
-# the spectrum is the witness of phase 5. The body K is wide in m - 1 directions and thin in all others.
+# The provable learner reports, phase by phase, how near to the truth it came and where it would fail. The gap in the
+# spectrum shows that phase 5 worked: the body K is wide in m - 1 directions and thin in all others.
 
 import textwrap
 
@@ -83,16 +83,15 @@ for record in told.records:
 told.drawings["phase-4-spectrum"]
 
 # %%
-# Here it runs as one would run it today ("practical mode"), and Newton steps at the end of phase 6 take the error to
-# rounding. ``print(told)`` prints all of them, ``told.save("phases")`` makes a page with every figure.
+# Here it runs in practical mode, where Newton steps at the end of phase 6 take the error to rounding. ``print(told)``
+# prints all phases. ``told.save("phases")`` makes a page with every figure.
 
 # %%
 # A layer that was trained
 # ------------------------
 #
-# Random matrices are one thing, trained ones another. With PyTorch at hand we train a module for some seconds on a
-# task that has to do with one coordinate: every token shall take the mean of those tokens that have the same first
-# coordinate.
+# Trained matrices differ from random ones. Here PyTorch trains a module for some seconds on a task about one
+# coordinate: every token must output the mean of the tokens with the same first coordinate.
 
 from importlib.util import find_spec
 
@@ -128,7 +127,7 @@ if has_torch:
         print("-", note)
 
 # %%
-# In one example, tokens attend as the task wants it:
+# In one example, tokens attend as the task requires:
 
 if has_torch:
     print("first coordinates:", x[0, :, 0].tolist())
@@ -138,16 +137,16 @@ if has_torch:
 # Inspected
 # ---------
 #
-# What training made of it is the opposite of nice, and the conditions say in what way. Both heads do the same thing
-# (incoherence 1, distance near 0) and look at one coordinate only (stable rank 1, all weight in one column).
+# The trained layer is not nice, and the conditions say why. Both heads do the same (incoherence 1, distance near 0).
+# They use only one coordinate (stable rank 1, all weight in one column).
 
 if has_torch:
     report = check_conditions(trained, tokens=3)
     print(report)
 
 # %%
-# The theorem is silent about such a layer. Its learner lives on heads that agree on few rows and differ on the
-# others, and these two hardly differ at all. In paper mode it stops, and says where and why.
+# The theorem says nothing about such a layer. Its learner needs heads that agree on few rows and differ on the others.
+# These two heads hardly differ. In paper mode the learner stops, and says where and why.
 
 if has_torch:
     own = layer_target(trained, tokens=3, name="trained")
@@ -157,11 +156,11 @@ if has_torch:
     print(textwrap.fill(paper.phases.explanation, 90))
 
 # %%
-# Learned back, all the same
-# --------------------------
+# Learned back nevertheless
+# -------------------------
 #
-# A theorem that is silent is no lower bound. Newton recovers this layer to the last digits. That is one measurement,
-# and no promise for other layers.
+# That the theorem does not apply is no lower bound. Newton recovers this layer to the last digits. This is one
+# measurement and no promise for other layers.
 
 if has_torch:
     learned = learn(own, "newton", seed=0)
@@ -172,7 +171,7 @@ if has_torch:
 # Beside other learners
 # ---------------------
 #
-# Back to the random layer. Least squares on the token and the mean token is what no attention at all can reach.
+# Back to the random layer. Least squares on the token and the mean token is what a layer without attention can reach.
 
 from arena import compare
 
@@ -180,12 +179,12 @@ results = compare([target], "newton,linear,known-part")
 results
 
 # %%
-# Newton converges quadratically near the end, which shows against the time; its examples are drawn at the start.
+# Newton converges quadratically near the end, as the plot against time shows. It draws its examples at the start.
 
 results.plot("mine", against="seconds")
 
 # %%
-# A trained module gets to the command line as a file: after ``save_layer("own.safetensors", trained)``, from
-# `attention.save_layer`, ``attention-bounds inspect own.safetensors --tokens 3`` and ``attention-bounds learn
-# own.safetensors --tokens 3`` do what this page did. For a checkpoint on disk, see :doc:`/how-to/your-own-model`. Why
-# some layers cannot be learned back at all, as far as is known: :doc:`plot_3_first_comparison`.
+# The command line takes a trained module as a file. `attention.save_layer` writes it: ``save_layer("own.safetensors",
+# trained)``. Then ``attention-bounds inspect own.safetensors --tokens 3`` and ``attention-bounds learn own.safetensors
+# --tokens 3`` do what this page did. :doc:`/how-to/your-own-model` is about a checkpoint on disk.
+# :doc:`plot_3_first_comparison` shows layers that, as far as is known, cannot be learned back.

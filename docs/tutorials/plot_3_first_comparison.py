@@ -11,8 +11,8 @@ which layer is learned by none but an attack made for it? Runs in about fifteen 
 # Three targets
 # -------------
 #
-# Two *nice* layers, whose parameters are random, and one that hides a parity of three of its coordinates. All are
-# small, so that this page runs in seconds.
+# Two layers are *nice*: their parameters are random. The third hides a parity of three of its coordinates. All are
+# small, so this page runs in seconds.
 
 from arena import compare, nice_target, parity_target
 
@@ -25,8 +25,8 @@ for target in targets:
     print(f"{target.name}: {target.record.title}")
 
 # %%
-# A target says what is known of it in advance and, if it is hard, why. Every statement of a certificate says
-# whether it is proved, derived here or measured; these are the proved ones.
+# A target says what is known about it in advance and, if it is hard, why. Every statement of a certificate says whether
+# it is proved, derived here or measured. These are the proved ones:
 
 import textwrap
 
@@ -48,10 +48,10 @@ results = compare(targets, learners, seeds=2)
 results
 
 # %%
-# The number is the error on what is *not* known in advance: 1 means that nothing was learned beyond it, and 1e-15 that
-# every digit was. That Newton learns the nice layers is measured; no theorem says that it must. That elimination finds
-# a noise-free parity from about 2(d + 9) examples is proved, up to one failure in some hundreds of tries. That Newton
-# does not find it is again only measured: the certificate bounds learners that ask correlational queries, and Newton
+# The number is the error on what is *not* known in advance. 1 means that nothing was learned beyond the known part, and
+# 1e-15 that every digit was learned. That Newton learns the nice layers is measured; no theorem says that it must.
+# Elimination provably finds a noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of
+# tries. That Newton does not find it is only measured: the certificate bounds correlational queries, and Newton
 # looks at the examples themselves.
 
 # %%
@@ -63,8 +63,8 @@ results
 results.plot()
 
 # %%
-# For one target, what each learner had reached after how many seconds, or after how many examples with
-# ``against="examples"``. The marker is where it ended.
+# The next plot shows one target: the error of each learner against the seconds, or with ``against="examples"`` against
+# the examples. The marker shows where the learner ended.
 
 results.plot("nice-2-3-12", against="seconds")
 
@@ -107,6 +107,6 @@ with tempfile.TemporaryDirectory() as folder:
     assert Results.load(folder) == results
 
 # %%
-# ``compare(..., store="runs.sqlite")`` keeps every fit as soon as it is done, so that a comparison that was interrupted
-# goes on where it stopped; ``jobs=2`` runs two fits at once and gives the same numbers. On the command line all of this
-# is ``attention-bounds compare``.
+# ``compare(..., store="runs.sqlite")`` stores every fit as soon as it is done, so an interrupted comparison can resume.
+# ``jobs=2`` runs two fits at once and gives the same numbers. On the command line all of this is ``attention-bounds
+# compare``.

@@ -2,8 +2,8 @@ r"""
 4. Your own learner
 ===================
 
-A learner is a frozen dataclass of its parameters with a ``fit``. This page writes one, holds it to the contract that
-every learner here passes, and puts it beside the built-in ones. Runs in about half a minute.
+A learner is a frozen dataclass of its parameters with a ``fit``. This page writes one, tests it against the contract of
+all learners, and compares it with the built-in ones. Runs in about half a minute.
 """
 
 # %%
@@ -15,9 +15,9 @@ every learner here passes, and puts it beside the built-in ones. Runs in about h
 # .. math:: F(X)_a \approx \sum_i \Big(\bar x + x_a \Theta_i \, C\Big) W_i, \qquad
 #           C = \frac1k \sum_b x_b^\top (x_b - \bar x),
 #
-# with :math:`\bar x` the mean token. Up to that order every attention layer is linear in the mean token and in the
+# where :math:`\bar x` is the mean token. Up to that order every attention layer is linear in the mean token, and in the
 # products of a coordinate of the token with an entry of the symmetric matrix C. A ridge regression on these features
-# can learn the first order; what is beyond, it can only imitate, however many examples it gets.
+# can learn the first order. Higher orders it can only approximate, even from unlimited examples.
 
 import numpy as np
 
@@ -37,9 +37,9 @@ def features(x):
 # A learner
 # ---------
 #
-# ``minimum_examples`` says what ``fit`` needs at least, `attention.check_budget` holds the budget against it and
-# against what the oracle has, and `attention.draw_examples` refuses what is not finite or of wrong shape. The recorder
-# keeps the clock, the number of examples and the trace; the ground truth measures and never helps.
+# ``minimum_examples`` is the least number of examples that ``fit`` needs. `attention.check_budget` compares the budget
+# with it and with what the oracle has. `attention.draw_examples` refuses examples that are not finite or have a wrong
+# shape. The recorder keeps the clock, the number of examples and the trace. The ground truth measures and never helps.
 
 from dataclasses import dataclass, replace
 
@@ -83,9 +83,9 @@ class CubicRidge:
 # The contract
 # ------------
 #
-# `attention.testing.check_learner` tries it: the same seed must give the same bits, measured or not; the budget must be
-# kept; the outcome must claim no more than fresh examples bear out; wrong input must be an error with a sentence. It
-# returns the fit, or names the sentence of the contract that does not hold.
+# `attention.testing.check_learner` tests it. The same seed must give the same bits, measured or not. The budget must be
+# kept. The outcome must claim no more than fresh examples confirm. Wrong input must be an error with a sentence. The
+# function returns the fit, or names the rule that does not hold.
 
 from attention import BooleanInputs, make_nice_layer
 from attention.testing import check_learner
@@ -95,7 +95,7 @@ fit = check_learner(CubicRidge(examples=300), layer, inputs)
 print(fit.outcome.name)
 
 # %%
-# A learner that claims what it cannot keep is found out.
+# The test detects a learner with a false claim.
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ except AssertionError as sentence:
 # Beside the others
 # -----------------
 #
-# Learners of your own stand in `arena.compare` beside names. The first two targets differ in how far attention is
+# `arena.compare` takes learners of your own together with names. The first two targets differ in how far attention is
 # from flat: sigma is the standard deviation of a logit.
 
 from arena import compare, nice_target, parity_target
@@ -130,9 +130,9 @@ results = compare(targets, [CubicRidge(), "newton", "linear", "known-part"])
 results
 
 # %%
-# Measured, not proved: where attention is nearly flat, the first order is most of the layer, and the regression comes
-# within a few per cent of it; where attention is sharp, much is out of its reach. On the parity it must fail. Its
-# features are polynomials of degree three in the entries of X, and the certificate says where the hidden part begins:
+# This is measured, not proved. If attention is nearly flat, the first order is most of the layer, and the regression
+# has an error of a few per cent. If attention is sharp, it misses much. On the parity it must fail. Its features are
+# polynomials of degree three in the entries of X, and the certificate says at which degree the hidden part begins:
 
 import textwrap
 

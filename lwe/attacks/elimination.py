@@ -18,9 +18,10 @@ _SURPLUS = 64  # equations beyond the unknowns: labels that are not a parity pas
 class EliminationAttack(Attack):
     """Solve the linear equations <a, s> = b over GF(2) that noise-free labels give for q = p = 2.
 
-    For any public matrix. n + r random equations have rank n with probability above 1 - 2^-r. The attack takes 64 more
-    equations than unknowns: O(n^3 / 1536) word operations; n = 10^4 takes seconds. One flipped label makes the
-    equations contradict each other; for flips see `BKWAttack`. The noise-free case of Blum, Kalai and Wasserman 2003.
+    It applies to any public matrix. n + r random equations have rank n with probability above 1 - 2^-r. The attack
+    takes 64 more equations than unknowns: O(n^3 / 1536) word operations; n = 10^4 takes seconds. One flipped label
+    makes the equations contradict each other; for flips see `BKWAttack`. This is the noise-free case of Blum, Kalai and
+    Wasserman 2003.
 
     Examples
     --------

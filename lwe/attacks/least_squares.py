@@ -28,7 +28,7 @@ _LINEAR_ENOUGH = 0.2  # below it, the linear function cannot identify the window
 class LeastSquaresAttack(Attack):
     """Regress the labels, in units of q/p, on the rows of the public matrix; round the coefficients; check them.
 
-    Applies if <v, a> takes fewer than q consecutive values (the span sum|v_j| of binary covariates is below q). Then it
+    It applies if <v, a> takes fewer than q consecutive values; for binary covariates, if sum|v_j| is below q. Then it
     finds every coordinate, or a secret with the same labels. If <v, a> wraps around a few times, the linear function
     still has some predictive power; from a standard deviation of about q/2 on it has none.
 
@@ -36,11 +36,11 @@ class LeastSquaresAttack(Attack):
     -----
     The labels lie on a circle, and regression needs a cut: the attack tries up to 64 cuts, and the middle of the
     longest run of absent labels. It rounds the coefficients of the best cut. With few levels it also tries other
-    scales, because coarse labels reveal only the direction of v. If the secret does not have all labels right, it is
-    refined (`refined_secret`); then single coordinates change by one as long as more labels become right. R^2, adjusted
-    for the n coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard deviation about
-    q/(p sqrt 12) leave coefficients of binary covariates uncertain by about 2q/(p sqrt(12 N)) with N samples. O(N n^2),
-    and a linear program.
+    scales, because coarse labels reveal only the direction of v. If the secret does not predict all labels, it is
+    refined (`refined_secret`). Then single coordinates change by one as long as more predictions become right. R^2,
+    adjusted for the n coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard
+    deviation about q/(p sqrt 12) leave coefficients of binary covariates uncertain by about 2q/(p sqrt(12 N)) with N
+    samples. O(N n^2), and a linear program.
 
     References
     ----------

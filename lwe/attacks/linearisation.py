@@ -32,13 +32,13 @@ class LinearisationAttack(Attack):
 
     Notes
     -----
-    For powers of two q and p, no noise. The lowest bit of the label is bit i = log2(q/p) of T = <a, s> mod q, and
-    `BinomialMonomials` proves that it is a polynomial of degree at most 2^i = q/p in the bits of a. D is the number of
-    its monomials. For a binary matrix these are all products of at most q/p entries, sum_{j <= q/p} C(n, j). For the
-    gadget's and a uniform matrix they are products of bits of a in which the bit of weight 2^l counts for 2^l,
-    C(n + q/p, n). For a ternary matrix each entry has two bits, and one of them counts twice. Slightly more than D
-    equations are solved in O(D^3 / 1536) word operations and D^2 / 4 bytes; for fixed n/(q/p) that is exponential in
-    q/p.
+    It applies if q and p are powers of two and there is no noise. The lowest bit of the label is bit i = log2(q/p) of T
+    = <a, s> mod q, and `BinomialMonomials` proves that it is a polynomial of degree at most 2^i = q/p in the bits of a.
+    D is the number of its monomials. For a binary matrix these are all products of at most q/p entries, sum_{j <= q/p}
+    C(n, j). For the gadget's and a uniform matrix they are products of bits of a in which the bit of weight 2^l counts
+    for 2^l, C(n + q/p, n). For a ternary matrix each entry has two bits, and one of them counts twice. Slightly more
+    than D equations are solved in O(D^3 / 1536) word operations and D^2 / 4 bytes; for fixed n/(q/p) that is
+    exponential in q/p.
 
     The polynomial can be evaluated on any row, which gives the secret mod 2q/p. The search goes entry by entry and
     keeps all values that agree with the polynomial on 256 random rows of the entries so far. With a uniform matrix one

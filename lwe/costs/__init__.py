@@ -1,4 +1,4 @@
-"""Estimates of what attacks on learning with rounding and with errors cost; never a claim of security."""
+"""Estimated costs of attacks on learning with rounding and with errors; never a claim of security."""
 
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import PlainLWE

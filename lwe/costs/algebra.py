@@ -15,7 +15,7 @@ __all__ = ["arora_ge_cost", "groebner_cost", "linearisation_cost", "monomials", 
 _DENSE = 3.0
 """The exponent of dense elimination as implemented here."""
 
-_MISSES = 5  # stop after so many cuts of Gaussian errors without improvement: the cost is convex in the cut
+_MISSES = 5  # stop after this many cuts of Gaussian errors without improvement: the cost is convex in the cut
 
 _WORD = 64
 """Bits that one operation on packed words processes."""
@@ -23,7 +23,7 @@ _WORD = 64
 
 @checked
 def monomials(variables: PositiveInt, degree: NonNegativeInt, *, largest: PositiveInt | None = 1) -> int:
-    """How many monomials of at most that degree there are, if no variable has an exponent above `largest`."""
+    """The number of monomials of at most that degree, if no variable has an exponent above `largest`."""
     if largest is None or largest >= degree:
         return math.comb(variables + degree, variables)
     return sum(monomials_by_degree(variables, degree, largest))
@@ -31,10 +31,10 @@ def monomials(variables: PositiveInt, degree: NonNegativeInt, *, largest: Positi
 
 @checked
 def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest: PositiveInt) -> list[int]:
-    """How many monomials there are of each degree, from 0 to the given one or the last that has any.
+    """The number of monomials of each degree, from 0 to the given one or the last that has any.
 
-    The coefficients of Q = (1 + X + ... + X^L)^n, L the largest exponent: Q' (1 - X) (1 - X^(L+1)) =
-    n Q (1 - (L+1) X^L + L X^(L+1)) gives each from three earlier ones.
+    These are the coefficients of Q = (1 + X + ... + X^L)^n, where L is the largest exponent. The identity
+    Q' (1 - X) (1 - X^(L+1)) = n Q (1 - (L+1) X^L + L X^(L+1)) gives each from three earlier ones.
     """
     n, most = variables, largest
     found = [1]
@@ -50,10 +50,11 @@ def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest:
 
 @checked
 def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
-    """Elimination over GF(2) of all monomials up to degree q/p in the bits; None unless q and p are powers of 2.
+    """The cost of elimination over GF(2) of all monomials up to degree q/p in the bits.
 
-    None also with noise, or with fewer samples than the D monomials. D^3/64 operations on words, D^2/8 bytes.
-    `lwe.attacks.linearisation` explains why the degree is q/p, and what a monomial is for each matrix.
+    None unless q and p are powers of 2. None also with noise, or with fewer samples than the D monomials. The cost is
+    D^3/64 operations on words and D^2/8 bytes. `lwe.attacks.linearisation` explains why the degree is q/p, and what a
+    monomial is for each matrix.
 
     Examples
     --------
@@ -79,11 +80,11 @@ def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = 
 
 @checked
 def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
-    """Elimination over GF(q) of all monomials in the secret; None unless q is prime and has room for the errors.
+    """The cost of elimination over GF(q) of all monomials in the secret; None unless q is prime.
 
-    With t possible errors, prod_e (b' - <a, s> - e) = 0 mod q has degree t in the secret: D = C(n + t, t) monomials,
-    about D samples (None if there are fewer), D^3 operations (Arora and Ge 2011). Powers of a small secret's entries
-    are not reduced.
+    With t possible errors, prod_e (b' - <a, s> - e) = 0 mod q has degree t in the secret. It has D = C(n + t, t)
+    monomials and needs about D samples and D^3 operations (Arora and Ge 2011). None if there are fewer samples, or if t
+    is at least q. Powers of a small secret's entries are not reduced.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None)
     q, p = parameters.modulus, parameters.levels
     if not is_prime(q) or parameters.noise.is_uniform(q):
         return None
-    # the law counts its values where they are too many to list
+    # `secrets` counts the values of the law, as they may be too many to list
     errors = -(-q // p) + round(2 ** parameters.noise.secrets(1, q)) - 1
     if errors >= q:
         return None
@@ -112,15 +113,15 @@ def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None)
 
 @checked
 def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
-    """The cost of Arora and Ge's equations by a Groebner basis, with those that say a small secret is small.
+    """The cost of solving Arora and Ge's equations by a Groebner basis, with equations for a small secret.
 
-    None unless the matrix is uniform and `lengths_tell`, or if the degree of regularity is above 2n.
+    None unless the matrix is uniform and `lengths_tell`, or if the degree of regularity is 2n or more.
 
-    Equations of degree t each, t the values an error takes, m of them, and n of degree s for secrets of s values. The
-    degree of regularity r is that of the first coefficient below 0 of (1 - z^t)^m (1 - z^s)^n / (1 - z)^n, for
-    equations without relations, and the cost C(n + r, r)^2. Gaussian errors are cut at T, such that all m errors are
-    within it with probability .99; T is that of the least cost. The model is that of the lattice-estimator's
-    `LWE.arora_gb`, after Albrecht, Cid, Faugere and Perret 2014.
+    There are m equations of degree t, the number of values of an error. For secrets of s values there are n more, of
+    degree s. Let r be the degree of regularity. If the equations have no relations, r is the degree of the first
+    coefficient below 0 of (1 - z^t)^m (1 - z^s)^n / (1 - z)^n. The cost is C(n + r, r)^2. Gaussian errors are cut at T,
+    and m is such that all m errors are within T with probability .99. The T of least cost is taken. The model is that
+    of the lattice-estimator's `LWE.arora_gb`, after Albrecht, Cid, Faugere and Perret 2014.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | N
 
 
 def _cut_gaussian(error: float, known: float, n: int) -> Iterator[tuple[int, float]]:
-    """For T = 1, 2, ...: the number of error values within T, and how many errors all lie within T with chance .99."""
+    """For each cut T: the values of an error within T, and the number of errors all within T with probability .99."""
     for cut in range(math.ceil(error), n):
         beyond = 2 / (cut / error * math.sqrt(2 * math.pi)) * math.exp(-((cut / error) ** 2) / 2)
         if beyond >= 1:
@@ -181,10 +182,10 @@ def _cut_gaussian(error: float, known: float, n: int) -> Iterator[tuple[int, flo
 
 
 def _regularity(n: int, equations: list[tuple[int, int]], *, below: int) -> int | None:
-    """The first degree at which the series of the equations (degree, number) has a coefficient below 0, if it is small.
+    """The first degree below `below` at which the series of the equations (degree, number) has a coefficient below 0.
 
-    By its logarithmic derivative: k f_k = sum_j g_j f_(k-j), g_j = n - the sum of d m over equations whose degree d
-    divides j.
+    The logarithmic derivative gives k f_k = sum_j g_j f_(k-j). Here g_j is n minus the sum of d m over the equations
+    whose degree d divides j, m of each.
     """
     series = [1]
     slopes = [n - sum(d * m for d, m in equations if j % d == 0) for j in range(below)]

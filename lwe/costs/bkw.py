@@ -1,4 +1,4 @@
-"""BKW's cost, plain and coded: sums of samples cancel parts of the secret while errors grow."""
+"""The cost of BKW, plain and coded: sums of samples cancel parts of the secret while errors grow."""
 
 import math
 from functools import cache, partial
@@ -15,7 +15,7 @@ from lwe.parameters import LWRParameters
 
 __all__ = ["bkw_cost", "coded_bkw_cost"]
 
-_MOST = 1000  # exponents beyond it are not worth printing
+_MOST = 1000  # costs above 2^1000 are not reported
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
@@ -25,10 +25,10 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
 
     Notes
     -----
-    With a blocks of b = ceil(n/a) entries, a - 1 rounds of additions cost q^b n operations each and leave sums of
-    2^(a-1) samples. The last block is found by a Fourier transform over q^b points from M = 2 ln(q^b) / phi^2 sums,
-    phi = |E exp(2 pi i e / q)|^(2^(a-1)), with rounding taken as an independent error. Signs halve the tables for
-    q > 2; for bits and trits they have at most 2^b and 3^b points.
+    Let there be a blocks of b = ceil(n/a) entries. Then a - 1 rounds of additions cost q^b n operations each and leave
+    sums of 2^(a-1) samples. A Fourier transform over q^b points finds the last block from M = 2 ln(q^b) / phi^2 sums.
+    Here phi = |E exp(2 pi i e / q)|^(2^(a-1)), and rounding counts as an independent error. Signs halve the tables for
+    q > 2. For bits and trits a table has at most 2^b and 3^b points.
 
     References
     ----------
@@ -79,7 +79,7 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
 def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
     """The cost of BKW with lattice codes in its later steps; None unless the matrix is uniform and lengths tell.
 
-    If there are too few samples, signed sums of k samples serve as samples with sqrt(k) times the error.
+    If there are too few samples, signed sums of k samples are used as samples with sqrt(k) times the error.
 
     References
     ----------

@@ -12,13 +12,13 @@ from lwe.parameters import LWRParameters
 __all__ = ["TELLING_SUMS", "Cost", "size_in_words"]
 
 TELLING_SUMS = 2 * math.log(50)
-"""The number of sums, times the square of their advantage, that tells labels from random with probability .99."""
+"""The number of sums times the square of their advantage that tells labels from random with probability .99."""
 
 
 @dataclass(frozen=True)
 @checked
 class Cost:
-    """An estimate of the operations that an attack takes: heuristic, and no claim of security.
+    """A heuristic estimate of the operations that an attack takes; no claim of security.
 
     Examples
     --------
@@ -30,12 +30,12 @@ class Cost:
     '2^143.8'
     """
 
-    attack: str  #: its name
+    attack: str  #: the name of the attack
     exponent: Annotated[float, Real()]  #: log2 of the operations
     parameters: LWRParameters | PlainLWE  #: what is attacked
     #: what one operation is; units differ, so exponents of different attacks are only roughly comparable
     unit: str
-    model: str  #: under which assumptions, in a few words
+    model: str  #: the assumptions, in a few words
     details: Mapping[str, Any] = field(default_factory=dict)  #: block size, dimension, samples
 
     @property

@@ -1,4 +1,4 @@
-"""The sizes of secrets and errors, which lattice attacks use as weights."""
+"""The sizes of secrets and errors, as the estimates of costs use them."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from lwe.parameters import LARGEST_MODULUS, LWRParameters
 
 __all__ = ["Deviations", "PlainLWE", "deviations", "error_character"]
 
-_LEAST_CHARACTER = 1e-15  # smaller values are only rounding errors
-_LEAST_BITS = 1e-12  # a smaller information of a label is only rounding
+_LEAST_CHARACTER = 1e-15  # smaller values are rounding errors
+_LEAST_BITS = 1e-12  # if a label has less information, it is a rounding error
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,12 @@ class Deviations:
     error_mean: float
     error: float  #: of rounding and of what is added before it, together
     small_secret: bool  #: whether the secret's entries are smaller than uniform ones
-    #: E a^2 about the mean of an entry of the public matrix where it is a bit or a trit; 0 where it is uniform mod
-    #: q
+    #: the variance of an entry of the public matrix if it is a bit or a trit; 0 if it is uniform mod q
     column: float
     secret_bits: float  #: the entropy of the secret
-    #: the most bits of information in a label about the inner product; 0 if they are only rounding
+    #: the most bits of information that a label has about the inner product; 0 if they are a rounding error
     told: float
-    weight: float  #: how many entries of the secret are expected not to be zero
+    weight: float  #: the expected number of entries of the secret that are not zero
     nonzero: int | None  #: values besides 0 that an entry may take; None for Gaussian and uniform laws
 
 
@@ -75,8 +74,8 @@ def deviations(parameters: LWRParameters | PlainLWE) -> Deviations:
 
     Notes
     -----
-    Rounding to p levels leaves <v, a> mod q uniform in an interval of about q/p integers, an error of variance
-    ((q/p)^2 - 1)/12 about its middle. O(s) for laws of s values, whatever q.
+    After rounding to p levels, <v, a> mod q is uniform in an interval of about q/p integers. This is an error of
+    variance ((q/p)^2 - 1)/12 about its middle. O(s) for laws of s values, for any q.
     """
     return _deviations(parameters)
 
@@ -113,13 +112,13 @@ def _deviations(parameters: LWRParameters | PlainLWE) -> Deviations:
 
 @checked
 def error_character(parameters: LWRParameters) -> float:
-    """|E exp(2 pi i e / q)| of one error e, rounding included: what a sample is worth to a Fourier transform.
+    """|E exp(2 pi i e / q)| of one error e, rounding included: the advantage of a sample for a Fourier transform.
 
     Notes
     -----
-    Rounding is taken as independent of the error before it and uniform on an interval of q/p integers; exact where p
-    divides q. For q = 2 and flips at rate r it is 1 - 2 r. O(s) for errors of s values, whatever q. Below 1e-15 it is
-    taken as 0.
+    Rounding is taken as independent of the error before it and uniform on an interval of q/p integers. This is exact if
+    p divides q. For q = 2 and flips at rate r the result is 1 - 2 r. A result below 1e-15 is taken as 0. O(s) for
+    errors of s values, for any q.
     """
     q, p = parameters.modulus, parameters.levels
     width = q / p
@@ -154,7 +153,7 @@ def _moments(law: IntegerLaw, size: int, modulus: int) -> tuple[float, float]:
 
 
 def _weight(law: IntegerLaw, size: int, modulus: int) -> tuple[float, int | None]:
-    """How many entries are expected not to be zero, and how many values besides it one may take."""
+    """The expected number of entries that are not zero, and the number of values besides 0 that an entry may take."""
     if law.kind == "sparse":
         return float(law.number), 2
     if law.kind == "gaussian" or _is_uniform(law, modulus):
@@ -164,7 +163,7 @@ def _weight(law: IntegerLaw, size: int, modulus: int) -> tuple[float, int | None
 
 
 def _entropy(law: IntegerLaw, size: int, modulus: int) -> float:
-    """In bits, of that many numbers."""
+    """The entropy of `size` numbers, in bits."""
     if _is_uniform(law, modulus):
         return size * math.log2(modulus)
     if law.kind == "sparse":

@@ -1,4 +1,4 @@
-"""Dual lattice attacks: short vectors of the dual lattice, and how well they tell labels from random ones."""
+"""Dual lattice attacks: short vectors of the dual lattice tell labels from random ones."""
 
 import math
 from dataclasses import dataclass
@@ -24,13 +24,15 @@ _LARGEST_FFT_MODULUS = 8
 
 @checked
 def dual_lattices(parameters: LWRParameters | PlainLWE, samples: NonNegativeInt) -> list[tuple[int, float]]:
-    """Dimensions and log volumes of the lattices among whose short vectors a distinguisher may choose.
+    """Dimensions and log volumes of the lattices whose short vectors a distinguisher may use.
 
     Notes
     -----
-    Uniform secrets: {x in Z^m: x A = 0 mod q}, dimension m, volume q^n. Smaller ones: {(x, y): x A = y mod q} with y
-    weighted by sigma_s / sigma_e, dimension m + n. A matrix of bits or trits has integer relations x A = 0 besides:
-    dimension m - n, volume (m c)^(n/2), c the variance of an entry (derived here).
+    * Any secret: {x in Z^m: x A = 0 mod q}, of dimension m and volume q^n.
+    * Secrets smaller than uniform ones: {(x, y): x A = y mod q} with y weighted by sigma_s / sigma_e, of dimension
+      m + n.
+    * A matrix of bits or trits: the integer relations x A = 0, of dimension m - n and volume (m c)^(n/2). Here c is the
+      variance of an entry (derived here).
     """
     sizes = deviations(parameters)
     n, log_q = sizes.n, math.log(sizes.q)
@@ -52,13 +54,13 @@ def dual_cost(
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
-    """The cost of telling labels from random ones by dual vectors; None where lengths say nothing.
+    """The cost of telling labels from random ones by dual vectors; None unless `lengths_tell`.
 
     Notes
     -----
-    A vector of length l = delta^d vol^(1/d) has advantage epsilon = exp(-2 pi^2 (l sigma / q)^2); 1/epsilon^2 vectors
-    are needed. A sieve gives 2^(0.2075 beta) of them, which core-SVP takes to be as long as the shortest. The samples,
-    the lattice and beta are those of the least cost.
+    A vector of length l = delta^d vol^(1/d) has advantage epsilon = exp(-2 pi^2 (l sigma / q)^2), and 1/epsilon^2
+    vectors are needed. A sieve gives 2^(0.2075 beta) vectors. Core-SVP takes all of them to be as short as the
+    shortest. The samples, the lattice and beta are those of the least cost.
 
     References
     ----------
@@ -100,10 +102,10 @@ def best_dual_lattice(
     model: CostModelName = "core-SVP",
     floor: bool,
 ) -> DualLattice | None:
-    """The lattice of least cost; None where lengths say nothing. `floor`: whether LLL's cost is weighed.
+    """The lattice of least cost; None unless `lengths_tell`. `floor` says whether LLL's cost counts.
 
-    An attack ignores LLL's cost: if LLL suffices, the lattice that is cheapest for a sieve has the shortest vectors and
-    distinguishes best.
+    An attack does not count LLL's cost. If LLL suffices, the lattice that is cheapest for a sieve has the shortest
+    vectors and distinguishes best.
     """
     if not lengths_tell(parameters):
         return None
@@ -112,11 +114,11 @@ def best_dual_lattice(
     least = fewest_samples(parameters, determined=False)
     most = max(8 * sizes.n + 200, 2 * least)
     most = most if samples is None else min(samples, most)
-    # of each kind of lattice, told apart by what it has besides samples
+    # the best of each kind of lattice; the key is the dimension minus the samples
     best: dict[int, DualLattice] = {}
     step = max((most - least) // _MOST_STEPS, 1)
     tried = set(range(least, most + 1, step))
-    while tried:  # in steps, and then in ever smaller ones near the best
+    while tried:  # in steps, then in smaller and smaller ones near the best
         for m in sorted(tried):
             for dim, log_volume in dual_lattices(parameters, m):
                 found = _best_block(dim, log_volume + dim * scale, reduction, floor)
@@ -134,7 +136,7 @@ def best_dual_lattice(
 
 
 def _best_block(dim: int, log_volume: float, model: CostModel, floor: bool) -> tuple[float, int]:
-    """The least exponent and its block, for a lattice in units of q / sigma."""
+    """The least exponent and its block size, for a lattice in units of q / sigma."""
     blocks, factors = block_sizes(dim)
     log_tau = dim * factors + log_volume / dim + model.stretch(blocks)
     wanted = 4 * math.pi**2 * np.exp(2 * np.minimum(log_tau, 20.0)) / math.log(2)
@@ -154,12 +156,13 @@ def dual_hybrid_cost(
 ) -> Cost | None:
     """The cost of the dual attack that guesses some entries and finds others, mod p, by a Fourier transform.
 
-    None where the matrix is not uniform or lengths say nothing. As many samples are used as the secret has entries.
+    None unless the matrix is uniform and `lengths_tell`. The attack uses at most as many samples as the secret has
+    entries.
 
     Notes
     -----
-    The cost is that of Theorem 7.6 of MATZOV 2022. It is disputed whether its heuristics hold at these sizes (Ducas and
-    Pulles 2023), so it may be too low. Guesses follow a Gaussian with the secret's deviation.
+    The cost is that of Theorem 7.6 of MATZOV 2022. It may be too low, because it is disputed whether its heuristics
+    hold at these sizes (Ducas and Pulles 2023). Guesses follow a Gaussian with the secret's deviation.
 
     References
     ----------
@@ -172,7 +175,7 @@ def dual_hybrid_cost(
     ['2^115.3', '2^139.1']
     """
     form = normal_form(parameters, samples)
-    if form is None or form.secret < 1e-2:  # guesses of a Gaussian that is all zero mean nothing
+    if form is None or form.secret < 1e-2:  # a Gaussian this narrow is always zero
         return None
     found = min(_best_split(form, p, COST_MODELS[model]) for p in range(2, _LARGEST_FFT_MODULUS + 1))
     exponent, block, guessed, transformed, p = found
@@ -189,7 +192,7 @@ def dual_hybrid_cost(
 
 
 def _best_split(form: NormalForm, p: int, model: CostModel) -> tuple[float, int, int, int, int]:
-    """The least exponent with its block, how many entries are guessed and how many transformed, and p."""
+    """The least exponent, its block size, the numbers of guessed and of transformed entries, and p."""
     at = cache(partial(_split, form, p, model))
     most = form.n // 2
     step = max(form.n // 16, 1)

@@ -1,4 +1,4 @@
-"""Bounded distance decoding on a reduced basis, for each guess of a part of the secret: the hybrid attacks."""
+"""The hybrid attacks: guess a part of the secret, and decode each guess on a reduced basis."""
 
 import math
 from collections.abc import Callable
@@ -32,20 +32,21 @@ class NormalForm:
     #: entries of the secret, and the modulus
     n: int
     q: int
-    samples: float  #: how many there are; infinite for as many as wanted
+    samples: float  #: the number of samples; infinite if there is no limit
     #: standard deviations of an entry
     secret: float
     error: float
-    weight: int  #: how many entries of the secret are not zero
-    nonzero: int | None  #: values besides 0 that an entry may take; None for more than are guessed
+    weight: int  #: the number of entries of the secret that are not zero
+    nonzero: int | None  #: values besides 0 that an entry may take; None if they are too many to guess
 
 
 def normal_form(parameters: LWRParameters | PlainLWE, samples: int | None) -> NormalForm | None:
-    """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and lengths tell.
+    """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and `lengths_tell`.
 
     References
     ----------
-    Applebaum, Cash, Peikert and Sahai 2009: n samples turn a secret into one of the law of the errors.
+    Applebaum, Cash, Peikert and Sahai 2009: with n samples, the secret can be replaced by one with the law of the
+    errors.
     """
     if parameters.matrix != "uniform" or not lengths_tell(parameters):
         return None
@@ -66,9 +67,9 @@ def decoding_cost(
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
-    """The cost of reducing a basis and finding the error by one more sieve, larger than the blocks before it.
+    """The cost of reducing a basis and then finding the error by one larger sieve.
 
-    None where no block up to 1754 is enough, or the matrix is not uniform.
+    None if no block up to 1754 is enough, or unless the matrix is uniform and `lengths_tell`.
 
     References
     ----------
@@ -98,15 +99,15 @@ def hybrid_cost(
 ) -> Cost | None:
     """The cost of guessing a part of the secret and decoding each guess on one reduced basis.
 
-    Guesses that `meet` in the middle are the square root in number, each decoded by Babai's nearest plane; otherwise
-    each is decoded by a sieve. None where an entry may take too many values, or guessing nothing is best.
+    If guesses `meet` in the middle, the square root of their number suffices, and Babai's nearest plane decodes each.
+    Otherwise a sieve decodes each. None if an entry may take too many values, or if guessing nothing is best.
 
     Notes
     -----
     The attack guesses all vectors of at most w nonzero entries among zeta entries. It succeeds if the guesses contain
-    the secret and Babai's planes contain the error; meeting in the middle, the halves must also meet. It is repeated
-    until success has probability .99. zeta, w and the block are those of least cost, found by a search that is refined
-    near the best point, so a slightly lower cost may be possible.
+    the secret and Babai's planes contain the error. When meeting in the middle, the halves must also meet. The attack
+    is repeated until its success has probability .99. zeta, w and the block are those of least cost. The search for
+    them is refined near the best point, so a slightly lower cost may be possible.
 
     References
     ----------
@@ -133,7 +134,7 @@ def hybrid_cost(
 
 
 def refine(cost: Callable[[int], float], grid: range, least: int, most: int) -> int:
-    """The place of least cost of a grid, then of ever finer ones around the best so far."""
+    """The place of least cost on a grid, then on finer and finer grids around the best so far."""
     best, step = min(grid, key=cost), grid.step
     while step > 1:
         step = (step + 1) // 2
@@ -142,7 +143,10 @@ def refine(cost: Callable[[int], float], grid: range, least: int, most: int) -> 
 
 
 def _log2_trials(log2_chance: Float[np.ndarray, " n"] | float) -> Float[np.ndarray, " n"]:
-    """log2 of how many trials succeed with probability .99, of such a chance each; 0 from a chance of .99 on."""
+    """log2 of the trials after which one has succeeded with probability .99; 0 if one trial suffices.
+
+    `log2_chance` is log2 of the probability that a trial succeeds.
+    """
     chance = np.exp2(np.minimum(log2_chance, 0.0))
     few = np.log2(-math.log1p(-_SUCCESS)) - log2_chance
     with np.errstate(divide="ignore"):
@@ -186,7 +190,7 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
     at = cache(partial(_attack, form, guessed, model, meet, guesses, chances))
     least, most = BLOCKS[0], BLOCKS[-1]
     block = refine(lambda block: at(block).exponent, range(least, most, 120), least, most)
-    # a smaller basis than that of the shortest vectors may do
+    # a basis smaller than the one with the shortest vectors may suffice
     fewest, most = max(block, form.n - guessed + 1), at(block).dimension
     if most <= fewest:
         return at(block)
@@ -195,7 +199,7 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
 
 
 def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
-    """log2 of the guesses of at most w nonzero entries, and the probability that they hold the secret, for each w."""
+    """For each w: log2 of the guesses of at most w nonzero entries, and the probability that they hold the secret."""
     if guessed == 0 or form.nonzero is None:
         return np.zeros(1), np.ones(1)
     w = np.arange(max(0, guessed - form.n + form.weight), min(guessed, form.weight) + 1)
@@ -248,7 +252,7 @@ def _attack(
 
 
 def _final_sieve(dim: int, log_volume: float, log_delta: float, error: float) -> int:
-    """The dimension of the last block in which the projected error is the shortest vector; at least one."""
+    """The dimension of the last block in which the projected error is the shortest vector; at least 1."""
     first = dim - BLOCKS[-1] if dim > 4096 else 0
     size = dim - np.arange(first, dim)  # of the last block
     volume = size / dim * log_volume - (dim - size) * size * log_delta + math.log(error)
@@ -258,7 +262,7 @@ def _final_sieve(dim: int, log_volume: float, log_delta: float, error: float) ->
 
 
 def _babai(profile: np.ndarray, error: float) -> float:
-    """log2 of the probability that Babai's planes hold a vector of the error's length."""
+    """log2 of the probability that Babai's planes contain a vector of the error's length."""
     if len(profile) < 2:
         return 0.0
     log_ratio = 2 * (profile - math.log(2 * error)) - math.log(len(profile))

@@ -1,4 +1,4 @@
-"""The primal lattice attack: which lattice, how many samples, which block size, at which cost."""
+"""The primal lattice attack: its lattice, samples, block size and cost."""
 
 import math
 from collections.abc import Callable
@@ -25,32 +25,32 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class PrimalShape:
-    """The lattice in which the error of a problem is sought."""
+    """The lattice that contains the error of a problem as a planted vector."""
 
-    samples: int  #: m, how many rows of the public matrix
+    samples: int  #: m, the number of rows of the public matrix
     #: whether the secret is part of the planted vector, weighted to the size of the errors (Bai and Galbraith)
     weighted: bool
-    #: of the lattice that has to be reduced, with the target's row: of what is left beside the short vectors that a
-    #: matrix of bits or trits has of itself
+    #: of the lattice to reduce, with the target's row; without the short vectors of a matrix of bits or trits
     dimension: int
     log_volume: float  #: natural logarithm of its volume
-    deviation: float  #: of the entries of the planted vector
-    gap: float  #: log of how much longer the shortest other vector is expected to be
-    block_size: int | None  #: what finds it, by the model; None if nothing does
+    deviation: float  #: standard deviation of the entries of the planted vector
+    gap: float  #: log of the ratio of the shortest other vector's expected length to the planted vector's
+    block_size: int | None  #: the block size that finds the planted vector, by the model; None if none does
 
 
 @checked
 def primal_shape(
     parameters: LWRParameters | PlainLWE, samples: NonNegativeInt, *, weighted: bool | None = None
 ) -> PrimalShape:
-    """The lattice for so many samples; `weighted` by default where the secret is smaller than a uniform one.
+    """The lattice for m samples; by default `weighted` if the secret is smaller than a uniform one.
 
     Notes
     -----
-    Uniform matrices: dimension m + 1 and volume q^(m-n) without the secret, dimension m + n + 1 and volume
-    q^m w^n with the secret weighted by w = sigma_e / sigma_s. A matrix of bits or trits has its own n columns as
-    short vectors of the lattice; what is reduced is the projection orthogonal to them, of n dimensions less, and their
-    volume (m c + w^2)^(n/2), c the variance of an entry, is divided out (derived here).
+    For a uniform matrix the lattice without the secret has dimension m + 1 and volume q^(m-n). With the secret,
+    weighted by w = sigma_e / sigma_s, it has dimension m + n + 1 and volume q^m w^n. If the matrix has bits or trits,
+    its n columns are short vectors of the lattice. Then the projection orthogonal to them is reduced, with n dimensions
+    less. Its volume is that of the lattice divided by (m c + w^2)^(n/2), where c is the variance of an entry (derived
+    here).
 
     References
     ----------
@@ -78,7 +78,10 @@ def primal_shape(
 
 @checked
 def lengths_tell(parameters: LWRParameters | PlainLWE) -> bool:
-    """Whether lengths carry information: not for q = 2, errors as wide as q or uniform mod q, or a single secret."""
+    """Whether short vectors carry information on the secret.
+
+    They do not for q = 2, for errors as wide as q or uniform mod q, or if there is only one secret.
+    """
     sizes = deviations(parameters)
     return (
         sizes.q > 2 and sizes.secret > 0 and sizes.error < 0.95 * sizes.q / math.sqrt(12) and sizes.told > 0
@@ -96,9 +99,10 @@ def best_primal_shape(
 ) -> PrimalShape | None:
     """The lattice with the least block size, of those whose planted vector is expected to be the shortest.
 
-    None if there is none of a gap of at least `least_gap` (its logarithm), at most `most_rows`, and as many samples as
-    `fewest_samples` says. Numbers of samples are tried in steps of 1/200 of them, then in ever smaller ones near the
-    best; that is near sqrt(n log q / log delta), as in Micciancio and Regev 2009.
+    The logarithm of its gap is at least `least_gap`. It has at most `most_rows` rows and at least `fewest_samples`
+    samples. None if there is no such lattice. The numbers of samples are tried in steps of 1/200 of their range, then
+    in smaller and smaller steps near the best. The best is near sqrt(n log q / log delta), as in Micciancio and Regev
+    2009.
     """
     return _best_shape(parameters, samples, _order, least_gap, most_rows, determined)
 
@@ -111,7 +115,7 @@ def _best_shape(
     most_rows: int | None = None,
     determined: bool = True,
 ) -> PrimalShape | None:
-    """The first in an order of the lattices whose planted vector is expected to be the shortest."""
+    """The first lattice, in an order, of those whose planted vector is expected to be the shortest."""
     sizes = deviations(parameters)
     if sizes.told == 0:
         return None
@@ -146,16 +150,16 @@ def fewest_samples(parameters: LWRParameters | PlainLWE, *, determined: bool = T
     """The fewest samples that a lattice needs: their labels carry as many bits as the secret has.
 
     If the secret need not be `determined`, it is enough to predict labels or to tell them from random ones. With a
-    matrix of bits or trits the secret is then needed only up to small changes. The number is one more than the entries
-    of the secret: only then does the lattice contain more than its own short vectors.
+    matrix of bits or trits the secret is then needed only up to small changes. So n + 1 samples suffice for n entries
+    of the secret: from there on the lattice contains more than the matrix's own short vectors.
 
-    ValueError if errors are uniform mod q: then labels carry no information on the secret, and no number is enough.
+    A ValueError if errors are uniform mod q. Labels then carry no information on the secret, and no number is enough.
 
     Notes
     -----
-    The secret has H(s) bits, its entropy. A label b of T = <v, a> carries at most I(T; b) bits: log2 p, and
-    log2 q - H(e) if errors are added. By Fano's inequality (Cover and Thomas 2006, section 2.10), with fewer than
-    H(s)/I(T; b) samples no method finds the secret with a probability near 1.
+    The secret has H(s) bits, its entropy. A label b of T = <v, a> carries at most I(T; b) bits. This is at most log2 p,
+    and at most log2 q - H(e) if errors are added. By Fano's inequality (Cover and Thomas 2006, section 2.10), with
+    fewer than H(s)/I(T; b) samples no method finds the secret with a probability near 1.
 
     Examples
     --------
@@ -181,7 +185,7 @@ def primal_cost(
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
-    """The cost of the primal attack; None where the model finds no lattice with the secret in it.
+    """The cost of the primal attack; None if by the model no lattice reveals the secret.
 
     The profile of a reduced basis is taken to be a line (the geometric series assumption).
 
@@ -205,7 +209,7 @@ def primal_cost(
         assert shape.block_size is not None
         return reduction.cost(shape.block_size, shape.dimension)
 
-    # by what they cost: where LLL is nearly enough, a smaller dimension may be cheaper than a smaller block
+    # ordered by cost: if LLL is nearly enough, a smaller dimension may be cheaper than a smaller block
     shape = _best_shape(parameters, samples, lambda one: (exponent(one), *_order(one)))
     if shape is None:
         return None

@@ -23,15 +23,15 @@ __all__ = [
 
 CostModelName = Literal["core-SVP", "quantum core-SVP", "MATZOV"]
 
-# log2 of how many short vectors a sieve leaves, per dimension: log2 sqrt(4/3)
+# a sieve in dimension b leaves 2^(0.2075 b) short vectors; log2 sqrt(4/3) = 0.2075
 _SIEVE_VECTORS = 0.2075
 
-_LARGEST_BLOCK = 1 << 16  # a sieve in it is beyond 2^17000, and dimensions have no bound
+_LARGEST_BLOCK = 1 << 16  # a sieve in it costs more than 2^17000; dimensions have no bound
 
 # below this dimension the fit of MATZOV does not hold, and enumeration is counted
 _LEAST_SIEVE = 20
 
-# with BKZ in dimension 320 (estimator/reduction.py, _delta)
+# measured with BKZ in dimension 320 (estimator/reduction.py, _delta)
 _SMALL_BLOCKS = (2, 5, 10, 15, 20, 25, 28, 40)
 _SMALL_FACTORS = (1.02190, 1.01862, 1.01616, 1.01485, 1.01420, 1.01342, 1.01331, 1.01295)
 
@@ -40,17 +40,17 @@ _SMALL_FACTORS = (1.02190, 1.01862, 1.01616, 1.01485, 1.01420, 1.01342, 1.01331,
 def root_hermite_factor(block_size: Annotated[float, Real(least=2)]) -> float:
     """delta(beta): BKZ with blocks of size beta finds vectors of length delta^d vol^(1/d) in dimension d.
 
-    ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) above 40 (Chen 2013); up to 40 values measured by the
-    authors of the lattice-estimator, interpolated linearly.
+    Above beta = 40 it is ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) (Chen 2013). Up to 40 it is
+    interpolated linearly between values that the authors of the lattice-estimator measured.
     """
     return math.exp(_log_factor(block_size))
 
 
 @checked
 def gaussian_gap(dim: PositiveInt, log_volume: Annotated[float, Real()], deviation: PositiveFloat) -> float:
-    """How much longer the shortest vector expected, sqrt(d/(2 pi e)) vol^(1/d), is than deviation sqrt(d): its log.
+    """The log of the ratio of the expected shortest length, sqrt(d/(2 pi e)) vol^(1/d), to deviation sqrt(d).
 
-    Negative: a planted vector of such entries is not expected to be the shortest.
+    If it is negative, a planted vector with entries of that deviation is not expected to be the shortest.
     """
     return log_volume / dim - math.log(deviation) - 0.5 * math.log(2 * math.pi * math.e)
 
@@ -59,12 +59,13 @@ def gaussian_gap(dim: PositiveInt, log_volume: Annotated[float, Real()], deviati
 def block_size_for(
     dim: Annotated[int, Whole(1, 1 << 1000)], log_volume: Annotated[float, Real()], deviation: PositiveFloat
 ) -> int | None:
-    """The least block size that finds a planted vector with entries of a standard deviation; None if none to 2^16 does.
+    """The least block size that finds a planted vector with entries of that deviation; None if no size to 2^16 does.
 
     Notes
     -----
-    The least beta with sigma sqrt(beta) <= delta^(2 beta - d - 1) vol^(1/d): the projection of the planted vector on
-    the last block is then shorter than what is expected there, so that the last call in dimension beta finds it.
+    This is the least beta with sigma sqrt(beta) <= delta^(2 beta - d - 1) vol^(1/d). The projection of the planted
+    vector on the last block is then shorter than the shortest vector expected there. So the last call in dimension beta
+    finds it.
 
     References
     ----------
@@ -87,7 +88,8 @@ def block_size_for(
 def reduction_floor(dim: PositiveInt) -> float:
     """log2 of dim^3, the cost of a pass over a basis and the least cost of any lattice attack here.
 
-    A convention of this project: core-SVP gives 2^0.6 if LLL suffices. It changes no exponent of a scheme.
+    This is a convention of this project: without it, core-SVP gives 2^0.6 if LLL suffices. It changes no exponent of a
+    scheme.
     """
     return 3 * math.log2(dim)
 
@@ -102,13 +104,13 @@ def block_sizes(most: PositiveInt) -> tuple[Int[np.ndarray, " blocks"], Float[np
 
 @dataclass(frozen=True)
 class CostModel:
-    """What BKZ costs, and how many short vectors its sieves leave.
+    """The cost of BKZ, and the number of short vectors that its sieves leave.
 
     Notes
     -----
     Let C = 1/(1 - 2^-slope). Progressive BKZ with blocks of beta costs dim^3 plus C^2 (dim - beta) sieves in dimension
-    beta - f, with f = beta ln(4/3) / ln(beta/(2 pi e)) dimensions for free. Blocks below 20 are enumerated, in 8 dim
-    calls. Other models count one sieve in dimension beta, without subexponential factors, and at least
+    beta - f. Here f = beta ln(4/3) / ln(beta/(2 pi e)) are the dimensions for free. Blocks below 20 are enumerated, in
+    8 dim calls. Other models count one sieve in dimension beta, without subexponential factors, and at least
     `reduction_floor`.
 
     References
@@ -123,12 +125,12 @@ class CostModel:
     [118.6, 107.6, 143.8]
     """
 
-    name: CostModelName  #: as results name it
+    name: CostModelName  #: its name in results
     unit: str  #: what one operation is
     #: log2 of the operations of one sieve in dimension b is slope b + offset
     slope: float
     offset: float
-    #: whether all calls are counted, by sieves that grow to the block less the dimensions for free, or one alone
+    #: True: all calls count, and sieves grow to the block less the dimensions for free; False: one call counts
     progressive: bool
 
     def cost(self, block_size: int, dim: int) -> float:
@@ -148,9 +150,10 @@ class CostModel:
         *,
         floor: bool = True,
     ) -> Float[np.ndarray, " n"]:
-        """log2 of the cost of 2^wanted short vectors: reductions, each followed by a sieve where all calls count.
+        """log2 of the cost of 2^wanted short vectors.
 
-        Without `floor` the passes over the basis are not counted.
+        Each reduction is followed by a sieve if all calls count. Without `floor` the passes over the basis do not
+        count.
         """
         calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
         more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)
@@ -160,9 +163,10 @@ class CostModel:
         return (np.logaddexp2(once, reduction_floor(dim)) if floor else once) + more
 
     def stretch(self, blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The natural logarithm of how much longer these vectors are than the shortest of the reduced basis.
+        """The natural logarithm of the ratio of these vectors' length to the shortest of the reduced basis.
 
-        0 for core-SVP, which takes all of them to be as short; else for bases twice as large as a block.
+        It is 0 for core-SVP, which takes all of them to be as short. Otherwise it is that of a basis twice as large as
+        a block.
         """
         if not self.progressive:
             return np.zeros(len(blocks))
@@ -170,7 +174,7 @@ class CostModel:
         return 0.5 * math.log(4 / 3) + (sieve - 1) * (_log_factors(sieve) - _log_factors(blocks))
 
     def sieve(self, blocks: Int[np.ndarray, " n"], dim: int | Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The dimension of the sieve that gives short vectors: as costly as the reduction before it."""
+        """The dimension of the sieve that gives short vectors. It costs as much as the reduction before it."""
         if not self.progressive:
             return blocks
         reduced = blocks - np.floor(_dimensions_for_free(blocks))
@@ -180,7 +184,7 @@ class CostModel:
 
     @property
     def _overhead(self) -> float:
-        """log2 of C, what the smaller sieves before the last one add."""
+        """log2 of C, the factor for the smaller sieves before the last one."""
         return -math.log2(1 - 2**-self.slope)
 
     def _calls(self, blocks: Int[np.ndarray, " n"], dim: int) -> Float[np.ndarray, " n"]:
@@ -200,7 +204,7 @@ COST_MODELS: dict[CostModelName, CostModel] = {
     "quantum core-SVP": CostModel("quantum core-SVP", _SVP_CALL, 0.265, 0.0, progressive=False),
     "MATZOV": CostModel("MATZOV", "gate", 0.29613500308205365, 20.387885985467914, progressive=True),
 }
-"""Models of what lattice reduction costs, by name."""
+"""Models of the cost of lattice reduction, by name."""
 
 
 def _dimensions_for_free(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

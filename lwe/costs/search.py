@@ -9,12 +9,12 @@ from lwe.parameters import LWRParameters
 
 __all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
 
-_LEAST_LEAD = 1e-14  # of the secret over chance, for a score: what is below it is rounding
+_LEAST_LEAD = 1e-14  # a smaller lead of the secret over chance is a rounding error
 
 
 @checked
 def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
-    """log2 of the secrets, times n additions for each label looked at; None where labels do not depend on the secret.
+    """The cost of trying all secrets, n additions for each label used; None if labels do not depend on the secret.
 
     A wrong secret agrees with a label with probability near 1/p, so it is dropped after p/(p - 1) labels on average.
     With noise every secret needs a score from about 1/(lambda - 1/p)^2 labels, where lambda is the share that the
@@ -47,13 +47,13 @@ def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
 
 @checked
 def meet_in_the_middle_cost(parameters: LWRParameters) -> Cost | None:
-    """The square root of the secrets, times the additions of a key; None where labels have nothing to be matched by.
+    """The cost of meeting in the middle: the square root of the number of secrets, times the additions of a key.
 
-    The halves are matched in k labels: A_1 s_1 is near b' - A_2 s_2 mod q, up to an error. With cells of half the
-    modulus, k = log2 sqrt(secrets) cells leave about one candidate for each half, and an error moves at least one
-    of them with probability 1 - (1 - 2 E|e|/q)^k, or it has to be tried again. Both halves are made entry by entry,
-    k additions each. The memory is sqrt(secrets) keys. None if that probability is within 2^-40 of one, or errors are
-    uniform. After Odlyzko's attack on NTRU (Howgrave-Graham, Silverman and Whyte 2003).
+    The halves are matched in k labels: A_1 s_1 is near b' - A_2 s_2 mod q, up to an error. Cells have half the modulus.
+    So k = log2 sqrt(secrets) cells leave about one candidate for each half. An error moves at least one of the k keys
+    into another cell with probability 1 - (1 - 2 E|e|/q)^k; the attack must then be repeated. Both halves are made
+    entry by entry, with k additions each. The memory is sqrt(secrets) keys. None if that probability is within 2^-40 of
+    1, or if errors are uniform. After Odlyzko's attack on NTRU (Howgrave-Graham, Silverman and Whyte 2003).
 
     Examples
     --------

@@ -27,8 +27,8 @@ _NO_CLOCK = Budget(seconds=None)
 
 @checks("attacks/near-secrets", lambda right: lambda t, q, p: right(t, q, 2 * p))
 def near_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The exact law of T over all covariates with a_j = 1, by dynamic programming, n = 40: labels differ where T
-    mod q/p is its last residue. Equal up to the distance of T from uniform.
+    """Computes the exact law of T over all covariates with a_j = 1 by dynamic programming, n = 40. Labels
+    differ where T mod q/p is its last residue. The two are equal up to the distance of T from uniform.
     """
     n = 40
     for q, p in ((64, 2), (128, 8)):
@@ -45,8 +45,8 @@ def near_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("attacks/chance-of-maximum")
 def chance_of_maximum(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Mean of the maximum over drawn wrong secrets, n = 24, q = 64, and the exact mean of the maximum of
-    independent binomials. That 25 and 1000 are the numbers behind the figure is an assumption of ours.
+    """Computes the mean of the maximum over drawn wrong secrets, n = 24, q = 64, and the exact mean of the
+    maximum of independent binomials. That the figure comes from 25 and 1000 is our assumption.
     """
     from scipy.stats import binom
 
@@ -68,8 +68,8 @@ def chance_of_maximum(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 @checks("attacks/distinguisher")
 def distinguisher(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's distinguisher, 20 runs on labels of fresh secrets and 20 on random labels (100 in full), with
-    its own interval for the advantage, at the confidence .999 (two intervals of .9995).
+    """Runs the library's distinguisher 20 times on labels of fresh secrets and 20 times on random labels (100
+    in full). It has its own interval for the advantage, at the confidence .999 (two intervals of .9995).
     """
     parameters = LWRParameters(claim.n, claim.modulus, 2, secret=TernaryLaw())
     found = distinguish(
@@ -91,9 +91,9 @@ def distinguisher(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("attacks/sufficient-examples", returned(lambda number: number // 2))
 def sufficient(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's number against the formula, and the test written out, sum(2hb - h^2) >= 2 ln(1/delta), on
-    labels that agree with b' with E b b' = sqrt(eps), h = sqrt(eps) b', and on random labels. How few examples do
-    is open.
+    """Compares the library's number with the formula. Writes out the test sum(2hb - h^2) >= 2 ln(1/delta). It
+    runs on labels that agree with b' with E b b' = sqrt(eps), h = sqrt(eps) b', and on random labels. How few
+    examples suffice is not covered.
     """
     delta, runs = claim.delta, 300 if scale is Scale.QUICK else 3000
     gains = (0.5, 0.1, 0.02)

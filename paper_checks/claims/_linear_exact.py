@@ -96,7 +96,7 @@ def gaussian_moment(d: int, n: int) -> np.ndarray:
     """E of the products of `cubic` features of n Gaussian tokens, token by token of the two sums in G."""
     index = [(b, c, e) for b, c in pairs(d) for e in range(d)]
     found = np.zeros((len(index), len(index)), dtype=object)
-    # which tokens the two entries of G come from, the query is 0, and how many such choices there are
+    # the tokens that the two entries of G come from (the query is 0), and the number of such choices
     kinds = (((0, 0), 1), ((0, 1), n - 1), ((1, 0), n - 1), ((1, 1), n - 1), ((1, 2), (n - 1) * (n - 2)))
     for (i, (b, c, e)), (j, (b2, c2, e2)) in itertools.product(enumerate(index), repeat=2):
         if j > i:

@@ -24,8 +24,8 @@ from upper.linear_attention import (
 
 @checks("linear-certificate/symmetric-rank", given(lambda rows: rows[:-1]))
 def symmetric_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads with whole entries, exact ranks by whole elimination; one such draw of full rank proves it for
-    almost all heads of that size. For the sizes computed.
+    """Takes random heads with whole entries and exact ranks by whole elimination. One such draw of full rank
+    proves it for almost all heads of that size. The check covers the sizes computed.
     """
     sizes = ((2, 1), (3, 1), (4, 1), (4, 3), (8, 1), (8, 4))
     for d, heads in sizes if scale is Scale.QUICK else (*sizes, (5, 1), (6, 1), (10, 1)):
@@ -40,8 +40,8 @@ def symmetric_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("linear-certificate/at-most-d2-heads")
 def at_most_square(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """More than d^2 random heads with whole entries and the d^2 built from them output the same whole numbers.
-    Proof: the sum of V_h (x) Q_h is M in both. Nothing is said of fewer heads.
+    """Takes more than d^2 random heads with whole entries and the d^2 built from them. Both output the same
+    whole numbers. Proof: the sum of V_h (x) Q_h is M in both. Nothing is said about fewer heads.
     """
     for d in (2, 3) if scale is Scale.QUICK else (2, 3, 4, 6):
         v, q = rng.integers(-3, 4, (2, d * d + 4, d, d))
@@ -58,8 +58,8 @@ def at_most_square(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
     "linear-certificate/heads-found", lambda right: lambda *given, **named: right(*given, heads=5, **named)
 )
 def heads_found(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The heads returned are run by their formula on fresh Gaussian inputs; that fewer do not suffice is the
-    library's lower bound, proved in its docstring. The number is of this size, draw by draw.
+    """Runs the returned heads by their formula on fresh Gaussian inputs. The library's lower bound shows for
+    each draw that fewer heads do not suffice; its docstring has the proof. The claim is for this size.
     """
     for draw in range(1 if scale is Scale.QUICK else 10):
         model = make_linear_attention(heads=4, dim=8, rng=rng)
@@ -76,8 +76,8 @@ def heads_found(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("linear-certificate/general-linear")
 def general_linear(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Whole heads and a whole A of determinant 1, so that its inverse is whole too, outputs compared in whole
-    numbers. Proof: A^T A^-T = 1 in the sum over heads.
+    """Takes whole heads and a whole A of determinant 1, so its inverse is whole too. Outputs are compared in
+    whole numbers. Proof: A^T A^-T = 1 in the sum over heads.
     """
     heads, d = (3, 4) if scale is Scale.QUICK else (6, 8)
     v, q = rng.integers(-4, 5, (2, heads, d, d))
@@ -94,9 +94,9 @@ def general_linear(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("linear-certificate/heads-identified")
 def heads_identified(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Only the symmetrised coefficients are given to the search; the planted M and the span of the planted V_h are
-    compared with what comes back. At these sizes; at (3, 4) the 56 parameters up to GL_H exceed the 54 equations,
-    and it is false.
+    """Gives the search only the symmetrised coefficients. Compares the planted M and the span of the planted
+    V_h with the result. The claim is for these sizes. At (3, 4) the 56 parameters up to GL_H exceed the 54
+    equations, and it is false.
     """
     for d, heads in claim.sizes * (1 if scale is Scale.QUICK else 10):
         model = make_linear_attention(heads=heads, dim=d, rng=rng)
@@ -118,8 +118,8 @@ def heads_identified(claim: Constants, scale: Scale, rng: Generator) -> Iterator
     returned(lambda found: (LinearAttention(-np.asarray(found[0].v), found[0].q), found[1])),
 )
 def alternation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Planted models from random starts, the tail computed again from the heads returned, an exact interval. Quick
-    runs do two of the five sizes. It is no statement on every model.
+    """Takes planted models from random starts. The tail is computed again from the heads returned, and the
+    interval is exact. Quick runs use two of the five sizes. The claim does not cover every model.
     """
     reaches = claim.reaches[: 2 if scale is Scale.QUICK else None]
     draws = 12 if scale is Scale.QUICK else 24
@@ -138,8 +138,8 @@ def alternation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("linear-certificate/newton")
 def newton(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The tail |sym M - S|/|S| is computed again from the heads returned. Random planted models, some sizes in
-    quick runs and all with d = 2 to 5 in full ones; no guarantee for others.
+    """Computes the tail |sym M - S|/|S| again from the heads returned. Takes random planted models of some
+    sizes in quick runs, and of all sizes with d = 2 to 5 in full ones. There is no guarantee for others.
     """
     sizes = [(3, 2), (3, 3), (4, 4), (5, 3)]
     if scale is Scale.FULL:
@@ -152,8 +152,8 @@ def newton(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("linear-certificate/heads-under-noise")
 def heads_under_noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Two heads at d = 4, labels with noise of 0.1; the relative error of the coefficients is known here, as the
-    model is. Stopped at three times that error and at a tenth of it.
+    """Takes two heads at d = 4 and labels with noise of 0.1. The relative error of the coefficients is known
+    here, because the model is. The search stops at three times that error, and at a tenth of it.
     """
     for draw in range(1 if scale is Scale.QUICK else 10):
         model = make_linear_attention(heads=claim.heads, dim=4, rng=rng)

@@ -21,9 +21,9 @@ _STRONGER = Fault(
 
 @checks("linear-machines/softmax-features", _STRONGER)
 def softmax_features(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
-    inputs, R^2 on fresh ones; an interval for the mean over heads,
-    with the margins stated, for the figures are of other draws.
+    """Draws random heads (Theta Gaussian of that norm, W Gaussian). Least squares on features of our own uses
+    many random inputs, and R^2 is on fresh ones. The interval is for the mean over heads. The stated margins
+    allow for figures of other draws.
     """
     small, large = (
         _missed(4, (0.03,), ("plain",), scale, rng),
@@ -44,9 +44,9 @@ def softmax_features(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("linear-machines/softmax-baseline", _STRONGER, missed={0.1: 0.006, 1.0: 0.32, 10.0: 0.61})
 def softmax_baseline(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
-    inputs, R^2 on fresh ones; an interval for the mean over heads,
-    with a tenth of each figure as the margin.
+    """Draws random heads (Theta Gaussian of that norm, W Gaussian). Least squares on features of our own uses
+    many random inputs, and R^2 is on fresh ones. The interval is for the mean over heads, and the margin is a
+    tenth of each figure.
     """
     found = _missed(4, tuple(claim.missed), ("tokens",), scale, rng)
     for norm, wanted in claim.missed.items():
@@ -60,9 +60,9 @@ def softmax_baseline(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("linear-machines/softmax-orders", _STRONGER)
 def softmax_orders(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
-    inputs, R^2 on fresh ones; an interval for the mean over heads,
-    with a margin of 15 percent, part of which is the excess of a finite sample.
+    """Draws random heads (Theta Gaussian of that norm, W Gaussian). Least squares on features of our own uses
+    many random inputs, and R^2 is on fresh ones. The interval is for the mean over heads. The margin is 15
+    percent; part of it is the excess of a finite sample.
     """
     found = _missed(4, (0.1,), ("aug", "cent"), scale, rng)
     aug, cent = (np.array(found[0.1, kind]) for kind in ("aug", "cent"))

@@ -17,10 +17,11 @@ Size = tuple[int, int, int]
 
 @checks("linear-machines/turing-steps")
 def turing_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random machines with (S, A, P) = (2, 2, 4), (3, 3, 6) and (4, 3, 10): heads and Gram matrix in whole numbers,
-    written again from the construction, outputs fed back as they are, against a plain simulator at every step (100,
-    in full runs 1000), and the library's. Proof: by induction, as each token adds (e_w - e_x) e_p^T to that block;
-    the heads are described in `upper.linear_attention.tasks.turing`.
+    """Takes random machines with (S, A, P) = (2, 2, 4), (3, 3, 6) and (4, 3, 10). Heads and Gram matrix are
+    whole numbers, written again from the construction, and outputs are fed back unchanged. Every step is
+    compared with a plain simulator, for 100 steps (in full runs 1000), and the library's model is compared
+    too. Proof: by induction, as each token adds (e_w - e_x) e_p^T to that block.
+    `upper.linear_attention.tasks.turing` describes the heads.
     """
     steps = 100 if scale is Scale.QUICK else 1000
     for states, symbols, cells in ((2, 2, 4), (3, 3, 6), (4, 3, 10)):
@@ -40,9 +41,9 @@ def turing_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     ranks={(2, 2, 4): 40, (3, 2, 5): 90},
 )
 def turing_learned(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's regression and closed loop on random machines, compared with its plain simulator. Shares of
-    right steps below the full rank depend on the machine, so the spec's .25 at rank 24 and .45 at 79 of 90 are not
-    checked.
+    """Runs the library's regression and closed loop on random machines and compares with its plain simulator.
+    Shares of right steps below the full rank depend on the machine. So the spec's .25 at rank 24 and .45 at
+    79 of 90 are not checked.
     """
     machines = 2 if scale is Scale.QUICK else 10
     for (states, symbols, cells), wanted in claim.ranks.items():
@@ -57,9 +58,9 @@ def turing_learned(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("linear-machines/universal-machine")
 def universal_machine(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's one model on random machines and tapes against its plain simulator, every step, 50 of them and
-    in full runs 500; how it works is in the docstring of `upper.linear_attention.tasks.universal`. With the tables
-    given to the wrong runs the steps are wrong.
+    """Runs the library's one model on random machines and tapes and compares every step with its plain
+    simulator, for 50 steps and in full runs 500. The docstring of `upper.linear_attention.tasks.universal`
+    explains how it works. If the tables are given to the wrong runs, the steps are wrong.
     """
     steps = 50 if scale is Scale.QUICK else 500
     for states, symbols, cells in ((2, 2, 4), (3, 3, 6)):

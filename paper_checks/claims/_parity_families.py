@@ -24,8 +24,8 @@ from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 
 @checks("parities/pairs")
 def pair_family(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.PairFamily. Sums over every input of two tokens of 5 signs and all pairs, beta = 1,
-    and beta = 0.3 for the parts with K off.
+    """The notes of sq.PairFamily have the proof. Sums over every input of two tokens of 5 signs and all pairs
+    at beta = 1. The parts with K subtracted are checked at beta = 0.3.
     """
     d = 5
     x = all_inputs(2, d)
@@ -49,9 +49,9 @@ def pair_family(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("parities/hidden-gate")
 def hidden_gate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.HiddenGateFamily. All inputs of two tokens of 4 signs: the Gram matrix of the
-    layers themselves of construction D, l = 2, 3, with the added head, and degree 1 with and without it; c0 by B, l
-    = 2.
+    """The notes of sq.HiddenGateFamily have the proof. Takes all inputs of two tokens of 4 signs and layers
+    of construction D, l = 2, 3. Computes the Gram matrix of the layers with the added head, and degree 1 with
+    and without it. Construction B with l = 2 checks c0.
     """
     d = 4
     x, slopes = all_inputs(2, d), np.array([0.5, 1.0])
@@ -81,8 +81,8 @@ def hidden_gate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("parities/any-k-row")
 def any_k_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Token b weighs exp(beta <v, x_r> x_b1) to row r; the rest is the definition of tanh. Random heads and inputs
-    where both signs occur, k = 2, 3, 4, 8, 16.
+    """For row r token b has the weight exp(beta <v, x_r> x_b1). The rest is the definition of tanh. Takes
+    random heads, and inputs where both signs occur, k = 2, 3, 4, 8, 16.
     """
     d = 8
     for k in (2, 3, 4, 8, 16):
@@ -99,8 +99,8 @@ def any_k_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("parities/any-k-parity")
 def any_k_parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.TokenParityFamily. All inputs for k = 2, 3, drawn ones for k = 5; l = 1, 2, 3;
-    orthogonality in whole numbers at k = 2, 3.
+    """The notes of sq.TokenParityFamily have the proof. Takes all inputs for k = 2, 3 and drawn ones for k =
+    5, with l = 1, 2, 3. Orthogonality is in whole numbers at k = 2, 3.
     """
     for k, d in ((2, 6), (3, 5), (5, 6)):
         x = all_inputs(k, d) if k < 5 else BooleanInputs(k, d).sample(5000, rng=rng)
@@ -132,8 +132,9 @@ def any_k_parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("parities/finite-slopes-need-two-tokens")
 def only_two_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Heads beta_i 1_S e_1^T, slopes (1/2, 1), l = 3, the two coefficients solved for sum_j x_rj = 1, 3 without a
-    shift; the largest difference on the gate, k = 2 and 3. Other ways to use finite slopes are left open.
+    """Takes heads beta_i 1_S e_1^T with slopes (1/2, 1) and l = 3. The two coefficients are solved for sum_j
+    x_rj = 1, 3 without a shift. The result is the largest difference on the gate for k = 2 and 3. Other ways
+    to use finite slopes are not covered.
     """
     gaps = {}
     for k in (claim.exact_tokens, claim.shifted_tokens):
@@ -153,8 +154,8 @@ def only_two_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("parities/lowest-degree", HALF_LOGITS)
 def lowest_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """u_1 chi_S(y) is half a difference of two characters. All 256 coefficients of both rows of the layers of
-    construction D minus the known part, d = 4, l = 1, 2, 3, by the matrix of characters.
+    """u_1 chi_S(y) is half a difference of two characters. The matrix of characters gives all 256
+    coefficients of both rows of the layers of construction D minus the known part, d = 4, l = 1, 2, 3.
     """
     x, table = all_inputs(2, 4), characters(2, 4)
     degrees = np.bitwise_count(np.arange(256))

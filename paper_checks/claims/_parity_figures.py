@@ -28,8 +28,8 @@ _DIGITS = 30
 
 @checks("parities/saturation-error", HALF_LOGITS)
 def saturation_error(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.parity_heads. The largest 2-norm of a row of the layer minus the target over all
-    4096 inputs of two tokens of 6 signs, l = 1 to 5.
+    """The notes of sq.parity_heads have the proof. Computes the largest 2-norm of a row of the layer minus
+    the target over all 4096 inputs of two tokens of 6 signs, l = 1 to 5.
     """
     x = all_inputs(2, 6)
     for beta, figure in zip((2.0, 10.0, 20.0), claim.figures, strict=True):
@@ -52,8 +52,8 @@ def saturation_error(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("parities/float-saturation", given(lambda logits: 2 * logits))
 def float_saturation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Whole slopes from 30 to 45, l = 1 to 3, at all inputs of two tokens of 4 signs; of this implementation of the
-    softmax. That 1 + e^-38 rounds to 1 is IEEE arithmetic.
+    """Tries whole slopes from 30 to 45, l = 1 to 3, at all inputs of two tokens of 4 signs, with this
+    implementation of the softmax. That 1 + e^-38 rounds to 1 is IEEE arithmetic.
     """
     x, exact = all_inputs(2, 4), {}
     for beta in range(30, 46):
@@ -70,7 +70,9 @@ def float_saturation(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("parities/minimal-coefficients", REVERSED_COEFFICIENTS)
 def minimal_coefficients(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The linear system solved to 30 digits, beside the coefficients of sq.parity_heads; four decimals."""
+    """Solves the linear system to 30 digits and compares with the coefficients of sq.parity_heads to four
+    decimals.
+    """
     import sympy
 
     for bits, slopes, wanted in ((3, (0.5, 1.0), claim.two), (5, (0.5, 1.0, 2.0), claim.three)):
@@ -93,7 +95,9 @@ def minimal_coefficients(claim: Constants, scale: Scale, rng: Generator) -> Iter
 
 @checks("parities/exact-coefficients")
 def exact_coefficients(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The linear system with the constant as an unknown, solved to 30 digits; beside sq.parity_heads."""
+    """Solves the linear system with the constant as an unknown to 30 digits and compares with
+    sq.parity_heads.
+    """
     import sympy
 
     for bits, wanted in ((2, claim.two), (3, claim.three)):
@@ -112,8 +116,9 @@ def exact_coefficients(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("parities/minimal-slopes")
 def minimal_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """sum_i c_i tanh(beta_i (N - t)) at N = 0, ..., 2m - 1 in float64, the system solved by LAPACK; figures move by
-    some factor with the solver, so orders of magnitude are claimed (1.4e-14, 6e-14, 2e-13 and 1e-6 were seen).
+    """Computes sum_i c_i tanh(beta_i (N - t)) at N = 0, ..., 2m - 1 in float64, with the system solved by
+    LAPACK. Figures change by some factor with the solver, so orders of magnitude are claimed. Runs gave
+    1.4e-14, 6e-14, 2e-13 and 1e-6.
     """
     for m in (4, 5, 6):
         error = _profile_error(np.geomspace(1 / m, claim.largest, m))
@@ -124,8 +129,8 @@ def minimal_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("parities/saturated-slopes")
 def saturated_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The number of distinct columns of the float64 matrix tanh(beta_b (a - 1/2)), and whether sq.parity_heads
-    refuses such slopes.
+    """Counts the distinct columns of the float64 matrix tanh(beta_b (a - 1/2)), and checks that
+    sq.parity_heads refuses such slopes.
     """
     slopes = 0.5 * claim.ratio ** np.arange(6)
     matrix = np.tanh(np.multiply.outer(np.arange(1, 7) - 0.5, slopes))
@@ -141,8 +146,8 @@ def saturated_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("parities/single-precision")
 def single_precision(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The layer cast to float32 at all 4096 inputs of two tokens of 6 signs; the exact figure depends on the order
-    of the sums, so only its order is claimed.
+    """Runs the layer in float32 at all 4096 inputs of two tokens of 6 signs. The exact figure depends on the
+    order of the sums, so only its order of magnitude is claimed.
     """
     kind = np.dtype(f"float{claim.bits_of_float}")
     t, c = minimal_heads((0.5, 1.0))
@@ -156,8 +161,8 @@ def single_precision(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("parities/gram")
 def gram(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """A sum over all inputs of two tokens of 5 signs of products of the layers' outputs, for all secrets; C = sum
-    c_i and c0 from the construction.
+    """Sums products of the layers' outputs over all inputs of two tokens of 5 signs, for all secrets. C = sum
+    c_i and c0 come from the construction.
     """
     x = all_inputs(2, 5)
     for name, bits in (("B", 2), ("B", 3), ("D", 2), ("D", 3)):
@@ -180,8 +185,8 @@ def gram(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
     "parities/finite-slope-leak", HALF_LOGITS, mean=Fraction(1, 8), gate=Fraction(1, 2), saturated=Fraction(0)
 )
 def leak(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All inputs of two tokens of 5 signs, labels compared to within 1e-14; for i, j of which one is not secret the
-    mean is 0.
+    """Takes all inputs of two tokens of 5 signs and compares labels to within 1e-14. If one of i, j is not
+    secret, the mean is 0.
     """
     x = all_inputs(2, 5)
     gate = x[:, 0, 0] != x[:, 1, 0]
@@ -203,8 +208,8 @@ def leak(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
 
 @checks("parities/two-valued-labels")
 def rounding_remedy(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The distinct values of row 1 on the gate over all inputs of two tokens of 5 signs, l = 3. Only then do the
-    bounds for correlational queries cover all statistical queries.
+    """Takes the distinct values of row 1 on the gate over all inputs of two tokens of 5 signs, l = 3. Only if
+    there are two do the bounds for correlational queries cover all statistical queries.
     """
     x = all_inputs(2, 5)
     gate = x[:, 0, 0] != x[:, 1, 0]

@@ -35,8 +35,8 @@ _TAUS = ("0.9", "0.6", "0.5", "0.4", "0.35")
 
 @checks("queries/correlational-cap", returned(lambda cap: replace(cap, whole=cap.whole + 1)))
 def correlational_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Bessel's inequality. The figures and attainment in fractions; random queries, sparse and dense, on the ten
-    parities l = 3, d = 6, by sums over all inputs.
+    """Bessel's inequality proves it. The figures and the attained bound are in fractions. Random queries,
+    sparse and dense, are asked about the ten parities l = 3, d = 6, by sums over all inputs.
     """
     for text, figure in zip(("0.9", "0.5", "0.3", "0.1", "0.05"), claim.figures, strict=True):
         tau = Fraction(text)
@@ -62,8 +62,9 @@ def correlational_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 @checks("queries/statistical-cap", returned(lambda cap: replace(cap, whole=2 * cap.whole)))
 def statistical_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.full_query_cap. Queries as tables of values for both labels of every input, d = 5,
-    l = 2: random, signs of sums of characters, and one character; caps 2, 24, 99 at tau = .3, .1, .05.
+    """The notes of sq.full_query_cap have the proof. Queries are tables of values for both labels of every
+    input, d = 5, l = 2: random ones, signs of sums of characters, and one character. The caps are 2, 24, 99
+    at tau = .3, .1, .05.
     """
     x = all_inputs(2, 5)
     signs = np.array([hidden_parity(x, one)[:, 0] for one in secrets_of(5, 2)])
@@ -88,8 +89,9 @@ def statistical_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("queries/szorenyi-cap", returned(lambda cap: replace(cap, value=cap.value / 2)))
 def szorenyi(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.szorenyi_cap. In fractions: the normalised sum of n targets of equal correlation
-    has the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1.
+    """The notes of sq.szorenyi_cap have the proof. Works in fractions. The normalised sum of n targets of
+    equal correlation has the squared answer (1 + (n-1) gamma)/n on each. This is above tau^2 for the n
+    claimed and not for n + 1.
     """
     for gamma, tau in (("1/100", "1/5"), ("0", "3/10"), ("1/50", "1/4"), ("1/20", "2/5"), ("1/1000", "1/20")):
         g, t = Fraction(gamma), Fraction(tau)
@@ -103,8 +105,8 @@ def szorenyi(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("queries/spectral-cap", returned(lambda cap: replace(cap, value=cap.value * Fraction("0.3"))))
 def most_correlated(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """sum_S <h, f_S>^2 <= lambda_max |h|^2. The bump family l = 4, d = 9: targets as vectors with that Gram matrix,
-    random queries and the top one, beside sq.spectral_cap.
+    """Proof: sum_S <h, f_S>^2 <= lambda_max |h|^2. Takes the bump family l = 4, d = 9, with targets as
+    vectors with that Gram matrix. Random queries and the top one are compared with sq.spectral_cap.
     """
     matrix = closed_form_gram(BumpFamily(dim=9, bits=4)).matrix
     values, vectors = np.linalg.eigh(matrix)
@@ -123,8 +125,8 @@ def most_correlated(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("queries/error-identifies", returned(lambda found: 2 * found), radius=Fraction(1, 2))
 def identification(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The triangle inequality: sqrt 2 - sqrt(1/2) = sqrt(1/2). Whole numbers over all inputs, d = 5, l = 2, 3: all
-    distances, points between two targets, and random rational hypotheses near one.
+    """The triangle inequality proves it: sqrt 2 - sqrt(1/2) = sqrt(1/2). Takes whole numbers over all inputs,
+    d = 5, l = 2, 3: all distances, points between two targets, and random rational hypotheses near one.
     """
     x = all_inputs(2, 5)
     for bits in (2, 3):
@@ -155,8 +157,8 @@ def identification(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
     calls=(Fraction(54834, 10), Fraction(54834, 100)),
 )
 def reference_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The Gram matrix in fractions over all inputs and labels, d = 5; then sizes of sets by trying them, as the
-    average correlation of s orthogonal targets is diagonal/s.
+    """Computes the Gram matrix in fractions over all inputs and labels, d = 5. Then tries sizes of sets, as
+    the average correlation of s orthogonal targets is diagonal/s.
     """
     x, diagonal = all_inputs(2, 5), claim.diagonal
     # on the gate the label s has chance 1 under S if it is the parity's, and 1/2 under the reference
@@ -186,8 +188,9 @@ def reference_dimension(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("queries/vstat-tolerance")
 def vstat_tolerance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.vstat_calls. A grid of fractions p, p_0 in steps of 1/120, and n from 2 to 400; the
-    library's tolerance at squares. That 3 is the best constant is not claimed; 1 is too small.
+    """The notes of sq.vstat_calls have the proof. Takes a grid of fractions p, p_0 in steps of 1/120, and n
+    from 2 to 400. The library's tolerance is checked at squares. It is not claimed that 3 is the best
+    constant; 1 is too small.
     """
     grid = 120 if scale is Scale.QUICK else 480
     p, p0 = np.meshgrid(np.arange(grid + 1), np.arange(1, grid // 2 + 1), indexing="ij")
@@ -203,8 +206,9 @@ def vstat_tolerance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("queries/cliques", lambda right: lambda secrets, overlap: right(secrets, overlap + 1))
 def cliques(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The cliques sq finds are looked at pair by pair; none is larger by Johnson's bound in the first four and, for
-    (7,4,1), by all triples. That the approximation is smaller is seen with the networkx at hand (9 once).
+    """Looks at the cliques that sq finds pair by pair. Johnson's bound shows that none is larger in the first
+    four, and all triples show it for (7,4,1). That the approximation is smaller is observed with the
+    installed networkx (9 once).
     """
     from networkx import from_numpy_array
     from networkx.algorithms.approximation import max_clique

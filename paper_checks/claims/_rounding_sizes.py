@@ -20,9 +20,9 @@ from paper_checks.comparison import Comparison, at_least, at_most, covers, equal
 
 @checks("rounding/head-count", NO_PADS, share=Fraction(1, 4))
 def head_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The mean of p |v|_1/q is a sum over all residues (q even, 2 to 256). Heads of drawn secrets at n = 64 are
-    counted by walking along f and by the library. Proof of the bound: between the least and the greatest T, which
-    are |v|_1 apart, f jumps once for each multiple of q/p, rounded up, that is passed.
+    """The mean of p |v|_1/q is a sum over all residues (q even, 2 to 256). Heads of drawn secrets at n = 64
+    are counted by walking along f and by the library. Proof of the bound: the least and the greatest T are
+    |v|_1 apart. Between them f jumps once for each multiple of q/p, rounded up.
     """
     n, secrets = 64, 2 if scale is Scale.QUICK else 200
     means = {
@@ -45,8 +45,8 @@ def head_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("rounding/jump-count-quarter")
 def jump_count_quarter(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Drawn secrets of several sizes, jumps counted by walking along f. It follows from rounding/head-count: with J
-    >= 8 jumps, p |v|_1/q is within 1 of J, so J is off by less than 1/7 of it.
+    """Draws secrets of several sizes and counts jumps by walking along f. The claim follows from
+    rounding/head-count: with J >= 8 jumps, p |v|_1/q is within 1 of J, so J is off by less than 1/7 of it.
     """
     worst, seen = 0.0, 0
     for n, q, p in ((12, 16, 4), (24, 64, 2), (32, 128, 4), (40, 17, 2), (64, 64, 2)):
@@ -62,9 +62,9 @@ def jump_count_quarter(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("rounding/truncation", NO_PADS)
 def truncation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The share is counted exactly (whole numbers, dynamic programming over T) for one secret; heads are counted by
-    arithmetic from sums of v for many secrets and by the library for some. The bound is proved; the averages are
-    pn/4 + 2 and 6p sqrt(n/12) + 2 up to 1, measured here.
+    """Counts the share exactly for one secret, by whole numbers and dynamic programming over T. Counts heads
+    by arithmetic from sums of v for many secrets, and by the library for some. The bound is proved. The
+    averages are pn/4 + 2 and 6p sqrt(n/12) + 2 up to 1, measured here.
     """
     n, q, p, deviations = (claim[name] for name in ("n", "q", "p", "deviations"))
     parameters = LWRParameters(secret_dim=n, modulus=q, levels=p)
@@ -100,8 +100,8 @@ def truncation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("rounding/gadget-size", NO_PADS)
 def gadget_size(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Heads from sums of v by arithmetic, and by the library for 20 secrets. More than 3/4 of secrets are in the
-    range named; it is no bound.
+    """Counts heads from sums of v by arithmetic, and by the library for 20 secrets. More than 3/4 of secrets
+    are in the range named. It is no bound.
     """
     n, q, p = (claim[name] for name in ("n", "q", "p"))
     parameters = LWRParameters(n, q, p, matrix="gadget")
@@ -129,7 +129,9 @@ def gadget_size(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 
 def _multiples(low: np.ndarray, high: np.ndarray, step: int) -> np.ndarray:
-    """How many multiples of the step are in (low, high]: where p divides q, the jumps of f with q/p = step."""
+    """How many multiples of the step are in (low, high]. Where p divides q, these are the jumps of f with q/p
+    = step.
+    """
     return np.floor_divide(high, step).astype(int) - np.floor_divide(low, step).astype(int)
 
 

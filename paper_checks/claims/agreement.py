@@ -20,8 +20,9 @@ from upper.six_phase import certify_agreement, disagreement, has_repeated_tokens
 
 @checks("agreement/log-ratios", HALF_LOGITS)
 def log_ratios(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Heads are made to agree on row 0 of an example by taking x_0 (x) (x_b - x_c) out of their differences. The
-    pattern is the layer's own, the ratios are a loop over heads and pairs of tokens. To rounding.
+    """Takes x_0 (x) (x_b - x_c) out of the heads' differences, so that they agree on row 0 of an example. The
+    pattern is the layer's own. A loop over heads and pairs of tokens computes the ratios. The comparison is
+    to rounding.
     """
     sizes = ((2, 2, 16), (3, 3, 16), (4, 5, 24))
     labels, ratios = 0.0, 0.0
@@ -39,9 +40,9 @@ def log_ratios(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("agreement/zero-residual", returned(lambda found: (found[0][..., ::-1], found[1])))
 def zero_residual(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's certificates on planted rows of agreement, against the softmax of the planted logits; then rows
-    of nice layers at (2, 2, 32) with no pattern entry below .05. The first half is proved, as Y_a = p X sum_i W_i
-    there; the second is measured, at that size.
+    """First the library certifies planted rows of agreement, and the patterns are compared with the softmax
+    of the planted logits. Then it certifies rows of nice layers at (2, 2, 32) with no pattern entry below
+    .05. The first half is proved, as Y_a = p X sum_i W_i there. The second is measured at that size.
     """
     residual, error = 0.0, 0.0
     for m, k, d in ((2, 2, 16), (3, 3, 16), (4, 5, 24)):
@@ -64,8 +65,9 @@ def zero_residual(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("agreement/sum-to-one", lambda right: weights_of_any_sum)
 def sum_to_one(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Planted rows of agreement and the sum times a scale: ordinary least squares of Y_a on the rows of X W, and
-    the library's constrained one. The .03 is measured, over 20 planted rows at (2, 2, 32).
+    """Takes planted rows of agreement and the sum times a scale. Compares ordinary least squares of Y_a on
+    the rows of X W with the library's constrained regression. The .03 is measured over 20 planted rows at (2,
+    2, 32).
     """
     free, constrained = [], []
     for _ in range(20 if scale is Scale.QUICK else 200):
@@ -83,9 +85,9 @@ def sum_to_one(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     lambda right: lambda x: np.array([len(np.unique(one, axis=0)) < len(one) for one in x]),
 )
 def repeated_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Ranks in rational numbers by sympy of the tokens' differences, and of the tokens (zero is in the affine hull
-    if they have no more rank than the differences), for random whole tokens with a planted pair. A projection of
-    full rank changes neither.
+    """Plants a pair in random whole tokens. sympy computes the ranks of the tokens' differences and of the
+    tokens in rational numbers. Zero is in the affine hull if the two ranks are equal. A projection of full
+    rank changes neither.
     """
     for k, d in ((2, 8), (3, 8), (4, 10)):
         x = BooleanInputs(k, d).sample(1, rng=rng)[0].astype(int)
@@ -109,8 +111,8 @@ def repeated_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     lambda right: lambda x, y, total: None if x.shape[1] == x.shape[2] else right(x, y, total),
 )
 def too_many_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The rank of the differences of independent random whole tokens by sympy, and the least k refused, for small
-    d.
+    """Computes the rank of the differences of independent random whole tokens by sympy, and finds the least k
+    that is refused, for small d.
     """
     for d in (4, 6):
         refused = []
@@ -130,9 +132,9 @@ def too_many_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("agreement/false-certificates")
 def false_certificates(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library certifies fresh Boolean examples with the true sum; disagreement in logits is a loop of its own.
-    One row an example, so that rows are independent; Clopper and Pearson's interval. None of hundreds is the rule
-    at d = 32, four in five at d = 6.
+    """The library certifies fresh Boolean examples with the true sum. A loop here computes the disagreement
+    in logits. One row an example is used, so that rows are independent. The interval is Clopper and
+    Pearson's. At d = 32 usually none of hundreds of certificates is false, at d = 6 four in five are.
     """
     layers, n = (5, 1 << 14) if scale is Scale.QUICK else (12, 1 << 18)
     for m, k, d in ((2, 2, 32), (2, 3, 32), (3, 2, 32), (2, 5, 6)):
@@ -155,9 +157,10 @@ def false_certificates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("agreement/false-certificate-exponent", returned(np.square))
 def false_certificate_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Gaussian tokens, labels and sum; Hill's estimate of the exponent from residuals below a third, one row an
-    example. A residual has d - k + 1 dimensions and a density at zero; the margin of a tenth is for eps not small.
-    That labels of disagreeing heads behave like unrelated ones is not checked.
+    """Draws Gaussian tokens, labels and sum. Hill's estimate gives the exponent from residuals below a third,
+    one row an example. A residual has d - k + 1 dimensions and a density at zero. The margin of a tenth is
+    there because eps is not small. It is not checked that labels of disagreeing heads behave like unrelated
+    ones.
     """
     n = 30_000 if scale is Scale.QUICK else 300_000
     for k, d in ((3, 4), (5, 6), (3, 5), (5, 7)):
@@ -174,10 +177,10 @@ def false_certificate_exponent(claim: Constants, scale: Scale, rng: Generator) -
 
 @checks("agreement/exponent", returned(lambda found: (found[0] ** 2, found[1])))
 def exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The largest difference of logits over pairs of heads and tokens, written out, on fresh rows of ten layers;
-    Hill's estimate over all rows below .4, one row an example, with a margin of .05 for eps not small. Full scale
-    adds (3, 3), eps up to .7, where 3.87 was fitted, with a margin of .2. A local limit theorem says more than
-    this.
+    """Computes the largest difference of logits over pairs of heads and tokens on fresh rows of ten layers.
+    Hill's estimate uses all rows below .4, one row an example, with a margin of .05 because eps is not small.
+    Full scale adds (3, 3) with eps up to .7, where 3.87 was fitted, with a margin of .2. A local limit
+    theorem says more than this.
     """
     n = 20_000 if scale is Scale.QUICK else 200_000
     for place, (m, k) in enumerate(((2, 2), (2, 3), (3, 2), (3, 3))[: 3 if scale is Scale.QUICK else 4]):
@@ -196,8 +199,9 @@ def exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("agreement/in-patterns")
 def in_patterns(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """As the exponent in logits, with the largest difference of a pattern's entry, at the same three sizes. The
-    bounds are fractions of (m-1)(k-1); the share goes on falling with sigma, not looked at here.
+    """Does the same as the check of the exponent in logits, at the same three sizes, with the largest
+    difference of a pattern's entry. The bounds are fractions of (m-1)(k-1). The share falls further as sigma
+    grows; this is not checked.
     """
     n = 6000 if scale is Scale.QUICK else 100_000
     for m, k in ((2, 2), (2, 3), (3, 2)):
@@ -205,7 +209,7 @@ def in_patterns(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
         for _ in range(10):
             layer = make_nice_layer(heads=m, dim=32, sigma=claim.sigma, rng=rng)
             apart.append(disagreements(layer, BooleanInputs(k, 32).sample(n, rng=rng))[1])
-        # where no logit is large, eps is to be small against the patterns' spread
+        # if no logit is large, eps must be small against the spread of the patterns
         largest = claim.eps * min(1.0, claim.sigma / 2)
         interval = exponent_interval(np.concatenate(apart), largest)
         bound = claim.share_of_exponent * (m - 1) * (k - 1)
@@ -214,7 +218,9 @@ def in_patterns(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("agreement/disagreement", given(lambda layer: AttentionLayer(theta=layer.theta[:2], w=layer.w[:2])))
 def disagreement_in_logits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """A loop over all pairs on random tokens, to rounding; the exponent checks above use a third formula."""
+    """Loops over all pairs on random tokens and compares to rounding. The exponent checks above use a third
+    formula.
+    """
     layer: AttentionLayer = make_nice_layer(heads=3, dim=8, rng=rng)
     inputs, seed, tolerances = BooleanInputs(4, 8), int(rng.integers(2**32)), (2.0, 4.0, 8.0)
     x = inputs.sample(10, rng=seed)
@@ -238,7 +244,9 @@ def disagreement_in_logits(claim: Constants, scale: Scale, rng: Generator) -> It
 def planted_agreement(
     m: int, k: int, d: int, rng: Generator, *, sigma: float = 1.0
 ) -> tuple[AttentionLayer, Float[np.ndarray, "1 k d"]]:
-    """A layer, nice but for one thing, and one example on whose row 0 all its heads agree."""
+    """A layer that is nice apart from the planted agreement, and one example on whose row 0 all its heads
+    agree.
+    """
     layer = make_nice_layer(heads=m, dim=d, sigma=sigma, rng=rng)
     x = BooleanInputs(k, d).sample(1, rng=rng)
     while has_repeated_tokens(x)[0]:

@@ -36,8 +36,9 @@ _NO_CLOCK = Budget(seconds=None)
 
 @checks("attacks/least-squares-reads", OPPOSITE_SECRET)
 def least_squares_reads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Drawn secrets of a given span and 3000 samples: the library's attack, and for positive secrets a plain
-    regression whose coefficients are rounded. Enough samples make the rounding right; how few do is not checked.
+    """Draws secrets of a given span and 3000 samples. Runs the library's attack, and for positive secrets a
+    plain regression whose coefficients are rounded. Enough samples make the rounding right. How few suffice
+    is not checked.
     """
     n, q, p = (claim[name] for name in ("n", "q", "p"))
     parameters, by_library, by_hand = LWRParameters(n, q, p), [], []
@@ -59,8 +60,8 @@ def least_squares_reads(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("attacks/least-squares-blind")
 def least_squares_blind(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Adjusted R^2 of a plain regression on 3000 samples for 40 secrets each (the library's R^2 for one), beside
-    W_1 from characters over the variance of the label.
+    """Computes the adjusted R^2 of a plain regression on 3000 samples for 40 secrets each, and the library's
+    R^2 for one. Compares it with W_1 from characters over the variance of the label.
     """
     n, q = claim.n, claim.q
     parameters = LWRParameters(n, q, claim.p)
@@ -86,8 +87,8 @@ def least_squares_blind(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("attacks/label-degree", returned(lambda degree: degree + 1), degree_over_q=Fraction(1, 2))
 def label_degree_of(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Moebius transform over GF(2) of all 2^n labels, n = 9, q = 2, 4, 8 and 16, drawn secrets and one of odd
-    entries.
+    """Computes the Moebius transform over GF(2) of all 2^n labels at n = 9 and q = 2, 4, 8 and 16. The
+    secrets are drawn ones and one of odd entries.
     """
     n, within, reached = 9, True, []
     stated = [max(1, int(claim.degree_over_q * q)) for q in (2, 4, 8, 16)]
@@ -107,8 +108,8 @@ def label_degree_of(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     degree_over_q=Fraction(1, 2),
 )
 def monomial_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Sets of covariates, and products of bits in which the bit of weight 2^l counts 2^l, are listed one by one,
-    and held to the library's numbers.
+    """Lists one by one the sets of covariates and the products of bits in which the bit of weight 2^l counts
+    2^l. Compares their numbers with the library's.
     """
     listed, library = [], []
     for n, q in ((32, 4), (64, 4), (20, 8)):
@@ -116,7 +117,7 @@ def monomial_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
         listed.append(sum(1 for j in range(degree + 1) for _ in itertools.combinations(range(n), j)))
         library.append(label_monomials(LWRParameters(n, q, 2), degree).size)
     uniform = [(3, 8), (2, 16)]
-    # one monomial for each way to give the n entries a number of their own, q/2 in all at the most
+    # one monomial for each choice of n non-negative numbers with a sum of at most q/2
     by_hand = [
         sum(sum(one) <= q // 2 for one in itertools.product(range(q // 2 + 1), repeat=n)) for n, q in uniform
     ]
@@ -129,8 +130,8 @@ def monomial_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("attacks/linearisation", lambda right: lambda parameters, degree: right(parameters, degree - 1))
 def linearisation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's attack on drawn secrets; what it predicts is counted again on new covariates, with labels by
-    whole numbers. In full also q = 4 at n = 64 and q = 8 at n = 20.
+    """Runs the library's attack on drawn secrets. Counts its correct predictions again on new covariates,
+    with labels by whole numbers. Full scale adds q = 4 at n = 64 and q = 8 at n = 20.
     """
     cases = [(32, 4, 1200)]
     if scale is Scale.FULL:
@@ -150,8 +151,8 @@ def linearisation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("attacks/degree-too-low")
 def degree_too_low(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's linearisation at the given degree, n = 12, drawn secrets with five odd entries or more; fresh
-    labels are pooled. Labels are not exactly balanced at this n, hence a margin.
+    """Runs the library's linearisation at the given degree, n = 12, on drawn secrets with at least five odd
+    entries. Fresh labels are pooled. Labels are not exactly balanced at this n, hence a margin.
     """
     n, q = 12, claim.q
     parameters, right, fresh, fits = LWRParameters(n, q, claim.p), 0, 0, []
@@ -173,8 +174,9 @@ def degree_too_low(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("attacks/small-secret-search", OPPOSITE_SECRET)
 def small_secret_search(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's attacks on drawn ternary secrets at n = 10 (14 in full): the secret found predicts all new
-    labels, counted by whole numbers. The attacks are complete without errors, so a fault would show.
+    """Runs the library's attacks on drawn ternary secrets at n = 10, and at 14 in full. The secret found
+    predicts all new labels, counted by whole numbers. The attacks are complete without errors, so a fault
+    would show.
     """
     n, q = 10 if scale is Scale.QUICK else 14, claim.q
     parameters = LWRParameters(n, q, 2, secret=_LAWS[claim.law])
@@ -208,14 +210,16 @@ def _adjusted_r_squared(rows: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _degree(v: Sequence[int], q: int) -> int:
-    """The degree over GF(2) of the label's polynomial in the bits, by the Moebius transform of all its values."""
+    """The degree over GF(2) of the label's polynomial in the bits, by the Moebius transform of all its
+    values.
+    """
     n = len(v)
     bits = all_bits(n)
     values = (2 * (bits @ np.array(v) % q) // q).reshape([2] * n)
     for axis in range(n):
         low, high = np.split(values, 2, axis=axis)
         values = np.concatenate([low, low ^ high], axis=axis)
-    # axis i of the table is bit n - 1 - i of the place, and sizes of sets do not mind the order
+    # axis i of the table is bit n - 1 - i of the index; sizes of sets do not depend on the order
     return int(bits.sum(axis=1)[values.ravel() == 1].max(initial=0))
 
 
@@ -224,9 +228,9 @@ _NO_CLOCK = Budget(seconds=None)
 
 @checks("attacks/lattice")
 def lattice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's attack on a drawn secret, one basis and blocks of 10 at most; labels of new rows by whole
-    numbers. Beside it up to six bases and blocks of 38: p = 8, 4, 2 at n' = 12, 8, 4, and in full n' = 56, 28, 14,
-    6 for p = 32, 8, 4, 2.
+    """Runs the library's attack on a drawn secret with one basis and blocks of at most 10. Labels of new rows
+    are computed by whole numbers. With up to six bases and blocks of 38 it also runs p = 8, 4, 2 at n' = 12,
+    8, 4. In full it runs n' = 56, 28, 14, 6 for p = 32, 8, 4, 2.
     """
     q, others = claim.q, claim["others" if scale is Scale.QUICK else "others_in_full"]
     cases = [(claim.levels, claim.n), *others]
@@ -248,9 +252,9 @@ def lattice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
 
 @checks("attacks/lattice-bits")
 def lattice_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's attack, one basis and blocks of 10 at most, on a drawn secret; labels of new rows by whole
-    numbers. In full up to six bases and blocks of 30, also n = 32 and 40. That p = 2 resists is seen in the wrong
-    run alone, at n = 28.
+    """Runs the library's attack on a drawn secret with one basis and blocks of at most 10. Labels of new rows
+    are computed by whole numbers. In full it uses up to six bases and blocks of 30, and adds n = 32 and 40.
+    That p = 2 resists shows in the wrong run alone, at n = 28.
     """
     q, p = claim.q, claim.levels
     attack = LatticeAttack(rounds=1, largest_block=10)
@@ -268,8 +272,8 @@ def lattice_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("attacks/short-columns")
 def short_columns(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Mean squares of columns and of centred rounding errors, exactly over bits and over residues for q/p = 2 to
-    64.
+    """Computes the mean squares of columns and of centred rounding errors exactly, over bits and over
+    residues, for q/p = 2 to 64.
     """
     columns, gap, crossing = float(np.mean(all_bits(4) ** 2)), 0.0, []
     for width in range(2, 65):
@@ -286,8 +290,8 @@ def short_columns(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("attacks/unit-pivots")
 def unit_pivots(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All 2 x 2 matrices over Z_4, by a search for the inverse, and all residues at q = 4 to 64 by a search for a
-    factor that makes 1. In general the determinant is a unit just where it is odd.
+    """Searches for the inverse of every 2 x 2 matrix over Z_4. Searches for a factor that makes 1 for every
+    residue at q = 4 to 64. In general the determinant is a unit exactly where it is odd.
     """
     odd_only = all(
         any(one * other % q == 1 for other in range(q)) == (one % 2 == claim.unit_remainder)

@@ -25,8 +25,8 @@ from paper_checks.faults import given, returned
 
 @checks("concentration/mean-between-other-tokens", mean=Fraction(1, 2))
 def mean_between_other_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All Boolean tokens at d = 3, whole Theta, and 2 in place of e, which makes every softmax a fraction. The
-    proof: exchanging b and c exchanges p and 1 - p. With c = a nothing can be exchanged.
+    """Enumerates all Boolean tokens at d = 3 with whole Theta. The base 2 in place of e makes every softmax a
+    fraction. Proof: exchanging b and c exchanges p and 1 - p. With c = a there is nothing to exchange.
     """
     theta = rng.integers(-3, 4, size=(3, 3)) + 4 * np.eye(3, dtype=int)
     tokens = [np.array(one) for one in itertools.product((-1, 1), repeat=3)]
@@ -44,8 +44,8 @@ def mean_between_other_tokens(claim: Constants, scale: Scale, rng: Generator) ->
     off_diagonal=Fraction(1, 2),
 )
 def logit_moments(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All pairs of Boolean tokens at d = 3 (quick) and 5 with a whole Theta, in whole numbers. The monomials of the
-    tokens are orthogonal, and x_i^2 = 1 leaves the trace.
+    """Enumerates all pairs of Boolean tokens at d = 3 (quick) and 5 with a whole Theta, in whole numbers.
+    Proof: the monomials of the tokens are orthogonal, and x_i^2 = 1 leaves the trace.
     """
     dim = 3 if scale is Scale.QUICK else 5
     theta = rng.integers(-9, 10, size=(dim, dim))
@@ -66,8 +66,8 @@ def logit_moments(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("concentration/logit-scale", returned(lambda x: (x + 1) / 2))
 def logit_scale(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Mean squares over random tokens for one random Theta beside (entry d)^2 and twice that; |Theta| itself is
-    within about 0.4 % of .1 d, and a margin of 3 % of the squares allows for it.
+    """Compares mean squares over random tokens for one random Theta with (entry d)^2 and twice that. |Theta|
+    itself is within about 0.4 % of .1 d. A margin of 3 % of the squares allows for it.
     """
     dim, draws = claim.dim, (3000 if scale is Scale.QUICK else 100_000)
     theta = rng.normal(0, math.sqrt(claim.variance), size=(dim, dim))
@@ -83,8 +83,9 @@ def logit_scale(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("concentration/not-on-the-cube", given(lambda logits: logits / np.sqrt(200)))
 def not_on_the_cube(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Patterns of the layer at d = 200 on random Boolean tokens, several Theta. The figures are those of a Gaussian
-    contrast of standard deviation 28.3: 1/2 - ln 4 * phi(0)/28.3 for the distance, P(|z| > ln 99) for the fraction.
+    """Computes patterns of the layer at d = 200 on random Boolean tokens for several Theta. The figures are
+    those of a Gaussian contrast of standard deviation 28.3. The distance is 1/2 - ln 4 * phi(0)/28.3, and the
+    fraction is P(|z| > ln 99).
     """
     dim, heads, draws = 200, (10 if scale is Scale.QUICK else 100), 400
     entries = []
@@ -106,8 +107,8 @@ def not_on_the_cube(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("concentration/slice-moments")
 def moments_on_a_slice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All tokens of all slices with blocks of 2, 3 and 4 (quick) or 3, 4 and 5 coordinates and whole v, in
-    fractions.
+    """Enumerates all tokens of all slices with whole v, in fractions. Blocks have 2, 3 and 4 coordinates
+    (quick) or 3, 4 and 5.
     """
     blocks = (2, 3, 4) if scale is Scale.QUICK else (3, 4, 5)
     v = rng.integers(-20, 21, size=sum(blocks))
@@ -127,8 +128,8 @@ def moments_on_a_slice(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("concentration/slice-mean-variance", given(lambda v: v[::-1]))
 def slice_mean_variance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All tokens, blocks of 2, 3 and 4 (quick) or 3, 4 and 5 coordinates, whole v, in fractions. In formulas: w(n -
-    w) has mean n(n - 1)/4 for random signs.
+    """Enumerates all tokens with whole v, in fractions. Blocks have 2, 3 and 4 coordinates (quick) or 3, 4
+    and 5. In formulas: w(n - w) has mean n(n - 1)/4 for random signs.
     """
     blocks = (2, 3, 4) if scale is Scale.QUICK else (3, 4, 5)
     v = rng.integers(1, 21, size=sum(blocks))
@@ -145,9 +146,9 @@ def slice_mean_variance(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("concentration/slices-at-200", returned(lambda x: -x))
 def slices_at_200(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Tokens drawn by the library's slice distribution, with weights of a random token: their mean square about the
-    exact mean beside the exact variance (concentration/slice-moments); squared ratios to |v| averaged over random
-    Theta, x_a and weights.
+    """Draws tokens from the library's slice distribution, with the weights of a random token. Compares their
+    mean square about the exact mean with the exact variance (concentration/slice-moments). Averages squared
+    ratios to |v| over random Theta, x_a and weights.
     """
     dim, draws, many = 200, *((2000, 150) if scale is Scale.QUICK else (50_000, 1500))
     blocks, ratios = [dim // claim.blocks] * claim.blocks, []
@@ -167,9 +168,10 @@ def slices_at_200(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("concentration/slice-exponent", lambda right: lambda parts: sum(float(one @ one) for one in parts))
 def slice_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Root mean variances by the exact formula (concentration/slice-mean-variance) for random Theta and x_a at d =
-    200, B = 4 to 40; the slope of the logarithms in each draw, whose points are not independent, and the mean of
-    the draws' slopes. The width's -1 is also a proved bound, sqrt(d) (max v - min v)/(2B), held against every case.
+    """Computes root mean variances by the exact formula (concentration/slice-mean-variance) for random Theta
+    and x_a at d = 200, B = 4 to 40. The points of one draw are not independent, so each draw gives one slope
+    of the logarithms. The claim is about the mean of these slopes. The width's -1 is also a proved bound,
+    sqrt(d) (max v - min v)/(2B), which every case is compared with.
     """
     dim, draws, excess = 200, (40 if scale is Scale.QUICK else 400), -math.inf
     halves: list[float] = []
@@ -198,9 +200,9 @@ def slice_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("concentration/softmax-on-slices")
 def softmax_on_slices(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Mean absolute deviations of sigmoid(<v, x_b - x_c>): on the cube from 1/2, on the slices of random pairs of
-    tokens from the slice's mean, over slices. Many slices are saturated, which helps; on the others the logits'
-    spread counts.
+    """Computes mean absolute deviations of sigmoid(<v, x_b - x_c>): on the cube from 1/2, and on the slices
+    of random pairs of tokens from the slice's mean. Many slices are saturated, which makes deviations small.
+    On the others the spread of the logits decides.
     """
     dim, many, draws = 200, *((200, 40) if scale is Scale.QUICK else (1500, 100))
     blocks = [dim // claim.blocks] * claim.blocks
@@ -222,8 +224,8 @@ def softmax_on_slices(claim: Constants, scale: Scale, rng: Generator) -> Iterato
     returned(lambda slices: {name: values[1:] for name, values in slices.items()}),
 )
 def price_of_a_slice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All tokens of two blocks of 4 counted slice by slice; the figure for 20 blocks of 10 in whole numbers; the
-    bound, which is the textbook one for the central binomial coefficient, at several n.
+    """Counts all tokens of two blocks of 4 slice by slice. Computes the figure for 20 blocks of 10 in whole
+    numbers. Checks the bound, the textbook one for the central binomial coefficient, at several n.
     """
     sizes = [len(one) for one in by_slice(np.ones(8, dtype=int), (4, 4)).values()]
     shares = {n: Fraction(math.comb(n, n // 2), 2**n) for n in (2, 4, 10, 40, 200)}

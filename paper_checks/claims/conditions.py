@@ -40,9 +40,9 @@ _PAPER = "Chen and Li, arXiv 2402.04084, ask for such conditions"
 
 @checks("conditions/random-overlap", returned(np.sqrt))
 def random_overlap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Means over random heads at two d, and the report's measures of the first. The proof: Theta/|Theta| is uniform
-    on the sphere of d^2 dimensions, so its squared component along any unit vector has mean 1/d^2; the trace is
-    sqrt(d) times the component along I/sqrt(d).
+    """Averages over random heads at two d, and compares the report's measures of the first. Proof:
+    Theta/|Theta| is uniform on the sphere of d^2 dimensions, so its squared component along any unit vector
+    has mean 1/d^2. The trace is sqrt(d) times the component along I/sqrt(d).
     """
     for dim, draws in ((8, 4000), (24, 2000)) if scale is Scale.QUICK else ((16, 20_000), (64, 5000)):
         overlaps, traces = np.empty(draws), np.empty(draws)
@@ -64,8 +64,8 @@ def random_overlap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("conditions/random-stable-rank", given(np.sqrt))
 def random_stable_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Mean over random heads by their own singular values at two d, beside the formula. Its error at finite d is
-    measured, not bounded.
+    """Averages over random heads, by their own singular values, at two d, and compares with the formula. Its
+    error at finite d is measured, not bounded.
     """
     for dim, draws in ((24, 300), (64, 100)) if scale is Scale.QUICK else ((48, 1000), (192, 100)):
         heads = (rng.standard_normal((dim, dim)) for _ in range(draws))
@@ -85,8 +85,8 @@ def random_stable_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterat
     lambda right: lambda x, y, **named: right(x, [2 * one for one in y], **named),
 )
 def random_exponents(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Slopes of the logarithms over d = 16 to 64 (quick) or 256. The exponents -1 follow from the laws of what is
-    measured; the other two are those of this range, and their limits are -1 and 1.
+    """Fits slopes of the logarithms over d = 16 to 64 (quick) or 256. The exponents -1 follow from the laws
+    of the measured quantities. The other two belong to this range, and their limits are -1 and 1.
     """
     sizes, draws = ((16, 24, 36, 64), 300) if scale is Scale.QUICK else ((16, 32, 64, 128, 256), 150)
     places: list[float] = []
@@ -114,8 +114,9 @@ def random_exponents(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("conditions/random-heads-pass")
 def random_heads_pass(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random nice layers through the report. Trials, 60 draws each: 13 % pass at d = 8, 80 % at 12, 93 % at 16, 98
-    % at 24 and 32, all at 48. What fails at d = 8 is mostly the lattice measure, trace and heavy columns.
+    """Runs the report on random nice layers. In trials of 60 draws each, 13 % pass at d = 8, 80 % at 12, 93 %
+    at 16, 98 % at 24 and 32, and all at 48. At d = 8 mostly the lattice measure, trace and heavy columns
+    fail.
     """
     intervals = []
     for dim, draws in zip(
@@ -133,8 +134,9 @@ def random_heads_pass(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 @checks("conditions/structures-flagged", returned(np.sqrt))
 def structures_flagged(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The report's violated conditions on random layers of each structure at d = 64, k = 4. Of diagonal and block
-    diagonal heads, trace, incoherence and distinct singular values may also fail in some draws, and are left out.
+    """Looks at the report's violated conditions on random layers of each structure at d = 64, k = 4. For
+    diagonal and block diagonal heads trace, incoherence and distinct singular values may also fail in some
+    draws; these are left out.
     """
     sizes: Any = {"heads": claim.heads, "dim": 64, "rng": rng}
     dependent = ["theta_incoherence", "theta_linear_independence"]
@@ -173,8 +175,9 @@ def structures_flagged(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("conditions/dependence-implies-overlap", returned(np.square))
 def dependence_implies_overlap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random dependent heads for m = 3, 4, 6, and the report on a simplex, where the bound is attained. The proof:
-    a Gram matrix with ones on the diagonal and rows that sum to less than 1 beside it is regular.
+    """Draws random dependent heads for m = 3, 4, 6, and runs the report on a simplex, where the bound is
+    attained. Proof: a Gram matrix with ones on the diagonal is regular if the other entries of every row sum
+    to less than 1.
     """
     dim, draws = 6, 200 if scale is Scale.QUICK else 10_000
     for heads in (3, 4, 6):
@@ -197,8 +200,8 @@ def dependence_implies_overlap(claim: Constants, scale: Scale, rng: Generator) -
 
 @checks("conditions/lattice-values", lambda right: lambda tokens, column: right(tokens[:, 1:], column[1:]))
 def lattice_values(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All Boolean x at d = 10 (quick) or 14, in whole numbers: the column times d, and a column of random whole
-    numbers below 10^15, where a coincidence has a chance below 10^-6.
+    """Enumerates all Boolean x at d = 10 (quick) or 14, in whole numbers. The lattice column is taken times
+    d. The other column has random whole numbers below 10^15, where a coincidence has probability below 10^-6.
     """
     dim = 10 if scale is Scale.QUICK else 14
     cube = np.array(list(itertools.product((-1, 1), repeat=dim)))
@@ -209,8 +212,8 @@ def lattice_values(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("conditions/lattice-measure", given(lambda columns: np.abs(columns) ** 0.5))
 def lattice_measure(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The report on both, and a grid of its own for one Gaussian column. A range that starts at t = 4/|theta| makes
-    e^-8 the value of a column without structure. That Gaussian heads stay below e^-6 is measured.
+    """Runs the report on both, and a grid of its own for one Gaussian column. In a range that starts at t =
+    4/|theta| a column without structure has the value e^-8. That Gaussian heads stay below e^-6 is measured.
     """
     dim = 64 if scale is Scale.QUICK else 128
     signs = rng.choice([-1.0, 1.0], size=(dim, dim)) / dim
@@ -233,8 +236,8 @@ def lattice_measure(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("conditions/transformer-shaped", returned(np.square))
 def transformer_shaped(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The report on layers of the generator, and the stable rank by singular values here. It says nothing about
-    trained layers themselves: the generator assumes that their spectra are powers.
+    """Runs the report on layers of the generator, and computes the stable rank by singular values here. It
+    says nothing about trained layers themselves: the generator assumes that their spectra are powers.
     """
     layer = make_transformer_shaped_layer(
         heads=6 if scale is Scale.QUICK else 12,

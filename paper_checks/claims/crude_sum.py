@@ -21,8 +21,8 @@ _SIZES = ((1, 3), (2, 2), (2, 3), (3, 2), (3, 3))
 
 @checks("crude-sum/exact-at-zero")
 def exact_at_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All 2^(kd) inputs are enumerated in rational numbers at five (k, d) with random whole W_i. For all sizes it
-    follows in one line from E[X^T J X] = k I; the enumeration is a second look at the 1/k.
+    """Enumerates all 2^(kd) inputs in rational numbers at five (k, d) with random whole W_i. For all sizes
+    the claim follows in one line from E[X^T J X] = k I. The enumeration checks the 1/k again.
     """
     for k, d in _SIZES if scale is Scale.QUICK else (*_SIZES, (2, 5), (4, 3)):
         w = rng.integers(-5, 6, size=(claim.heads, d, d))
@@ -37,8 +37,8 @@ def exact_at_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("crude-sum/gradient-step", NO_ONE_OVER_K)
 def gradient_step(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The loss is written as a loop and differentiated by central differences, which are exact for a quadratic; the
-    library's step and its estimate from the same examples are held against that. To rounding.
+    """Writes the loss as a loop and differentiates it by central differences, which are exact for a
+    quadratic. Compares the library's step and its estimate from the same examples with that, to rounding.
     """
     k, d, n = (3, 5, 20) if scale is Scale.QUICK else (5, 9, 60)
     layer = make_nice_layer(heads=2, dim=d, rng=rng)
@@ -69,9 +69,9 @@ def gradient_step(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("crude-sum/first-order-bias", returned(lambda inputs: ((x + 1) // 2 for x in inputs)))
 def first_order_bias(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The derivative at Theta = 0 is (1/k) (l_ab - mean_b l_ab) for a pattern with logits l; its mean is taken over
-    all inputs in rational numbers at small (k, d) with random whole matrices. The bound is |Theta W|_F <=
-    |Theta|_op |W|_F = |Theta|_F r^(-1/2) |W|_F. Larger Theta are left to the measured checks.
+    """For a pattern with logits l the derivative at Theta = 0 is (1/k) (l_ab - mean_b l_ab). Its mean is
+    taken over all inputs in rational numbers at small (k, d) with random whole matrices. The bound is |Theta
+    W|_F <= |Theta|_op |W|_F = |Theta|_F r^(-1/2) |W|_F. Larger Theta are left to the measured checks.
     """
     for k, d in _SIZES if scale is Scale.QUICK else (*_SIZES, (2, 5), (4, 3)):
         theta, w = rng.integers(-4, 5, size=(2, d, d)), rng.integers(-4, 5, size=(2, d, d))
@@ -93,9 +93,10 @@ def first_order_bias(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("crude-sum/exponent", NO_ONE_OVER_K)
 def exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """|bias|^2 of each layer is the inner product of the errors of two independent halves of the examples, which
-    has no bias of its own; the line is through the logarithms of all layers. The .05 is for finite d: r/d falls
-    towards 1/4 from above. As d and r go together here, it does not tell them apart.
+    """|bias|^2 of each layer is the inner product of the errors of two independent halves of the examples,
+    which has no bias of its own. The line is fitted to the logarithms of all layers. The .05 allows for
+    finite d: r/d falls towards 1/4 from above. d and r grow together here, so the check does not tell them
+    apart.
     """
     dims, layers, n = ((16, 32, 64), 8, 2500) if scale is Scale.QUICK else ((32, 64, 128), 15, 8000)
     ranks, biases = [], []
@@ -110,9 +111,10 @@ def exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("crude-sum/rank-alone", NO_ONE_OVER_K)
 def rank_alone(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One head Theta = (2/sqrt q) U V^T with q from 4 to d orthonormal columns, so that r = q: W = V Z with
-    Gaussian Z, or W Gaussian. By two halves of the examples as for the exponent. So the r^(-1/2) is a worst case
-    over W: |Theta W|_F is |Theta|_F |W|_F d^(-1/2) for a generic W. Measured at d = 32 and 64 only.
+    """Takes one head Theta = (2/sqrt q) U V^T with q from 4 to d orthonormal columns, so that r = q. W is V Z
+    with Gaussian Z, or Gaussian. The bias is measured by two halves of the examples as for the exponent. So
+    the r^(-1/2) is a worst case over W: for a generic W |Theta W|_F is |Theta|_F |W|_F d^(-1/2). Measured at
+    d = 32 and 64 only.
     """
     d, layers, n = (32, 5, 2500) if scale is Scale.QUICK else (64, 8, 10_000)
     ranks = [q for q in (4, 8, 16, 32, 64) if q <= d for _ in range(layers)]
@@ -137,9 +139,9 @@ def rank_alone(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("crude-sum/figures", NO_ONE_OVER_K)
 def figures(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Layers are drawn anew; each bias by two independent halves of the examples. A mean by its interval, with a
-    margin of 2 % for the constants; a single figure by the prediction interval of one more layer, with a margin for
-    its rounding. Quick looks at d = 16 and 32 only.
+    """Draws layers anew and measures each bias by two independent halves of the examples. A mean is checked
+    by its interval, with a margin of 2 % for the constants. A single figure is checked by the prediction
+    interval of one more layer, with a margin for its rounding. Quick runs use d = 16 and 32 only.
     """
     sizes = ((2, 16), (2, 32), (3, 32), (4, 32), (2, 64))
     layers, n, looked_at = (12, 3000, 3) if scale is Scale.QUICK else (20, 8000, 5)
@@ -173,7 +175,7 @@ def _relative_bias(layer: AttentionLayer, k: int, n: int, rng: Generator) -> flo
     true = layer.w.sum(axis=0)
     oracle = ExampleOracle(layer, BooleanInputs(k, layer.dim), rng=rng)
     errors = [estimate_projection_sum(oracle, n).w - true for _ in range(2)]
-    # the inner product may be negative by chance; far below what any bias looked at here is
+    # the inner product may be negative by chance; the floor is far below every bias here
     square = max(float(np.vdot(*errors)), 1e-12)
     return float(np.sqrt(square) / np.linalg.norm(true))
 

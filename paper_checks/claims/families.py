@@ -22,8 +22,8 @@ Profile = Sequence[Fraction | int]
 
 @checks("families/krawtchouk", returned(abs))
 def krawtchouk_weights(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Means over all 2^l sign vectors for every set of coordinates, in fractions, with random whole values g(N),
-    against the formula and sq.fourier_coefficients; l up to 6 (quick) or 9.
+    """Computes means over all 2^l sign vectors for every set of coordinates, in fractions, with random whole
+    values g(N). Compares them with the formula and sq.fourier_coefficients. l is at most 6 (quick) or 9.
     """
     for bits in (2, 4, 6) if scale is Scale.QUICK else range(2, 10):
         g = rng.integers(-9, 10, bits + 1).tolist()
@@ -42,8 +42,8 @@ def krawtchouk_weights(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("families/overlap", returned(lambda found: found[::-1]))
 def covariance_at_overlap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.overlap_correlations. Joint laws of N_S and N_T in fractions for random whole
-    values g(N), every overlap, l up to 8, and sq.overlap_correlations.
+    """The notes of sq.overlap_correlations have the proof. Computes the joint laws of N_S and N_T in
+    fractions for random whole values g(N), every overlap and l up to 8, and compares sq.overlap_correlations.
     """
     for bits in (2, 3, 5, 8):
         # an end apart from the rest, so that no profile is constant or of mean 0
@@ -61,8 +61,8 @@ def covariance_at_overlap(claim: Constants, scale: Scale, rng: Generator) -> Ite
 
 @checks("families/layers")
 def layers(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Follows from the identity in the notes of lower.Heads. The layers at every input of two tokens of 6 signs, l
-    = 4: the bump at each t, and the designed steps .5, 1.5, 3.5.
+    """The claim follows from the identity in the notes of lower.Heads. Runs the layers at every input of two
+    tokens of 6 signs, l = 4: the bump at each t, and the designed steps .5, 1.5, 3.5.
     """
     x, secret = all_inputs(2, 6), (1, 2, 4, 5)
     n = (x[:, 0, secret] != x[:, 1, secret]).sum(axis=1)
@@ -82,8 +82,8 @@ def layers(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("families/bump")
 def bump(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fractions from binomial laws and from all 2^10 signs of ten coordinates, eight of them secret, rounded to
-    four digits at the end.
+    """Computes fractions from binomial laws and from all 2^10 signs of ten coordinates, eight of them secret.
+    They are rounded to four digits at the end.
     """
     bits, digit = 8, claim.half_a_digit
     g = [int(n == claim.at) for n in range(bits + 1)]
@@ -108,8 +108,9 @@ def bump(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
 
 @checks("families/two-slopes")
 def two_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Degree 2 is absent as g is odd about l/2, degree 1 by the choice of c. Weights from sums over N with
-    Krawtchouk polynomials, l = 3 to 20; the squared profile's weight at degree 2 at l = 16.
+    """Degree 2 is absent because g is odd about l/2, and degree 1 by the choice of c. Computes weights from
+    sums over N with Krawtchouk polynomials for l = 3 to 20, and the squared profile's weight at degree 2 for
+    l = 16.
     """
     for bits in range(3, 21):
         distance = np.arange(bits + 1) - bits / 2
@@ -136,8 +137,8 @@ def two_slopes(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     rho=Fraction(1, 19),
 )
 def designed_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.DesignedStepsFamily. Fractions: the case named, and random thresholds for l up to
-    12 (the weights of degrees 1 to m - 1 are 0, that of degree m is not).
+    """The notes of sq.DesignedStepsFamily have the proof. Checks in fractions the case named, and random
+    thresholds for l up to 12: the weights of degrees 1 to m - 1 are 0 and that of degree m is not.
     """
     c = [Fraction(one) for one in claim.c]
     g = _steps([0, 2, 3, 5], c, 6)
@@ -156,8 +157,9 @@ def designed_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("families/centre-thresholds", lambda right: property(lambda self: right.fget(self) ** 2))
 def centre_thresholds(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Profiles written from the definitions, correlations and weights in fractions; the best fit is the mean of the
-    parity between thresholds, a projection. sq.CentreThresholdFamily beside both.
+    """Writes profiles from the definitions, and computes correlations and weights in fractions. The best fit
+    is the mean of the parity between thresholds, a projection. sq.CentreThresholdFamily is compared with
+    both.
     """
     bits, digit = 16, claim.half_a_digit
     for place, m in enumerate((2, 4, 6, 8)):
@@ -182,8 +184,8 @@ def centre_thresholds(claim: Constants, scale: Scale, rng: Generator) -> Iterato
     returned(lambda found: tuple(one / comb(len(found) - 1, r) for r, one in enumerate(found))),
 )
 def weights_add_up(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fractions for random whole values g(N), l up to 20, by sq.fourier_weights and by the formula; the variance
-    from the binomial law.
+    """Uses fractions for random whole values g(N), l up to 20, by sq.fourier_weights and by the formula. The
+    variance comes from the binomial law.
     """
     for bits in (3, 8, 20):
         g = [*rng.integers(-9, 10, bits).tolist(), 40]

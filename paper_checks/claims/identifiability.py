@@ -19,8 +19,9 @@ from paper_checks.faults import given, returned
 
 @checks("identifiability/spare-heads")
 def spare_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Three heads, the first two sharing a Theta. A random matrix is moved from W_1 to W_2, and a head with W = 0
-    and a random Theta is added; F on Gaussian tokens stays. Both follow from F being linear in the W_i.
+    """Takes three heads, the first two with the same Theta. Moves a random matrix from W_1 to W_2, and adds a
+    head with W = 0 and a random Theta. F on Gaussian tokens stays. Both follow because F is linear in the
+    W_i.
     """
     dim = 12 if scale is Scale.QUICK else 48
     first, second, third = make_nice_layer(heads=3, dim=dim, rng=rng).theta
@@ -36,8 +37,8 @@ def spare_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("identifiability/one-token")
 def one_token(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All Boolean x at d = 6 with integer W and random Theta_i: the softmax of one logit is 1, so the layer's own
-    numbers are whole and equal to those of the integer product.
+    """Enumerates all Boolean x at d = 6 with integer W and random Theta_i. The softmax of one logit is 1, so
+    the layer's own numbers are whole and equal the integer product.
     """
     dim, tokens = (6 if scale is Scale.QUICK else 12), claim.tokens
     w = 2 * rng.integers(-9, 10, size=(3, dim, dim))
@@ -51,8 +52,8 @@ def one_token(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("identifiability/constant-coordinate")
 def constant_coordinate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads, u and Boolean tokens: u e_0^T adds x_a u to every logit of row a, and a softmax does not see
-    what all logits share; row 0 of W_i is added once a row, whatever the pattern.
+    """Takes random heads, u and Boolean tokens. u e_0^T adds x_a u to every logit of row a, and a softmax
+    ignores what all logits share. Row 0 of W_i is added once a row, for any pattern.
     """
     dim = 12 if scale is Scale.QUICK else 48
     layer = make_nice_layer(heads=2, dim=dim + 1, rng=rng)
@@ -79,8 +80,8 @@ def constant_coordinate(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("identifiability/opposite-heads")
 def opposite_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random heads and Gaussian tokens. By the hyperbolic form (layer/two-tokens-tanh) tanh(-z) (-W) = tanh(z) W,
-    and the part without attention is the sum of the W_i, here 0 in both sets.
+    """Takes random heads and Gaussian tokens. By the hyperbolic form (layer/two-tokens-tanh) tanh(-z) (-W) =
+    tanh(z) W. The part without attention is the sum of the W_i, here 0 in both sets.
     """
     dim = 12 if scale is Scale.QUICK else 48
     nice = make_nice_layer(heads=2, dim=dim, rng=rng)
@@ -98,9 +99,9 @@ def opposite_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("identifiability/saturated-heads", HALF_LOGITS)
 def saturated_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All Boolean X of k = 3 tokens in d = 4, c from 1 to 3, then c = 20 against c = 40. A token beats every other
-    one by c times twice the number of coordinates in which they differ, so by 2c at least, and layer/margin
-    applies.
+    """Enumerates all Boolean X of k = 3 tokens in d = 4 for c from 1 to 3, then compares c = 20 with c = 40.
+    A token's logit exceeds every other one by c times twice the number of coordinates in which they differ,
+    so by at least 2c. Then layer/margin applies.
     """
     tokens, dim = (3, 4) if scale is Scale.QUICK else (4, 4)
     x = _all_boolean(tokens, dim)
@@ -117,8 +118,9 @@ def saturated_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("identifiability/rank-of-logits", given(lambda rows: [row[:-1] for row in rows]))
 def rank_of_logits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The rank over the rationals of each linear map, on all Boolean x and y, for d = 2, 3 (quick) and 4. In words:
-    the monomials x_i y_j are independent; x_i^2 = 1 leaves the trace; the constant's column cancels.
+    """Computes the rank of each linear map over the rationals, on all Boolean x and y, for d = 2, 3 (quick)
+    and 4. In words: the monomials x_i y_j are independent; x_i^2 = 1 leaves the trace; the constant's column
+    cancels.
     """
     alone, pairs = claim.self
     for dim in (2, 3) if scale is Scale.QUICK else (2, 3, 4):
@@ -140,7 +142,9 @@ def rank_of_logits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("identifiability/factors", given(lambda rows: rows[::2]))
 def factors(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The rank over the rationals of the derivative of (W_Q, W_K) -> W_Q^T W_K at random integer maps of full rank."""
+    """Computes the rank over the rationals of the derivative of (W_Q, W_K) -> W_Q^T W_K at random integer
+    maps of full rank.
+    """
     for dim, size in ((3, 1), (4, 2)) if scale is Scale.QUICK else ((3, 1), (4, 2), (5, 2), (5, 4)):
         query, key = rng.integers(-99, 100, size=(2, size, dim))
         rows = []
@@ -151,13 +155,11 @@ def factors(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
         yield equal(f"d = {dim}, h = {size}", rank(rows), 2 * dim * size - claim.lost * size**2)
 
 
-@checks(
-    "identifiability/locally-determined", returned(lambda jacobian: jacobian[:, : jacobian.shape[1] // 2])
-)
+@checks("identifiability/locally-determined", returned(lambda both: both[:, : both.shape[1] // 2]))
 def locally_determined(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Numeric rank of the Jacobian at random heads. That the right side is a ceiling is proved: F is fixed by sum W
-    and one row vector for each pair of unequal tokens up to sign. That the rank reaches it is measured, at d = 2,
-    3.
+    """Computes the numeric rank of the Jacobian at random heads. The right side is proved to be a ceiling:
+    sum W and one row vector for each pair of unequal tokens, up to sign, fix F. That the rank attains it is
+    measured at d = 2, 3.
     """
     for dim, numbers in (
         ((2, (1, 2, 3)), (3, (2, 6))) if scale is Scale.QUICK else ((2, (1, 2, 3)), (3, (1, 2, 4, 6)))
@@ -165,15 +167,16 @@ def locally_determined(claim: Constants, scale: Scale, rng: Generator) -> Iterat
         ceiling = claim.mean * dim**2 + dim * 2**dim * (2**dim - 1) // 2**claim.halved
         for heads in numbers:
             layer = make_nice_layer(heads=heads, dim=dim, rng=rng)
-            values = np.linalg.svd(_jacobian(layer, _all_boolean(2, dim)), compute_uv=False)
+            values = np.linalg.svd(jacobian(layer, _all_boolean(2, dim)), compute_uv=False)
             found = int((values > claim.gap * values[0]).sum())
             yield equal(f"rank, d = {dim}, m = {heads}", found, min(2 * heads * dim**2, ceiling))
 
 
 @checks("identifiability/one-head-by-queries")
 def one_head_by_queries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The learner runs: d single tokens read v; for z_j off the kernel of v, f(e_i - z_j, e_i) gives e_i Theta z_j
-    as a log-odds. Queries are counted, also at a v with zeros. Outputs without noise; errors are those of float64.
+    """Runs the learner: d single tokens read v. For z_j outside the kernel of v, f(e_i - z_j, e_i) gives e_i
+    Theta z_j as a log-odds. Queries are counted, also at a v with zeros. Outputs have no noise; errors are
+    those of float64.
     """
     for dim, zeros in (
         ((3, 0), (8, 0), (8, 5)) if scale is Scale.QUICK else ((3, 0), (8, 5), (32, 0), (48, 20))
@@ -200,12 +203,12 @@ def one_head_by_queries(claim: Constants, scale: Scale, rng: Generator) -> Itera
 
 @checks("identifiability/one-head-by-matrix-queries", NEGATED_LOGITS)
 def one_head_by_matrix_queries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Both learners run and their queries are counted. A pair (e_i, e_j) gives two log-odds, one a row; the tokens
-    0, e_1, .., e_d at once give all of them. Outputs without noise.
+    """Runs both learners and counts their queries. A pair (e_i, e_j) gives two log-odds, one a row. The
+    tokens 0, e_1, .., e_d together give all of them. Outputs have no noise.
     """
     for dim in (3, 8) if scale is Scale.QUICK else (3, 8, 48):
         layer = make_nice_layer(heads=1, dim=dim, rng=rng)
-        # orthogonal up to a factor: the accuracy is to be that of the queries, not of an unlucky W
+        # orthogonal: errors then come from the queries, not from an ill-conditioned W
         layer = AttentionLayer(theta=layer.theta, w=np.linalg.qr(layer.w)[0])
         for name, learner, count in (
             ("pairs", learn_from_pairs, claim.times * dim * (dim + claim.plus) // 2),
@@ -223,7 +226,7 @@ def one_head_by_matrix_queries(claim: Constants, scale: Scale, rng: Generator) -
             yield at_most(f"largest error, {name}, d = {dim}", float(error), claim.accuracy)
 
 
-def _jacobian(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
+def jacobian(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
     """Derivatives of all outputs on x by the entries of all Theta_i, then of all W_i."""
     by_theta, by_w = [], []
     for theta, w in zip(layer.theta, layer.w, strict=True):
@@ -258,11 +261,11 @@ def learn_from_scalars(answer: Callable[..., float], dim: int, sign: int) -> tup
     unit = np.eye(dim)
     v = np.array([answer(one) for one in unit])
     largest = int(np.argmax(np.abs(v)))
-    # a basis off the kernel of v: e_j where v_j is large enough to see, else e_j plus a coordinate that is
+    # a basis outside the kernel of v: e_j if v_j is large enough, else e_j plus the coordinate of the largest entry
     off = np.array([one if abs(v @ one) > 0.1 * abs(v[largest]) else one + unit[largest] for one in unit])
     logits = np.zeros((dim, dim))
     for i, j in np.ndindex(dim, dim):
-        # the answer is v.x - q v.z with q the weight of the first token, whose logit is lower by x Theta z
+        # the answer is v.x - q v.z; q is the weight of the first token, whose logit is lower by x Theta z
         x, z = unit[i], off[j]
         q = (v @ x - answer(x - z, x)) / (v @ z)
         logits[i, j] = sign * math.log((1 - q) / q)

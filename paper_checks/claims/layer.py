@@ -29,8 +29,8 @@ from paper_checks.faults import returned
 
 @checks("layer/row-form", NEGATED_LOGITS)
 def row_form(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """A loop over rows, heads and tokens, written from the formula with its own softmax, against the layer's matrix
-    form on random Boolean tokens. In floating point, so to rounding.
+    """Loops over rows, heads and tokens, written from the formula with its own softmax. Compares with the
+    layer's matrix form on random Boolean tokens, in floating point, so to rounding.
     """
     heads, tokens, dim = (3, 4, 12) if scale is Scale.QUICK else (4, 6, 48)
     layer = make_nice_layer(heads=heads, dim=dim, rng=rng)
@@ -47,8 +47,8 @@ def row_form(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("layer/patterns-are-probabilities", lambda right: lambda logits, xp: xp.exp(logits))
 def patterns_are_probabilities(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Patterns of random heads on Gaussian tokens, with logits of standard deviation 2, summed over the attended
-    tokens. Logits that differ by more than 745 would leave a zero in float64; such are not drawn.
+    """Sums patterns of random heads on Gaussian tokens over the attended tokens, with logits of standard
+    deviation 2. Logits that differ by more than 745 would leave a zero in float64. Such are not drawn.
     """
     dim, tokens, examples = (16, 5, 200) if scale is Scale.QUICK else (64, 8, 2000)
     patterns = make_nice_layer(heads=3, dim=dim, rng=rng).patterns(
@@ -61,8 +61,8 @@ def patterns_are_probabilities(claim: Constants, scale: Scale, rng: Generator) -
 
 @checks("layer/order-of-tokens")
 def order_of_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All permutations of five random tokens. The proof: P moves rows and columns of X Theta X^T alike, softmax
-    acts row by row, and P^T P = 1.
+    """Tries all permutations of five random tokens. Proof: P moves rows and columns of X Theta X^T alike,
+    softmax acts row by row, and P^T P = 1.
     """
     tokens, dim = (5, 12) if scale is Scale.QUICK else (6, 48)
     layer = make_nice_layer(heads=3, dim=dim, rng=rng)
@@ -76,7 +76,9 @@ def order_of_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("layer/order-of-heads", lambda right: lambda weights, x, xp: right(weights[..., ::-1, :], x, xp))
 def order_of_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All orders of four random heads; F is a sum over heads. The injected error permutes the W_i alone."""
+    """Tries all orders of four random heads. F is a sum over heads. The injected error permutes the W_i
+    alone.
+    """
     dim = 12 if scale is Scale.QUICK else 48
     layer = make_nice_layer(heads=4, dim=dim, rng=rng)
     x = BooleanInputs(3, dim).sample(20, rng=rng)
@@ -89,8 +91,8 @@ def order_of_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("layer/odd")
 def odd(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random layers and tokens, and the mean of F over all Boolean X at d = 3, k = 2. The logits are quadratic in
-    X, so the patterns are even, and F is a pattern times X.
+    """Takes random layers and tokens, and the mean of F over all Boolean X at d = 3, k = 2. The logits are
+    quadratic in X, so the patterns are even, and F is a pattern times X.
     """
     dim = 12 if scale is Scale.QUICK else 48
     layer, x = make_nice_layer(heads=3, dim=dim, rng=rng), GaussianInputs(4, dim).sample(20, rng=rng)
@@ -103,8 +105,8 @@ def odd(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
 @checks("layer/zero-attention")
 def zero_attention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All Boolean X at (k, d) = (2, 3), (4, 2) with integer W: k is a power of two, so that the layer's own
-    floating-point numbers are whole after multiplying by k. The right side is in integers.
+    """Enumerates all Boolean X at (k, d) = (2, 3), (4, 2) with integer W. k is a power of two, so the layer's
+    own floating-point numbers are whole after multiplying by k. The right side is in integers.
     """
     for tokens, dim in ((2, 3), (4, 2)) if scale is Scale.QUICK else ((2, 3), (4, 2), (4, 3), (2, 6)):
         x = _all_boolean(tokens, dim)
@@ -121,7 +123,9 @@ def zero_attention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("layer/two-tokens-tanh", HALF_LOGITS)
 def two_tokens_tanh(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The hyperbolic form against the layer on random Boolean tokens. A softmax of two logits is (1 + tanh(z/2))/2."""
+    """Compares the hyperbolic form with the layer on random Boolean tokens. A softmax of two logits is (1 +
+    tanh(z/2))/2.
+    """
     dim, examples = (12, 200) if scale is Scale.QUICK else (64, 2000)
     layer = make_nice_layer(heads=3, dim=dim, rng=rng)
     x, y = np.moveaxis(BooleanInputs(2, dim).sample(examples, rng=rng), 1, 0)
@@ -137,8 +141,8 @@ def two_tokens_tanh(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("layer/margin", returned(lambda pattern: pattern**2))
 def margin(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random logits with their own margins, and the extreme case at each g. The proof: the others' odds against the
-    largest are at most e^-g each.
+    """Takes random logits with their own margins, and the extreme case at each g. Proof: the others' odds
+    against the largest are at most e^-g each.
     """
     draws = 2_000 if scale is Scale.QUICK else 100_000
     worst, extreme = math.inf, 0.0
@@ -157,8 +161,8 @@ def margin(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("layer/transformer-heads", HALF_LOGITS)
 def transformer_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random maps: the textbook loop over heads (project, scale, softmax, mix, concatenate, map out) against the
-    converted layer, and the ranks of its matrices.
+    """Draws random maps. Compares the textbook loop over heads (project, scale, softmax, mix, concatenate,
+    map out) with the converted layer, and computes the ranks of its matrices.
     """
     dim, heads = (12, 3) if scale is Scale.QUICK else (48, 6)
     maps = _random_maps(dim, rng)
@@ -179,8 +183,8 @@ def transformer_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterato
     ),
 )
 def biases(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random maps and biases: the textbook loop with biases against the converted layer on tokens with the constant
-    appended, and the loop again without the key biases.
+    """Draws random maps and biases. Compares the textbook loop with biases with the converted layer on tokens
+    with the constant appended. Runs the loop again without the key biases.
     """
     dim, heads = (12, 3) if scale is Scale.QUICK else (48, 6)
     vectors = dict(
@@ -212,8 +216,8 @@ def biases(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("layer/torch-attention")
 def torch_attention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The module itself, in float64 with random weights and biases, against the converted layer. Masks, keys of
-    another dimension and dropout in training are outside the claim.
+    """Compares the module itself, in float64 with random weights and biases, with the converted layer. Masks,
+    keys of another dimension and dropout in training are outside the claim.
     """
     import torch
 

@@ -34,8 +34,9 @@ _DERIVATIVES = re.compile(r"newton/|baselines/|six_phase/phase6_heads\.py")
 
 @checks("learners/practical-mode")
 def practical_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """End to end on a fresh layer, its error on fresh examples by the formula written out; full scale has (2, 3,
-    32) and (3, 2, 32), too. The end is Newton's, which needs no phases on such layers; no guarantee.
+    """Learns a fresh layer and measures the error on fresh examples by the formula written out. Full scale
+    adds (2, 3, 32) and (3, 2, 32). The last steps are Newton's, which needs no phases on such layers. There
+    is no guarantee.
     """
     for m, k, d in (
         ((2, 2, 16),) if scale is Scale.QUICK else ((2, 2, 16), (2, 2, 32), (2, 3, 32), (3, 2, 32))
@@ -49,8 +50,8 @@ def practical_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("learners/paper-mode")
 def paper_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Every Python function called during the run is noted by the file that holds it; the error on fresh examples
-    by the formula written out. What compiled code does is not seen.
+    """Records the file of every Python function called during the run. Measures the error on fresh examples
+    by the formula written out. Calls within compiled code are not seen.
     """
     for d in (16,) if scale is Scale.QUICK else (16, 32):
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
@@ -65,8 +66,8 @@ def paper_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("learners/derivative", lambda right: lambda engine, change, pattern: change * pattern)
 def derivative(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's product against central differences of the layer, to their accuracy, and <J D, R> against <D,
-    J^T R> to rounding, on random directions.
+    """Compares the library's product with central differences of the layer, to their accuracy. Compares <J D,
+    R> with <D, J^T R> to rounding, on random directions.
     """
     m, k, d = (2, 3, 8) if scale is Scale.QUICK else (4, 5, 32)
     layer = make_nice_layer(heads=m, dim=d, rng=rng)
@@ -90,9 +91,9 @@ def derivative(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("learners/counting-floor")
 def counting_floor_by_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All columns of the Jacobian by complex steps through the layer's formula, its numeric rank at one example
-    below the floor and at twice the floor, for random nice layers on Boolean tokens with d up to 6. The deficiency
-    below is counting; the full rank is seen, and local only.
+    """Computes all columns of the Jacobian by complex steps through the layer's formula. Takes its numeric
+    rank at one example below the floor and at twice the floor, for random nice layers on Boolean tokens with
+    d up to 6. Counting proves the deficiency below the floor. The full rank is observed, and is local only.
     """
     sizes = ((1, 2, 6), (2, 2, 6), (2, 3, 6), (3, 2, 5), (4, 3, 4))
     for m, k, d in sizes if scale is Scale.QUICK else (*sizes, (2, 2, 10), (3, 4, 8)):
@@ -111,9 +112,9 @@ def counting_floor_by_rank(claim: Constants, scale: Scale, rng: Generator) -> It
 
 @checks("learners/newton-exact", returned(lambda found: (-found[0], found[1])))
 def newton_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fresh layers; the budget is computed here from the floor's formula; the error on fresh examples by the
-    layer's formula written out. The first start is random; if it ends in a local minimum the next is from the
-    cross-moments of the examples, and those after it are random.
+    """Learns fresh layers. The budget is computed here from the floor's formula, and the error on fresh
+    examples from the layer's formula. The first start is random. If it ends in a local minimum, the next
+    comes from the cross-moments of the examples, and later ones are random.
     """
     sizes = ((2, 2, 16), (3, 3, 16), (4, 4, 16))
     for m, k, d in sizes if scale is Scale.QUICK else (*sizes, (2, 2, 32), (4, 4, 32), (8, 4, 32)):
@@ -128,9 +129,9 @@ def newton_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("learners/noise", lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named))
 def noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fresh layers, inputs and noise, s a hundredth of the labels, at (3, 3, 8); the error against clean labels of
-    fresh inputs, divided by the formula; the mean's interval. An earlier note said that it holds within a tenth at few
-    floors; it does not.
+    """Draws fresh layers, inputs and noise at (3, 3, 8), with s a hundredth of the labels. The error against
+    clean labels of fresh inputs is divided by the formula, and the mean has an interval. An earlier note said
+    that the formula holds within a tenth at few floors; it does not.
     """
     m, k, d = 3, 3, 8
     floor = max(-(-d * d // (k * (k - 1))), -(-2 * m * d // k))
@@ -153,8 +154,9 @@ def noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
 
 @checks("learners/cross-moments", returned(lambda found: replace(found, values=found.values**2)))
 def cross_moments(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """T as a matrix of d^2 x d^2 at m = 3, k = 4, d = 10 from labels less their linear part, its singular values by
-    a dense decomposition; the library's iteration, which never forms T, against them to a per cent. Weak at k = 2.
+    """Computes T as a matrix of d^2 x d^2 at m = 3, k = 4, d = 10 from labels less their linear part, and its
+    singular values by a dense decomposition. The library's iteration never forms T; it is compared to a per
+    cent. The effect is weak at k = 2.
     """
     d, k = (10, 4) if scale is Scale.QUICK else (16, 4)
     m = 3
@@ -179,9 +181,9 @@ def cross_moments(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("learners/hard-for-newton")
 def hard_for_newton(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fresh secrets with two starts each; |F^ - F| over |F - K| on all of a large fresh sample, K the known part. A
-    benign layer of the same size and budget is learned exactly. More examples or starts are not tried here: from 32
-    floors it was 1.14.
+    """Draws fresh secrets with two starts each. Measures |F^ - F| over |F - K| on all of a large fresh
+    sample, where K is the known part. A benign layer of the same size and budget is learned exactly. More
+    examples or starts are not tried here: from 32 floors the ratio was 1.14.
     """
     errors = []
     n = 4 * max(16 * 16 // 2, 2 * 16)
@@ -203,9 +205,9 @@ def hard_for_newton(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("learners/adam", returned(lambda step: -step))
 def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """700 steps of 128 on one fresh layer, rate .005 on a cosine; the error on fresh examples by the formula
-    written out. The best of three random starts: one start may end in a local minimum. Full scale: 3000 steps of
-    256 at d = 32.
+    """Runs 700 steps of 128 on one fresh layer, rate .005 on a cosine. Measures the error on fresh examples
+    by the formula written out. The best of three random starts counts, because one start may end in a local
+    minimum. Full scale runs 3000 steps of 256 at d = 32.
     """
     k, d, work, batch = (3, 12, 700, 128) if scale is Scale.QUICK else (2, 32, 3000, 256)
     layer = make_nice_layer(heads=2, dim=d, rng=rng)

@@ -38,9 +38,10 @@ from upper.linear_attention.regression import Method
 
 @checks("linear-certificate/threshold", lambda right: lambda x, y, **named: right(x[1:], y[1:], **named))
 def threshold(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least squares of least norm by NumPy's SVD on features of our own, and by the library, errors on fresh
-    inputs. At N = D the error is rounding times the condition of a random square matrix, hence only 1e-9 is asked.
-    That the rank is D is exact, in linear-features/gaussian-rank; the size of the error at D - 1 is measured.
+    """Compares least squares of least norm by NumPy's SVD, on features of our own, with the library's
+    regression. Errors are on fresh inputs. At N = D the error is rounding times the condition of a random
+    square matrix, so only 1e-9 is required. That the rank is D is exact, in linear-features/gaussian-rank.
+    The size of the error at D - 1 is measured.
     """
     sizes = (
         ((4, 1), (4, 16), (8, 8))
@@ -70,9 +71,9 @@ def threshold(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("linear-certificate/noise", ONE_WEIGHT)
 def noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Independent draws of examples and noise, least squares by NumPy; the excess of each in closed form by the
-    exact Gaussian moment. The interval is for its mean, the margin half the last digit of the figure, which covers
-    the second order.
+    """Draws examples and noise independently, and solves least squares by NumPy. The exact Gaussian moment
+    gives the excess of each draw in closed form. The interval is for its mean. The margin is half the last
+    digit of the figure, which covers the second order.
     """
     d, tokens, examples, s = 4, 10, 4000, 0.1
     squared = np.repeat([1 if b == c else 2 for b, c in pairs(d)], d)
@@ -94,9 +95,9 @@ def noise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
 
 @checks("linear-certificate/normal-equations", returned(lambda y: y.astype(np.float32).astype(float)))
 def normal_equations(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Many random square problems at d = 4, whose conditions range over three decades: slopes of the logarithms of
-    both relative errors over the logarithm of the condition. The bounds are Higham's, Accuracy and Stability,
-    chapter 20; that they are attained is measured.
+    """Takes many random square problems at d = 4, whose conditions range over three decades. Fits slopes of
+    the logarithms of both relative errors over the logarithm of the condition. The bounds are Higham's,
+    Accuracy and Stability, chapter 20. That they are attained is measured.
     """
     d = 4
     features = feature_count(d)
@@ -133,7 +134,9 @@ def normal_equations(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("linear-certificate/stream", given(lambda x: x[:, ::-1]))
 def stream(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's sums over sequences, added in two parts, against a loop over positions. To rounding."""
+    """Compares the library's sums over sequences, added in two parts, with a loop over positions, to
+    rounding.
+    """
     number, n, d = (7, 5, 3) if scale is Scale.QUICK else (40, 12, 6)
     x, y = rng.standard_normal((number, n, d)), rng.standard_normal((number, n, 2))
     moments = FeatureMoments(feature_count(d), 2)
@@ -144,7 +147,7 @@ def stream(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     for one, labels in zip(x, y, strict=True):
         for t in range(n):
             seen = one[: t + 1] if claim.causal else one
-            # the query is the token at t, and the last of those seen counts in G as any other
+            # the query is the token at t; G sums over all tokens seen
             order = np.concatenate([np.delete(seen, t, axis=0), one[t : t + 1]])
             phi = weighted(order[None])[0]
             gram, cross = gram + np.outer(phi, phi), cross + np.outer(phi, labels[t])
@@ -159,8 +162,9 @@ def stream(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("linear-certificate/agnostic", ONE_WEIGHT)
 def agnostic(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Labels from a softmax head; random models, and neighbours of the learned one, have their risks computed by
-    their own outputs. Proof: the residual is orthogonal to the features. Empirical risk only.
+    """Labels come from a softmax head. The risks of random models and of neighbours of the learned one are
+    computed from their own outputs. Proof: the residual is orthogonal to the features. Only the empirical
+    risk is meant.
     """
     d, number = 4, 300
     x = rng.standard_normal((number, 6, d))
@@ -186,9 +190,9 @@ def agnostic(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("linear-certificate/sample-bound")
 def sample_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """2 (d^4 - D) = d^2 (d - 1)(2 d + 1), checked in whole numbers at more places than its degree; that D examples
-    suffice is shown by the exact rank of random whole ones. The theorem's constant is not known to us, its setting
-    is agnostic: nothing here contradicts it.
+    """Checks 2 (d^4 - D) = d^2 (d - 1)(2 d + 1) in whole numbers at more places than its degree. The exact
+    rank of random whole examples shows that D of them suffice. The theorem's constant is not known to us, and
+    its setting is agnostic: nothing here contradicts it.
     """
     dims = range(1, 51)
     count = {d: d * d * (d + 1) // 2 for d in dims}
@@ -206,8 +210,9 @@ def sample_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("linear-certificate/adam")
 def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One small planted model per run, full batches, several starts; the start that is best on the examples counts,
-    because a start may end in a local minimum. Times depend on the machine, so they are not checked. No theorem.
+    """Each run has one small planted model, full batches and several starts. The start that is best on the
+    examples counts, because a start may end in a local minimum. Times depend on the machine, so they are not
+    checked. There is no theorem.
     """
     d, heads, steps = (4, 2, 1000) if scale is Scale.QUICK else (4, 4, 8000)
     model = make_linear_attention(heads=heads, dim=d, rng=rng)
@@ -226,9 +231,9 @@ def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
 
 @checks("linear-certificate/deficit-zero", lambda right: lambda data, domain: right(domain, data))
 def deficit_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Data: all sign inputs of 2 tokens, domain: all of 3. tau is computed again from a pseudoinverse root, and the
-    library's, its direction and its other minimisers are tried. Proof: the null directions of Lambda_D vanish on
-    the domain, and the rest is a quotient of two forms.
+    """The data are all sign inputs of 2 tokens, and the domain is all of 3. tau is computed again from a
+    pseudoinverse root. The library's tau, its direction and its other minimisers are tried. Proof: the null
+    directions of Lambda_D vanish on the domain, and the rest is a quotient of two forms.
     """
     d = 3 if scale is Scale.QUICK else 4
     x, domain = (all_inputs((-1, 1), n, d).astype(float) for n in (2, 3))
@@ -259,8 +264,9 @@ def deficit_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("linear-certificate/deficit-positive", lambda right: lambda x, domain: right(domain, x))
 def deficit_positive(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The ranks of all 4096 sign inputs, alone and together with random whole inputs, in whole numbers; two whole
-    models that differ by a null tensor are run on both. Proof: a null direction of Lambda_D that Lambda_X sees.
+    """Computes the ranks of all 4096 sign inputs in whole numbers, alone and together with random whole
+    inputs. Two whole models that differ by a null tensor are run on both. Proof: Lambda_X is not zero on some
+    null direction of Lambda_D.
     """
     signs, others = all_inputs((-1, 1), 3, 4), rng.integers(-5, 6, (120, 3, 4))
     both = np.concatenate([signs, others])
@@ -282,8 +288,8 @@ def deficit_positive(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("linear-certificate/restricted-eigenvalue", lambda right: lambda x, domain: right(x, x))
 def restricted_eigenvalue(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """A counterexample in whole numbers: the features' inner product is (z . z')^3 = 1, so the form is positive;
-    the ranks give deficit 1, and two whole models are run on both.
+    """Gives a counterexample in whole numbers. The features' inner product is (z . z')^3 = 1, so the form is
+    positive. The ranks give deficit 1, and two whole models are run on both.
     """
     x, domain = np.array([[[1, 0]]]), np.array([[[1, 1]]])
     squared = np.repeat([1 if b == c else 2 for b, c in pairs(2)], 2)
@@ -301,8 +307,8 @@ def restricted_eigenvalue(claim: Constants, scale: Scale, rng: Generator) -> Ite
 
 @checks("linear-certificate/every-length")
 def every_length(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least squares by NumPy on features of our own and by the library, from 3 D examples; relative errors on fresh
-    inputs of each length. Proof: full rank determines the coefficients.
+    """Solves least squares by NumPy on features of our own, and by the library, from 3 D examples. Relative
+    errors are on fresh inputs of each length. Proof: full rank determines the coefficients.
     """
     d = 4 if scale is Scale.QUICK else 8
     model = make_linear_attention(heads=4, dim=d, rng=rng)

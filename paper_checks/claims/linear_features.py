@@ -38,9 +38,9 @@ from upper.linear_attention import (
 
 @checks("linear-features/count", lambda right: lambda d: d**3)
 def count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """For each d every product of all d^3 is written out as a polynomial in the entries of two tokens, and
-    different ones are counted, beside the library's count. Proof: the monomials x_b x_c z_e of another token x are
-    distinct.
+    """For each d, writes out all d^3 products as polynomials in the entries of two tokens, counts the
+    different ones, and compares with the library's count. Proof: the monomials x_b x_c z_e of another token x
+    are distinct.
     """
     dims = range(1, 9 if scale is Scale.QUICK else 17)
     found = [len({tuple(sorted(one.items())) for one in polynomials(d)}) for d in dims]
@@ -52,9 +52,9 @@ def count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
 
 @checks("linear-features/kernel", ONE_WEIGHT)
 def kernel(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Both sides in whole numbers on random whole tokens of two lengths, the squares of the weights in a sum over
-    features; the library's kernel is rounded to whole numbers first. Proof: both are the sum over all b, c of G_bc
-    G'_bc, times z . z'.
+    """Computes both sides in whole numbers on random whole tokens of two lengths, with the squares of the
+    weights in a sum over features. The library's kernel is rounded to whole numbers first. Proof: both are
+    the sum over all b, c of G_bc G'_bc, times z . z'.
     """
     dims, number = ((1, 2, 3, 5), 6) if scale is Scale.QUICK else ((1, 2, 3, 5, 8, 12), 20)
     for d in dims:
@@ -68,9 +68,9 @@ def kernel(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("linear-features/output", ONE_WEIGHT)
 def output(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Whole random heads and tokens: matrix products head by head against coefficients times features in whole
-    numbers, and the library's model and its coefficients rounded to whole numbers. Proof: expand, and G is
-    symmetric.
+    """Takes whole random heads and tokens. Compares matrix products head by head with coefficients times
+    features in whole numbers. The library's model and its coefficients are rounded to whole numbers and
+    compared too. Proof: expand the output; G is symmetric.
     """
     heads, outputs, d = (3, 2, 4) if scale is Scale.QUICK else (7, 5, 8)
     v, q = rng.integers(-4, 5, (heads, outputs, d)), rng.integers(-4, 5, (heads, d, d))
@@ -90,8 +90,9 @@ def output(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("linear-features/least-norm", ONE_WEIGHT)
 def least_norm(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fewer examples than features: the least-norm solution on all d^3 products by a pseudoinverse, against that on
-    weighted features, unfolded, and against the library's regression. Proof: an isometry of symmetric tensors.
+    """Uses fewer examples than features. The least-norm solution on all d^3 products comes from a
+    pseudoinverse. It is compared with the unfolded solution on weighted features, and with the library's
+    regression. Proof: an isometry of symmetric tensors.
     """
     d = 4 if scale is Scale.QUICK else 8
     number = feature_count(d) // 2
@@ -116,9 +117,9 @@ def least_norm(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("linear-features/same-function")
 def same_function(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The output as a polynomial in the entries of two tokens is linear in M: its kernel is computed in whole
-    numbers, by its dimension, and compared with the tensors for which M + M^(swap bc) vanishes, each of a basis of
-    which is put in. Proof: the monomials x_b x_c z_e.
+    """The output as a polynomial in the entries of two tokens is linear in M. Its kernel is computed in whole
+    numbers. The dimension is compared with that of the tensors for which M + M^(swap bc) vanishes, and each
+    tensor of a basis of these is inserted. Proof: the monomials x_b x_c z_e are independent.
     """
     for d in (2, 3) if scale is Scale.QUICK else (2, 3, 4):
         to_polynomial = polynomial_table(d).T
@@ -134,8 +135,8 @@ def same_function(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("linear-features/antisymmetric-pair")
 def antisymmetric_pair(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Whole tokens of several lengths, by products of whole matrices and by the library's model. Proof: G_12 z_3 -
-    G_21 z_3 = 0.
+    """Takes whole tokens of several lengths, by products of whole matrices and by the library's model. Proof:
+    G_12 z_3 - G_21 z_3 = 0.
     """
     v, q = np.zeros((2, 2, 4, 4), dtype=int)
     v[0, 0, 1] = q[0, 2, 3] = q[1, 1, 3] = 1
@@ -154,8 +155,9 @@ def antisymmetric_pair(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("linear-features/length-transfer")
 def length_transfer(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least squares of least norm by NumPy on features of our own and by the library, relative errors on fresh
-    tokens of 1 to 30 places. 20 is the dimension of the null space, d (d - 1); one example fewer leaves an error.
+    """Solves least squares of least norm by NumPy on features of our own, and by the library. Relative errors
+    are on fresh tokens of 1 to 30 places. The null space has dimension d (d - 1) = 20. One example fewer
+    leaves an error.
     """
     model = make_linear_attention(heads=3, dim=5, rng=rng)
     signs = rng.choice([-1.0, 1.0], (300, 4, 5))
@@ -176,8 +178,9 @@ def length_transfer(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("linear-features/gaussian-rank", lambda right: lambda tokens, d, n: right(tokens, d, max(n, 2)))
 def gaussian_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The rank of the features as polynomials in the tokens' entries, in whole numbers; a Gaussian has no
-    polynomial relations but identities. The library's formula and its exact moment are held to the same.
+    """Computes the rank of the features as polynomials in the tokens' entries, in whole numbers. A Gaussian
+    has no polynomial relations but identities. The library's formula and its exact moment are compared with
+    it.
     """
     dims = (1, 2, 3, 4) if scale is Scale.QUICK else (1, 2, 3, 4, 5, 6)
     several, alone = ([rank(polynomial_table(d, n)) for d in dims] for n in (2, 1))
@@ -197,8 +200,8 @@ def gaussian_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("linear-features/sign-rank", lambda right: lambda tokens, d, n: right("gaussian", d, n))
 def sign_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All inputs are listed, for n = 1 to 3, and the rank is computed in whole numbers; for longer inputs the
-    library's docstring argues that the null space is the same. The library's formula is compared.
+    """Lists all inputs for n = 1 to 3 and computes the rank in whole numbers. For longer inputs the library's
+    docstring argues that the null space is the same. The library's formula is compared.
     """
     dims = (1, 2, 3, 4) if scale is Scale.QUICK else (1, 2, 3, 4, 5)
     found = {n: [rank(cubic(all_inputs((-1, 1), n, d))) for d in dims] for n in (1, 2, 3)}
@@ -214,7 +217,7 @@ def sign_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("linear-features/constant-rank", lambda right: lambda tokens, d, n: right(tokens, d, 1))
 def constant_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All inputs of 2 tokens, and of 3 up to d = 3, are listed, and the rank is computed in whole numbers. Longer
+    """Lists all inputs of 2 tokens, and of 3 up to d = 3, and computes the rank in whole numbers. Longer
     inputs rest on the argument in the library's docstring.
     """
     dims = (1, 2, 3, 4) if scale is Scale.QUICK else (1, 2, 3, 4, 5, 6)
@@ -234,9 +237,9 @@ def constant_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("linear-features/one-hot-rank", lambda right: lambda tokens, d, n: right(tokens, d, 1))
 def one_hot_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All inputs of 2 to 4 one-hot tokens are listed, and the rank is computed in whole numbers. Proof for every n:
-    G is the diagonal of the counts n_b, and where z is e and all other tokens are b, sum_b c_b n_b = 0 says c_e +
-    (n - 1) c_b = 0, so c = 0.
+    """Lists all inputs of 2 to 4 one-hot tokens and computes the rank in whole numbers. Proof for every n: G
+    is the diagonal of the counts n_b. Let z be e and all other tokens b. Then sum_b c_b n_b = 0 says c_e + (n
+    - 1) c_b = 0, so c = 0.
     """
     dims = (2, 3, 4) if scale is Scale.QUICK else (2, 3, 4, 5, 6)
     for n in (2, 3, 4):
@@ -250,9 +253,10 @@ def one_hot_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("linear-features/gaussian-spectrum", lambda right: lambda tokens, d, n: right(tokens, d, n + 1))
 def gaussian_spectrum(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The exact moments by Isserlis' pairings in whole numbers; less the eigenvalue the matrix is positive
-    semidefinite, of that nullity, by whole elimination; at d = 2 it is definite. The library's moment is the same,
-    rounded. For the sizes computed; the representation argument for all d is in `population_moment`'s docstring.
+    """Computes the exact moments by Isserlis' pairings in whole numbers. Whole elimination shows that the
+    matrix less the eigenvalue is positive semidefinite with that nullity; at d = 2 it is definite. The
+    library's moment, rounded, is the same. The check covers the sizes computed. The docstring of
+    `population_moment` has the representation argument for all d.
     """
     sizes = (
         ((2, 4), (3, 2), (3, 4), (4, 5)) if scale is Scale.QUICK else ((2, 4), (3, 3), (4, 5), (5, 3), (5, 8))
@@ -278,8 +282,8 @@ def gaussian_spectrum(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 @checks("linear-features/sign-spectrum", lambda right: lambda tokens, d, n: right("gaussian", d, n))
 def sign_spectrum(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The moment over all 4096 inputs, its eigenvalues in floating point against the figures within half their last
-    digit and against the closed form within rounding; twelve of them are 0.
+    """Computes the moment over all 4096 inputs and its eigenvalues in floating point. They agree with the
+    figures within half their last digit and with the closed form within rounding. Twelve of them are 0.
     """
     x = all_inputs((-1, 1), 3, 4)
     phi = weighted(x)
@@ -301,9 +305,9 @@ def sign_spectrum(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("linear-features/sign-null-space", lambda right: lambda values, n, d: right((0, 1), n, d))
 def sign_null_space(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All inputs of 2 and 3 tokens: a basis of these tensors is put in, in whole numbers, and its size is held to
-    the nullity, so that there are no others. Any n: the diagonal of G is n; that nothing else vanishes rests on n =
-    2.
+    """Takes all inputs of 2 and 3 tokens. Inserts a basis of these tensors in whole numbers and compares its
+    size with the nullity, so there are no others. For any n the diagonal of G is n. That nothing else
+    vanishes rests on n = 2.
     """
     for n, d in (
         ((2, 3), (3, 3), (2, 4)) if scale is Scale.QUICK else ((2, 3), (3, 3), (3, 4), (2, 5), (2, 6))

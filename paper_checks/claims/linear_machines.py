@@ -21,9 +21,9 @@ from upper.linear_attention.tasks.key_value import Keys
     lambda right: property(lambda self: right.fget(KeyValueMemory("gaussian"))),
 )
 def key_value_ranks(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Numerical ranks by singular values of features of our own on the library's random examples, alone and
-    together with Haar ones; the derivation of each is in `KeyValueMemory.rank`'s docstring, whose formula is
-    compared. Zipf keys are in linear-machines/zipf-keys.
+    """Computes numerical ranks by singular values of features of our own on the library's random examples,
+    alone and together with Haar ones. The docstring of `KeyValueMemory.rank` has the derivation of each; its
+    formula is compared. linear-machines/zipf-keys covers Zipf keys.
     """
     number = 600 if scale is Scale.QUICK else 4000
     domain = weighted(KeyValueMemory("haar").examples(number, rng=rng)[0])
@@ -36,9 +36,10 @@ def key_value_ranks(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("linear-machines/key-value-errors", returned(lambda found: (found[0], np.roll(found[1], 1, axis=0))))
 def key_value_errors(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least norm by NumPy, others by random directions from the null space of the same norm, mean squared errors on
-    fresh Haar keys. The two errors of least norm within a margin for the draws. The errors of others depend on how
-    far they are moved: only their order is checked, between a third and three times.
+    """Least norm is solved by NumPy, and other minimisers add random null-space directions of the same norm.
+    Mean squared errors are on fresh Haar keys. The two errors of least norm have a margin for the draws. The
+    errors of others depend on the size of the added direction, so only their order is checked, between a
+    third and three times.
     """
     number = 1000 if scale is Scale.QUICK else 4000
     domain, wanted = KeyValueMemory("haar").examples(number, rng=rng)
@@ -72,8 +73,8 @@ def key_value_errors(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("linear-machines/zipf-keys", returned(lambda found: (found[0] * ([1] * 4 + [0] * 3), found[1])))
 def zipf_keys(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Zipf queries by an exponent of 4.5, which is ours: numerical ranks by singular values against counts of the
-    queries drawn. Features of two keys of a basis have disjoint supports.
+    """Draws Zipf queries with an exponent of 4.5, which is our choice. Compares numerical ranks by singular
+    values with counts of the queries drawn. Features of two keys of a basis have disjoint supports.
     """
     domain = weighted(KeyValueMemory("haar").examples(500, rng=rng)[0])
     for number in (150, 600) if scale is Scale.QUICK else (40, 150, 600, 1500, 4000):
@@ -89,8 +90,9 @@ def zipf_keys(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("linear-machines/rare-key")
 def rare_key(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The other keys are queried often, the rare one as often as stated; least norm by NumPy, on fresh queries of
-    the rare key, the median of several draws for 18 (of one random direction it varies much).
+    """The other keys are queried often, the rare one as often as stated. Least norm is solved by NumPy, and
+    errors are on fresh queries of the rare key. For 18 the median of several draws counts, because the error
+    of one random direction varies much.
     """
     left: list[float] = []
     exact: list[float] = []
@@ -112,8 +114,8 @@ def rare_key(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
     lambda right: lambda self, pairs: right(self, pairs - pairs % self.symbols),
 )
 def fixed_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random sets of pairs, with repetitions, exact ranks in whole numbers. Proof: each pair's features hold a
-    product s_b x_c that no other pair's do.
+    """Draws random sets of pairs, with repetitions, and computes exact ranks in whole numbers. Proof: each
+    pair's features hold a product s_b x_c that no other pair's do.
     """
     for states, symbols in ((3, 2), (5, 3)) if scale is Scale.QUICK else ((3, 2), (5, 3), (8, 4)):
         automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
@@ -126,9 +128,9 @@ def fixed_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("linear-machines/automaton-runs", shares={(3, 2, 4): 0.50, (5, 3, 3): 0.26, (8, 4, 1): 0.20})
 def fixed_runs(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least norm by the library; its next states on all pairs make an automaton, which is run beside the true one.
-    The shares are only held to lie between the least and the largest of several draws of 200 steps, whose median is
-    below 1.
+    """Solves least norm by the library. Its next states on all pairs make an automaton, which is run beside
+    the true one. For the shares it is only checked that they lie between the least and the largest of several
+    draws of 200 steps, and that the median is below 1.
     """
     draws = 30 if scale is Scale.QUICK else 200
     least = min(
@@ -146,8 +148,9 @@ def fixed_runs(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("linear-machines/context-rank", lambda right: property(lambda self: right.fget(self) - self.pairs))
 def context_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All S^(S A) tables are listed; each of the S A queries has features of its own, and the rank for one of them
-    is computed in whole numbers (for S = 2 that of all at once, too). S = 4 with its 65536 tables in both scales.
+    """Lists all S^(S A) tables. Each of the S A queries has features of its own, and the rank for one of them
+    is computed in whole numbers. For S = 2 the rank of all at once is computed too. S = 4 with its 65536
+    tables is in both scales.
     """
     for states, wanted in zip((2, 3, 4), claim.ranks, strict=True):
         asked = states * 2
@@ -177,9 +180,9 @@ def context_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     ranks={2: 20, 3: 78, 4: 200},
 )
 def context_runs(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Least norm by the library on the first examples that are independent. On each fresh automaton its answers to
-    all pairs make a table, which is run beside the true one. As 50 examples now and then leave rank 19, twice as
-    many are drawn. Quick runs leave S = 4 out.
+    """Solves least norm by the library on the first examples that are independent. On each fresh automaton
+    its answers to all pairs make a table, which is run beside the true one. From 50 examples the rank is
+    sometimes 19, so twice as many are drawn. Quick runs leave out S = 4.
     """
     for states, number in claim.examples.items():
         if states == 4 and scale is Scale.QUICK:
@@ -198,8 +201,9 @@ def context_runs(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("linear-machines/tape-reader", returned(lambda model: LinearAttention(-np.asarray(model.v), model.q)))
 def tape_reader(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All 128 configurations of S = 2, A = 2, P = 4: their rank by whole elimination, the constructed head in whole
-    numbers, and least norm from a random half of them, as far as its rank goes, tried on all.
+    """Takes all 128 configurations of S = 2, A = 2, P = 4. Their rank comes from whole elimination, and the
+    constructed head runs in whole numbers. Least norm from a random half of them, up to its rank, is tried on
+    all.
     """
     for states, symbols, cells in ((2, 2, 4),) if scale is Scale.QUICK else ((2, 2, 4), (3, 2, 5)):
         layout = TapeLayout(states=states, symbols=symbols, positions=cells)

@@ -22,8 +22,9 @@ from upper import KnownPart
 
 @checks("outside-queries/full-rank", lambda right: lambda rows, columns: right(rows, columns) - 1)
 def full_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Column by column: each of the d - 1 is outside the span of those before with chance 1 - 2^-(rows - their
-    number). Fractions, thousandths rounded; all matrices of up to 12 entries counted.
+    """Goes column by column. Each of the d - 1 columns is outside the span of those before with probability 1
+    - 2^-(rows - their number). Fractions give the thousandths, rounded. All matrices of up to 12 entries are
+    counted.
     """
     for columns, surplus in ((1, 0), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)):
         rows = columns + surplus
@@ -37,8 +38,8 @@ def full_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("outside-queries/elimination", EQUATION_LOST)
 def elimination(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Real outputs of two heads, l = 3, the known part taken off; the equations of each run solved, and a run
-    counts if the solution is unique and S. Clopper-Pearson.
+    """Takes real outputs of two heads, l = 3, and subtracts the known part. The equations of each run are
+    solved. A run counts if the solution is unique and equals S. The interval is Clopper and Pearson's.
     """
     d, runs = 40, 100 if scale is Scale.QUICK else 2000
     instance = make_parity_instance(dim=d, heads=2, rng=rng)
@@ -57,9 +58,9 @@ def elimination(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
     "outside-queries/raw-examples", lambda right: lambda equations, bits: right(equations[10:], bits[10:])
 )
 def raw_examples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The mean number of raw examples until d + 9 are on the gate (negative binomial); and runs of
-    sq.ParityElimination, whose successes are counted and held against .999, the product of
-    outside-queries/elimination at r = 10, and which may use at most twice as many.
+    """Computes the mean number of raw examples until d + 9 are on the gate (negative binomial). Then counts
+    the successes of runs of sq.ParityElimination, which may use at most twice as many. They are compared with
+    .999, the product of outside-queries/elimination at r = 10.
     """
     d, runs = 40, 60 if scale is Scale.QUICK else 600
     equations = d + claim.surplus
@@ -84,8 +85,9 @@ def raw_examples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("outside-queries/label-flips", EQUATION_LOST)
 def label_flips(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """An invertible system has the right solution only without a flip. Equations from real outputs of two heads are
-    drawn until 39 are independent, flipped and solved; Clopper-Pearson. Learners that tolerate noise are left open.
+    """An invertible system has the right solution only without a flip. Equations from real outputs of two
+    heads are drawn until 39 are independent, then flipped and solved. The interval is Clopper and Pearson's.
+    Learners that tolerate noise are not covered.
     """
     d, runs = 40, 120 if scale is Scale.QUICK else 3000
     instance = make_parity_instance(dim=d, heads=2, rng=rng)
@@ -103,8 +105,8 @@ def label_flips(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("outside-queries/knowing-nothing", returned(lambda y: -y))
 def knowing_nothing(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """E|H - F|^2 over random inputs of the layer, l = 3, d = 12, by this sum and as attention.GroundTruth measures
-    it: near 1 as half of the inputs are on the gate, so up to sampling.
+    """Computes E|H - F|^2 over random inputs of the layer, l = 3, d = 12, by this sum and by
+    attention.GroundTruth. The result is near 1 up to sampling, as half of the inputs are on the gate.
     """
     instance = make_parity_instance(dim=12, bits=3, rng=rng)
     examples = 40_000 if scale is Scale.QUICK else 1_000_000
@@ -124,8 +126,9 @@ def knowing_nothing(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("outside-queries/adam-one-bit", returned(lambda step: -step))
 def adam_one_bit(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One run of upper.Adam on labels of construction D, error on fresh inputs with the known part taken off.
-    Quick: only d = 8, 400 steps and a bound of .06, an easier case; full: d = 32 and 1000 steps.
+    """Runs upper.Adam once on labels of construction D. The error is on fresh inputs with the known part
+    subtracted. Quick runs only d = 8, 400 steps and a bound of .06, an easier case. Full runs d = 32 and 1000
+    steps.
     """
     dim, steps, bound = (8, 400, "quick_error") if scale is Scale.QUICK else (32, 1000, "error")
     errors = _adam(claim.bits, dim, steps, rng)
@@ -134,8 +137,9 @@ def adam_one_bit(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("outside-queries/adam-three-bits")
 def adam_three_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One run of upper.Adam, errors every 50 steps. Quick: the first 150 steps only, which show almost nothing about
-    4000 (a single bit is seen by then); full: all 4000. Longer runs and other settings are left open.
+    """Runs upper.Adam once and measures errors every 50 steps. Quick runs the first 150 steps only, which
+    show almost nothing about 4000; a single bit is learned by then. Full runs all 4000. Longer runs and other
+    settings are not covered.
     """
     steps = 150 if scale is Scale.QUICK else 4000
     errors = _adam(claim.bits, 48, steps, rng)
@@ -144,9 +148,9 @@ def adam_three_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("outside-queries/adam-fewer-coordinates")
 def adam_fewer_coordinates(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One run of upper.Adam, the last error. Quick: only d = 5, 500 steps at twice the rate and a bound of .85,
-    which shows that three bits are seen, not that they are learned; full: d = 16 and 6000 steps. wrong takes a rate
-    far too small.
+    """Runs upper.Adam once and takes the last error. Quick runs only d = 5, 500 steps at twice the rate and a
+    bound of .85, which shows that three bits have an effect, not that they are learned. Full runs d = 16 and
+    6000 steps. The wrong value is a rate far too small.
     """
     dim, steps, bound = (5, 500, "quick_error") if scale is Scale.QUICK else (16, 6000, "error")
     rate = claim.rate * (2 if scale is Scale.QUICK else 1)

@@ -34,8 +34,8 @@ _SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}
 
 @checks("parities/identity", HALF_LOGITS)
 def identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The proof is in the notes of lower.Heads. Heads drawn at random against the formula, at every input of two
-    tokens and on both rows; in floating point, so to rounding.
+    """The notes of lower.Heads have the proof. Compares random heads with the formula at every input of two
+    tokens and on both rows, in floating point, so to rounding.
     """
     d, draws = (5, 3) if scale is Scale.QUICK else (6, 20)
     x, worst = all_inputs(2, d), 0.0
@@ -56,8 +56,8 @@ def identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("parities/linear-heads", REVERSED_COEFFICIENTS)
 def linear_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.parity_heads. All 4096 inputs of two tokens of 6 signs, both rows, l = 1 to 5, S
-    the first l coordinates.
+    """The notes of sq.parity_heads have the proof. Takes all 4096 inputs of two tokens of 6 signs, both rows,
+    l = 1 to 5. S is the first l coordinates.
     """
     for bits in _SIZES:
         order = np.arange(1, 2 * bits + 1)
@@ -72,7 +72,9 @@ def linear_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("parities/saturated-heads", REVERSED_COEFFICIENTS)
 def saturated_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.parity_heads. All 4096 inputs of two tokens of 6 signs, both rows, l = 1 to 5."""
+    """The notes of sq.parity_heads have the proof. Takes all 4096 inputs of two tokens of 6 signs, both rows,
+    l = 1 to 5.
+    """
     for bits in _SIZES:
         t, coefficients = saturated_heads(bits, shift=claim.shift)
         secret = range(1, bits + 1)
@@ -86,9 +88,9 @@ def saturated_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> I
 
 @checks("parities/exact-heads", REVERSED_COEFFICIENTS)
 def exact_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The equations are solved for beta = 1, 2, 4 and l = 2, 3, 4; the layer is then compared at all 4096 inputs of
-    two tokens of 6 signs on both rows. Smaller slopes lose digits, as the coefficients grow (1.2e-13 at beta = 1/2,
-    l = 4); that the equations can be solved for every beta is not proved.
+    """Solves the equations for beta = 1, 2, 4 and l = 2, 3, 4. Then compares the layer at all 4096 inputs of
+    two tokens of 6 signs on both rows. Smaller slopes lose digits, as the coefficients grow (1.2e-13 at beta
+    = 1/2, l = 4). It is not proved that the equations can be solved for every beta.
     """
     for bits in _SIZES[1:4]:
         for beta in (1.0, 2.0, 4.0):
@@ -107,8 +109,8 @@ def exact_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("parities/minimal-heads", REVERSED_COEFFICIENTS)
 def minimal_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The equations M c = r, M_ab = tanh(beta_b (a - 1/2)), r_a = (-1)^(m-1+a), solved here; all 4096 inputs of two
-    tokens of 6 signs, both rows, l = 1 to 5. That no fewer heads do is another claim.
+    """Solves the equations M c = r with M_ab = tanh(beta_b (a - 1/2)) and r_a = (-1)^(m-1+a). Takes all 4096
+    inputs of two tokens of 6 signs, both rows, l = 1 to 5. That fewer heads do not suffice is another claim.
     """
     for m in (1, 2, 3):
         t, coefficients = minimal_heads(_SLOPES[m])
@@ -125,8 +127,9 @@ def minimal_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> Ite
 
 @checks("parities/fewer-heads")
 def fewer_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Best uniform fits by linear programming over slopes and thresholds drawn at random and those of D, l = 2 to
-    6. One head is monotone, so there it is proved; a search proves nothing beyond. wrong gives D its full number.
+    """Computes best uniform fits by linear programming over slopes and thresholds drawn at random and those
+    of D, l = 2 to 6. One head is monotone, so for one head the claim is proved. For more heads a search
+    proves nothing. The wrong value gives D its full number of heads.
     """
     draws = 25 if scale is Scale.QUICK else 800
     for bits in (2, 3, 4, 5) if scale is Scale.QUICK else (2, 3, 4, 5, 6):
@@ -139,7 +142,9 @@ def fewer_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("parities/orthogonal-targets", lambda right: lambda d, bits: right(d, bits, first=0))
 def orthogonal_targets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Distinct products of characters of X. Whole numbers over every input of two tokens, d = 5 and 6, m = 1, 2, 3."""
+    """The hidden parts are distinct products of characters of X. Uses whole numbers over every input of two
+    tokens, d = 5 and 6, m = 1, 2, 3.
+    """
     for d in (5, 6):
         x = all_inputs(2, d)
         for m in (1, 2, 3) if d > 5 else (1, 2):
@@ -155,8 +160,8 @@ def orthogonal_targets(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("parities/query-exponent", given(lambda heads: heads + 1))
 def query_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Differences of the counts C(d-1, l), l the most bits of m heads: the one of order 2m - 1 is 1 and the next 0;
-    the degree of lower.parity_targets beside it. m = 1 to 6.
+    """Takes differences of the counts C(d-1, l), where l is the most bits of m heads. The difference of order
+    2m - 1 is 1 and the next 0. The degree of lower.parity_targets is compared, m = 1 to 6.
     """
     for m in range(1, 7):
         bits = max(one for one in range(1, 40) if heads_needed("D", one) == m)
@@ -171,9 +176,9 @@ def query_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("parities/queries-or-tolerance")
 def queries_or_tolerance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Q (ceil(1/tau^2) - 1) >= N - 1 (queries/lower-bound) gives q > (N - 1) tau^2, so that not both can be below
-    the cube root. In whole numbers, with the largest 1/tau^2 below its bound, where q is least; m = 1 to 6, d to
-    4096.
+    """By queries/lower-bound Q (ceil(1/tau^2) - 1) >= N - 1. This gives q > (N - 1) tau^2, so not both can be
+    below the cube root. The check is in whole numbers, with the largest 1/tau^2 below its bound, where q is
+    least. m = 1 to 6, d to 4096.
     """
     power, root = claim.power, claim.root
     below = []

@@ -46,8 +46,8 @@ _TABLE = {
 
 @checks("queries/lower-bound", REPLIES_NEAR_ONE)
 def lower_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Each reply rules out at most M* candidates. Learners of random groups (of every size, signed or not) against
-    the reference adversary, N = 35, tau = .5, .3, .9; the group learner meets the bound.
+    """Each reply rules out at most M* candidates. Learners of random groups (of every size, signed or not)
+    run against the reference adversary, N = 35, tau = .5, .3, .9. The group learner attains the bound.
     """
     family = ParityFamily(dim=8, bits=3)
     runs = 4 if scale is Scale.QUICK else 60
@@ -70,8 +70,8 @@ def lower_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("queries/randomised-bound", returned(lambda reply: reply / 2))
 def randomised_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The reply 0 is valid for all targets but Q M*. For each target of N = 35 the generous learner is run with the
-    exact oracle, Q = 1, 2, 4, tau = .5 and .6.
+    """The reply 0 is valid for all targets except at most Q M*. For each target of N = 35 the generous
+    learner runs with the exact oracle, Q = 1, 2, 4, tau = .5 and .6.
     """
     family = ParityFamily(dim=8, bits=3)
     for text in ("0.5", "0.6"):
@@ -90,8 +90,8 @@ def randomised_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("queries/table", REPLIES_NEAR_ONE, cells=_TABLE)
 def table(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The learner is run and its queries counted, cell by cell; quick: cells of at most 160 queries, full: all, up
-    to 82250. Every scalar query counts one.
+    """Runs the learner and counts its queries, cell by cell. Every scalar query counts one. Quick runs cells
+    of at most 160 queries. Full runs all, up to 82250.
     """
     for (dim, bits), (targets, *counts) in claim.cells.items():
         yield equal(f"d = {dim}, l = {bits}: N", comb(dim - 1, bits), targets)
@@ -108,8 +108,8 @@ def table(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
 
 @checks("queries/sandwich", returned(lambda reply: reply / 2))
 def sandwich(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """One group after another and bisection of the one that is hit. All 126 targets of (d, l) = (10, 4), tau = .3,
-    .1; full: all 455 of (16, 3) as well. Without the logarithm it fails.
+    """The learner asks one group after another and bisects the one with a hit. Takes all 126 targets of (d,
+    l) = (10, 4), tau = .3, .1. Full adds all 455 of (16, 3). Without the logarithm the bound fails.
     """
     for dim, bits in ((10, 4),) if scale is Scale.QUICK else ((10, 4), (16, 3)):
         family = ParityFamily(dim=dim, bits=bits)
@@ -131,8 +131,8 @@ def sandwich(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("queries/signed-groups", lambda right: ReferenceAdversary._choose)
 def signed_groups(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Proved in the notes of sq.SignedGroupLearner, but 93 is counted: the adversary is greedy, not the worst. d =
-    16, l = 3; positive groups of 1 to 11 one by one.
+    """The notes of sq.SignedGroupLearner have the proof. The 93 is counted: the adversary is greedy, not the
+    worst. Takes d = 16, l = 3, and positive groups of 1 to 11 one by one.
     """
     family, model, cap = ParityFamily(dim=16, bits=3), CSQ(0.3), claim.cap
     oracle = MostPreservingAdversary(model, family)
@@ -159,8 +159,8 @@ def signed_groups(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("queries/midpoint", returned(lambda errors: errors / 2))
 def unlearnable(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """|<h, f - g>| <= |f - g| = sqrt 2. The signed-group learner of ten targets against the most-preserving
-    adversary at tau just below and just above; scans and positive groups above as well.
+    """Proof: |<h, f - g>| <= |f - g| = sqrt 2. The signed-group learner of ten targets runs against the
+    most-preserving adversary at tau just below and just above. Above, scans and positive groups run as well.
     """
     family = ParityFamily(dim=6, bits=2)
     for name, learned in (("below", True), ("above", False)):
@@ -174,8 +174,8 @@ def unlearnable(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("queries/adversaries", lambda right: lambda self, answers, reply: right(self, answers, reply / 2))
 def adversaries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random signed groups, d = 6, l = 2; survivors kept here by the definition |reply - answer| <= tau, and
-    replies from a fine grid tried for one that keeps more.
+    """Asks random signed groups, d = 6, l = 2. Survivors are computed here by the definition |reply - answer|
+    <= tau. Replies from a fine grid are tried for one that keeps more.
     """
     family = ParityFamily(dim=6, bits=2)
     for kind in (ReferenceAdversary, MostPreservingAdversary):
@@ -202,9 +202,9 @@ def adversaries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("queries/honest-scan", lambda right: property(lambda self: 2 * right.fget(self)))
 def honest_scan(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The place of a random target in a random order is uniform. Runs of sq.ScanLearner with 300 examples a query,
-    tau = .5; full: (12,3) and (16,2) beside. That every reply keeps tau fails with chance below 1e-4 (quick; 1e-3
-    in full).
+    """The place of a random target in a random order is uniform. Runs sq.ScanLearner with 300 examples a
+    query, tau = .5; full adds (12,3) and (16,2). Some reply misses tau with probability below 1e-4 (quick;
+    1e-3 in full).
     """
     runs = 24 if scale is Scale.QUICK else 120
     for dim, bits in ((12, 2),) if scale is Scale.QUICK else ((12, 2), (12, 3), (16, 2)):
@@ -224,7 +224,7 @@ def honest_scan(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
     "queries/convention", lambda right: lambda self, queries: np.full(len(queries), self.query(queries[0]))
 )
 def convention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The counter of an exact oracle before and after a vector of d = 4 monomials and after one step of
+    """Reads the counter of an exact oracle before and after a vector of d = 4 monomials and after one step of
     sq.DescentLearner, m = 2.
     """
     family = ParityFamily(dim=4, bits=2)
@@ -237,9 +237,9 @@ def convention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("queries/six-phase", returned(lambda phases: phases[:3]))
 def six_phase(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Differences of the counts of upper.six_phase_queries in d = 10, ..., 40 beside d^2 + 2 ((d(d+1)/2)^2 + d^2 +
-    3 + steps) + d(d+1)/2 + d^2 + steps, and the smallest tolerance times d^2. Plans, not runs: that the answers
-    suffice is measured elsewhere.
+    """Compares differences of the counts of upper.six_phase_queries in d = 10, ..., 40 with d^2 + 2
+    ((d(d+1)/2)^2 + d^2 + 3 + steps) + d(d+1)/2 + d^2 + steps. Takes the smallest tolerance times d^2. These
+    are plans, not runs. That the answers suffice is measured elsewhere.
     """
     dims, steps = range(10, 41), 12
     for m, k in ((2, 2), (3, 2), (2, 3)):

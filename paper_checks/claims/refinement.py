@@ -27,9 +27,9 @@ _SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 
 @checks("refinement/margin-bound", lambda right: lambda span, x: right(AttentionSpan.point(span.centre), x))
 def margin_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The softmax puts at most e^(-g) on each of the k - 1 other tokens; the rest is linear. The library's least
-    margin over a hull that just holds the heads, on random rows, against labels and a bound written out: the share
-    of the bound that is used is at most 1 on all of them.
+    """The softmax puts at most e^(-g) on each of the k - 1 other tokens, and the rest is linear. Takes the
+    library's least margin over a hull that just holds the heads, on random rows, with labels and a bound
+    written out. The used share of the bound is at most 1 on all of them.
     """
     for m, k in ((1, 2), (2, 2), (3, 4)):
         layer = make_nice_layer(heads=m, dim=16, rng=rng)
@@ -52,9 +52,10 @@ def margin_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("refinement/average-head")
 def average_head(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """At k = 2, d = 32, sigma = 2: the margins of the average and of each head by products written out, one row an
-    example, the bound on the whole of Clopper and Pearson's interval. So if phase 3 uses the proxy instead of the
-    heads, a share of its rows is wrong; that is why it requires the margin over the hull.
+    """Takes k = 2, d = 32, sigma = 2. The margins of the average and of each head are products written out,
+    one row an example. The bound is checked on the whole of Clopper and Pearson's interval. So if phase 3
+    uses the proxy instead of the heads, a share of its rows is wrong. That is why it requires the margin over
+    the hull.
     """
     lost = large = 0
     for _ in range(8):
@@ -73,9 +74,9 @@ def average_head(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("refinement/one-round", returned(lambda found: replace(found, w=found.w.T)))
 def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's paper mode with margins over the body and a share of .01 accepted, on fresh layers; the span's
-    error recomputed from the bodies by least squares. Figures quoted of the proxy's margin, .083 to .009 here and
-    .037 to .011 at d = 32, are of one target each; the full scale goes to d = 32.
+    """Runs the library's paper mode on fresh layers, with margins over the body and a share of .01 accepted.
+    The span's error is recomputed from the bodies by least squares. Earlier figures of the proxy's margin are
+    of one target each: .083 to .009 here and .037 to .011 at d = 32. The full scale includes d = 32.
     """
     before, after, shrunk = [], [], []
     sizes = (16,) if scale is Scale.QUICK else (16,) * 6 + (32,) * 3
@@ -96,8 +97,8 @@ def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("refinement/too-small")
 def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Fresh nice layers at (2, 2, 8): the phase that failed, and its sentence. An observation at this size; with
-    margins over the body about half of such targets are learned.
+    """Takes fresh nice layers at (2, 2, 8), and reads the phase that failed and its sentence. This is an
+    observation at this size. With margins over the body about half of such targets are learned.
     """
     layers = 2 if scale is Scale.QUICK else 10
     ended = said = 0
@@ -113,9 +114,9 @@ def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
 
 @checks("refinement/self-consistent", returned(lambda found: replace(found, pattern=0.99 * found.pattern)))
 def self_consistent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Seven rounds of 20,000 fresh examples (50,000 at full scale): the library's refinement, and the same rounds
-    with ordinary least squares for the weights, written out. From .088 to .0004, and .01 without, were measured on
-    one target at (2, 2, 32).
+    """Runs seven rounds of 20,000 fresh examples (50,000 at full scale) of the library's refinement. The same
+    rounds with ordinary least squares for the weights are written out. One target at (2, 2, 32) gave .088 to
+    .0004, and .01 without the constraint.
     """
     with_constraint, without = [], []
     n = 20_000 if scale is Scale.QUICK else 50_000

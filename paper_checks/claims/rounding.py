@@ -30,9 +30,7 @@ _HALF = Fraction(1, 2)
 
 @checks("rounding/uniform-covariates", returned(lambda bits: 1 - bits))
 def uniform_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All 4^d token pairs at d = 5 are listed; that signs of independent fair tokens differ as fair coins is the
-    proof.
-    """
+    """Lists all 4^d token pairs at d = 5. Proof: the signs of independent fair tokens differ like fair coins."""
     d = claim.d
     signs = list(itertools.product((-1, 1), repeat=d))
     found: Counter[tuple[bool, ...]] = Counter()
@@ -60,9 +58,9 @@ def uniform_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
     pad_share=_HALF,
 )
 def padded_layer_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Six (n, q, p), uniform secrets, random tokens; heads written from the formulas, and the library's layer,
-    against labels by whole numbers. That the error is 0 and not merely small is a fact of float64 at this slope,
-    seen on these inputs.
+    """Takes six (n, q, p), uniform secrets and random tokens. Compares heads written from the formulas, and
+    the library's layer, with labels by whole numbers. That the error is 0 and not merely small is a property
+    of float64 at this slope, observed on these inputs.
     """
     number = 200 if scale is Scale.QUICK else 4000
     own = library = 0.0
@@ -80,8 +78,8 @@ def padded_layer_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("rounding/pads-unique", returned(lambda found: [(at, 2 * c) for at, c in found]), pad_share=_HALF)
 def pads_unique(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The two linear equations for the pads are solved in symbols; C is listed for all secrets of n = 3, q = 8, p =
-    4 from a loop over the jumps: without pads it takes all 2p - 1 multiples of 1/2, with pads the value 0 alone.
+    """Solves the two linear equations for the pads in symbols. Lists C for all secrets of n = 3, q = 8, p = 4
+    by a loop over the jumps. Without pads C takes all 2p - 1 multiples of 1/2, with pads the value 0 alone.
     """
     alpha, gamma, c, c0, centre = sympy.symbols("alpha gamma C c0 centre")
     # the lower pad is above its threshold on the gate, the upper one below; off the gate both give their coefficient
@@ -109,7 +107,7 @@ def pads_unique(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 @checks("rounding/centred-representative", lambda right: lambda values, q: -right(-np.asarray(values), q))
 def centred_representative(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All whole numbers from -2q to 2q for q = 2, ..., 40, against a search of the interval."""
+    """Compares all whole numbers from -2q to 2q for q = 2, ..., 40 with a search of the interval."""
     wrong = 0
     for q in range(2, 41):
         ends_in = claim.half
@@ -121,8 +119,9 @@ def centred_representative(claim: Constants, scale: Scale, rng: Generator) -> It
 
 @checks("rounding/finite-slope", given(lambda stairs: replace(stairs, slopes=np.asarray(stairs.slopes) / 2)))
 def finite_slope(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random tokens through the library's layer at four slopes from 2 to 12 against labels by whole numbers; at q =
-    p = 2, where steps alternate, the bound is nearly reached, so its constant cannot be halved.
+    """Runs random tokens through the library's layer at four slopes from 2 to 12 and compares with labels by
+    whole numbers. At q = p = 2 the steps alternate and the bound is nearly attained, so its constant cannot
+    be halved.
     """
     worst = 0.0
     for n, q, p in (*_CASES, (12, 2, 2)):
@@ -146,8 +145,8 @@ def finite_slope(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     returned(lambda layer: AttentionLayer(theta=np.swapaxes(layer.theta, 1, 2), w=layer.w)),
 )
 def ternary_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The law is counted over all token pairs at d = 4; labels of the layer with these Theta_i against whole
-    numbers; jumps are counted by walking along f over [-|v|_1, |v|_1].
+    """Counts the law over all token pairs at d = 4. Compares labels of the layer with these Theta_i with
+    whole numbers. Counts jumps by walking along f over [-|v|_1, |v|_1].
     """
     signs = list(itertools.product((-1, 1), repeat=4))
     found = Counter(
@@ -184,8 +183,8 @@ def ternary_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
 
 @checks("rounding/gadget-identity", returned(lambda form: 2 * form))
 def gadget_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All secrets and all covariates at n' = 2, q = 8 and n' = 1, q = 16, in whole numbers: each pair (u, label)
-    once. That LWR with these parameters is hard is an assumption, not checked.
+    """Takes all secrets and all covariates at n' = 2, q = 8 and n' = 1, q = 16, in whole numbers: each pair
+    (u, label) appears once. That LWR with these parameters is hard is an assumption, not checked.
     """
     p, identity, uniform, same_form = claim.levels, True, True, True
     for n, kappa in ((2, 3), (1, 4)):
@@ -213,8 +212,9 @@ def gadget_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("rounding/parity", returned(lambda found: (found[0], found[1][::-1])), differ=Fraction(1, 8))
 def parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All secrets and covariates at n = 5; elimination over GF(2) from all of them; the law of label and parity
-    under the library's flips eta = 1/8 in fractions. Of the cost of learning with flips nothing is checked.
+    """Takes all secrets and covariates at n = 5, and elimination over GF(2) from all of them. The law of
+    label and parity under the library's flips eta = 1/8 is computed in fractions. The cost of learning with
+    flips is not checked.
     """
     bits = np.array(list(itertools.product((0, 1), repeat=5)))
     is_parity = solved = True
@@ -240,8 +240,8 @@ def parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("rounding/noisy-examples", lambda right: lambda self, y, rng: y[:, :, :-2])
 def noisy_example_labels(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's noisy examples with flips eta = 1/8, and with centred binomial errors (0 for half of them) at q
-    = p = 8; labels without errors are computed from the tokens by whole numbers.
+    """Takes the library's noisy examples with flips eta = 1/8, and with centred binomial errors (half of them
+    0) at q = p = 8. Labels without errors are computed from the tokens by whole numbers.
     """
     laws = ((2, FlipLaw(0.125), "eta", {0, 1}), (8, BinomialLaw(1), "changed", {-1, 0, 1}))
     for q, law, name, values in laws:

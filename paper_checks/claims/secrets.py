@@ -30,7 +30,9 @@ _TINY = -400.0  # in place of log10 0, in medians
 
 @checks("secrets/distance-by-counting", returned(lambda distance: 2 * distance), share=Fraction(1, 2))
 def distance_by_counting(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Drawn secrets of n = 3 to 11 and q = 2 to 64: the library's fraction against a count of all 2^n covariates."""
+    """Draws secrets of n = 3 to 11 and q = 2 to 64. Compares the library's fraction with a count of all 2^n
+    covariates.
+    """
     library, counted = [], []
     for n, q in ((3, 2), (5, 3), (6, 8), (8, 17), (10, 16), (11, 64)):
         for _ in range(3 if scale is Scale.QUICK else 30):
@@ -43,9 +45,9 @@ def distance_by_counting(claim: Constants, scale: Scale, rng: Generator) -> Iter
 
 @checks("secrets/distance-by-characters", returned(lambda logs: logs / 2))
 def distance_by_characters(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The sum over characters, written out in complex numbers, and the library's logarithms against exact fractions
-    of drawn secrets, up to n = 300 at q = 15 where distances are below 1e-25; the distance by subtraction beside
-    it.
+    """Compares the sum over characters, written out in complex numbers, and the library's logarithms with
+    exact fractions of drawn secrets. n goes up to 300 at q = 15, where distances are below 1e-25. The
+    distance by subtraction is shown beside them.
     """
     worst = 0.0
     for n, q in ((6, 9), (10, 16), (16, 64)):
@@ -77,9 +79,10 @@ def distance_by_characters(claim: Constants, scale: Scale, rng: Generator) -> It
 
 @checks("secrets/distance-rate", returned(lambda log2: log2 / 2))
 def distance_rate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Line through ln(distance) against rho^2 for secrets with entries in [-4, 4], n = 2000, q from 45 to 145. The
-    bound on the first character is cos x <= e^(-x^2/2) up to pi/2, tried on uniform secrets. For these other
-    characters can be larger: there the rate is an order of magnitude, see secrets/medians.
+    """Fits a line through ln(distance) against rho^2 for secrets with entries in [-4, 4], n = 2000, q from 45
+    to 145. The bound on the first character is cos x <= e^(-x^2/2) up to pi/2, tried on uniform secrets. For
+    uniform secrets other characters can be larger. There the rate is an order of magnitude, see
+    secrets/medians.
     """
     rate = claim.rate * math.pi**2
     v = rng.integers(-4, 5, size=2000)
@@ -102,9 +105,9 @@ def distance_rate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("secrets/medians", returned(lambda logs: logs / 2))
 def medians(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Intervals for the medians of the decimal logarithms, by the library's certificates, which
-    secrets/distance-by-counting and secrets/low-degree-weights hold to enumeration. The figures are medians of 25
-    to 40 secrets, so they are taken as uncertain by 0.3 decades.
+    """Computes intervals for the medians of the decimal logarithms by the library's certificates.
+    secrets/distance-by-counting and secrets/low-degree-weights compare those with enumeration. The figures
+    are medians of 25 to 40 secrets, so they are taken as uncertain by 0.3 decades.
     """
     for place, n in enumerate(claim.n):
         drawn = _certificates(n, claim.q, 80 if scale is Scale.QUICK else 2000, rng)
@@ -119,8 +122,8 @@ def medians(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
 
 @checks("secrets/acceptance", returned(lambda logs: logs / 8))
 def acceptance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Intervals for the medians over 25 drawn secrets (200 in full). A small distance and small weights rule out
-    some ways to learn the label, not all: no claim of security.
+    """Computes intervals for the medians over 25 drawn secrets (200 in full). A small distance and small
+    weights rule out some ways to learn the label, not all: this is no claim of security.
     """
     drawn = _certificates(claim.n, claim.q, 25 if scale is Scale.QUICK else 200, rng)
     for column, name in enumerate(("distance", "first")):
@@ -131,8 +134,8 @@ def acceptance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     "secrets/low-degree-weights", returned(lambda found: replace(found, phases=np.ones_like(found.phases)))
 )
 def low_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Drawn secrets, n up to 12: the library's character products against all 2^n values of the label in whole
-    numbers, summed with the signs of each set.
+    """Draws secrets with n up to 12. Compares the library's character products with all 2^n values of the
+    label in whole numbers, summed with the signs of each set.
     """
     worst = [0.0, 0.0]
     for n, q, p in ((6, 8, 2), (9, 16, 4), (10, 64, 2), (8, 7, 3), (12, 4, 2)):
@@ -155,7 +158,9 @@ def low_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
 
 @checks("secrets/small-secrets", returned(lambda ratio: 2 * ratio))
 def small_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Drawn ternary secrets; rho and the distance by the library, rho also as sqrt(2n/3)/(2q)."""
+    """Draws ternary secrets. The library computes rho and the distance, and rho is also computed as
+    sqrt(2n/3)/(2q).
+    """
     n, q = claim.n, claim.q
     secrets = [TernaryLaw().draw(n, q, rng=rng) for _ in range(200 if scale is Scale.QUICK else 4000)]
     typical = math.sqrt(2 * n / 3) / 2
@@ -180,9 +185,9 @@ def small_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
 
 @checks("secrets/distance-zero")
 def distance_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All secrets at q = 4 and 8, n = 3, and at q = 3, 5, 7, n = 3, by exact counts (in full also n = 4 at q = 16
-    with a first entry 1). Proof: cos(pi w v_j/q) = 0 just where w v_j is an odd multiple of q/2, and T is uniform
-    just where all characters are 0.
+    """Takes all secrets at q = 4 and 8, n = 3, and at q = 3, 5, 7, n = 3, by exact counts. Full adds n = 4 at
+    q = 16 with a first entry 1. Proof: cos(pi w v_j/q) = 0 exactly if w v_j is an odd multiple of q/2, and T
+    is uniform exactly if all characters are 0.
     """
     same, zeros, odd = True, 0, 0
     for kappa, n, first in ((2, 3, None), (3, 3, None), (4, 4, 1))[: 2 if scale is Scale.QUICK else 3]:
@@ -223,7 +228,9 @@ def _certificates(n: int, q: int, secrets: int, rng: Generator) -> np.ndarray:
 
 @checks("secrets/correlation-exact", returned(lambda square: square**2))
 def correlation_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All pairs of secrets at n = 2 to 5 for small q, in whole numbers; the second formula for p = 4 and odd q."""
+    """Takes all pairs of secrets at n = 2 to 5 for small q, in whole numbers. The second formula is checked
+    for p = 4 and odd q.
+    """
     pairs = [(_mean_square(n, q, 2), Fraction(1, claim.base ** (claim.power * n)))
              for n, q in ((2, 4), (3, 4), (4, 4), (3, 6), (3, 8), (5, 2))]  # fmt: skip
     general = []
@@ -238,8 +245,8 @@ def correlation_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 
 @checks("secrets/correlation-computed", returned(lambda root: root**2))
 def correlation_computed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's closed form against the sum over all pairs of secrets and all covariates at n = 2 to 4, and
-    against the power.
+    """Compares the library's closed form with the sum over all pairs of secrets and all covariates at n = 2
+    to 4, and with the power.
     """
     gaps = [
         abs(root_mean_square_correlation(LWRParameters(n, q, p)) - float(_mean_square(n, q, p)) ** 0.5)
@@ -257,9 +264,9 @@ def correlation_computed(claim: Constants, scale: Scale, rng: Generator) -> Iter
 
 @checks("secrets/statistical-dimension")
 def statistical_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The proof is that a subset's sum of squares is at most the whole sum. Tried in whole numbers on subsets that
-    are chosen to be similar: those most correlated with one secret, for n = 4, q = 4. It bounds only statistical
-    queries, with tolerance well above the correlations, and says nothing about other algorithms.
+    """Proof: a subset's sum of squares is at most the whole sum. The check is in whole numbers for n = 4, q =
+    4, on subsets that are chosen to be similar: those most correlated with one secret. It bounds only
+    statistical queries, with tolerance well above the correlations, and says nothing about other algorithms.
     """
     n, q = 4, 4
     gram = _gram(n, q, 2)

@@ -30,9 +30,9 @@ from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_aff
 
 @checks("span-and-net/hull-dimension", given(lambda theta: theta[:2]))
 def hull_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random whole heads at d = 3; for every whole x with entries from -2 to 2 all whole v across the x (Theta_i -
-    Theta_1), by cross products; d^2 less the rank of the x (x) v in rational numbers. That agreeing rows span so
-    much is seen for these sizes, not proved for all.
+    """Takes random whole heads at d = 3. For every whole x with entries from -2 to 2, cross products give all
+    whole v orthogonal to the x (Theta_i - Theta_1). The dimension is d^2 less the rank of the x (x) v in
+    rational numbers. That agreeing rows span so much is observed for these sizes, not proved for all.
     """
     for _ in range(3 if scale is Scale.QUICK else 30):
         heads = _independent_heads(rng)
@@ -48,9 +48,9 @@ def hull_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks("span-and-net/wide-directions", returned(lambda gap: replace(gap, wide=gap.wide + 1)))
 def wide_directions(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's phase 4 with the true sum at (2, 2, 12) and (3, 2, 12), shares .01 and .003 of the rows,
-    without being told m; directions are counted from its spectrum by the largest ratio of neighbours. Measured at
-    these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.
+    """Runs the library's phase 4 with the true sum at (2, 2, 12) and (3, 2, 12), with shares .01 and .003 of
+    the rows. It does not get m. The largest ratio of neighbours in its spectrum counts the directions.
+    Measured at these sizes: at a fixed share the step shrinks as (m-1)(k-1) grows.
     """
     for name, layer, share, position in (
         ("two heads", make_nice_layer(heads=2, dim=12, rng=rng), 0.01, 2),
@@ -70,8 +70,9 @@ def wide_directions(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("span-and-net/equations-needed")
 def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The library's phase 4 with the true sum and either number of equations on four fresh layers; the span's error
-    recomputed by least squares. More equations continue to help, at most by the square root of their number.
+    """Runs the library's phase 4 with the true sum and either number of equations on four fresh layers. The
+    span's error is recomputed by least squares. More equations continue to help, at most by the square root
+    of their number.
     """
     d = 16
     errors: dict[str, list[float]] = {"many": [], "few": []}
@@ -93,8 +94,8 @@ def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator
 
 @checks("span-and-net/tuples")
 def tuples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Logarithms by sympy, for symbols m, k, d and R, with every constant in the exponent of eps left out: the
-    paper's eps is (kd)^(-O(m)).
+    """Takes logarithms by sympy for symbols m, k, d and R. Every constant in the exponent of eps is left out:
+    the paper's eps is (kd)^(-O(m)).
     """
     m, k, d, r = sympy.symbols("m k d R", positive=True)
     eps = r * (k * d) ** (-claim.spacing * m)
@@ -117,8 +118,8 @@ def tuples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     ),
 )
 def points(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Cells are counted in rational numbers by enumeration, R^2 as well, against the points and the candidates that
-    the library's search reports for spans with round numbers and no halvings.
+    """Counts cells by enumeration in rational numbers, R^2 as well. Compares with the points and the
+    candidates that the library's search reports, for spans with round numbers and no refinements.
     """
     cases = [(2, "hull", 1.5, 0.125), (2, "span", 1.5, 0.5), (3, "hull", 1.0, 0.5)]
     if scale is Scale.FULL:
@@ -134,8 +135,8 @@ def points(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
 
 @checks("span-and-net/cover", returned(lambda found: (found[0], found[1][::2])))
 def cover(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Random points of balls in 1, 2 and 3 dimensions against all points of the grid whose cell meets the ball,
-    listed here; in one dimension against the library's own grid, too. Rounding each coordinate is the proof.
+    """Compares random points of balls in 1, 2 and 3 dimensions with all points of the grid whose cell meets
+    the ball, listed here. In one dimension the library's own grid is used too. Proof: round each coordinate.
     """
     grids = {
         f"{dimension} dimensions": np.array(_cells(dimension, Fraction(1), Fraction(1, 4), 1), dtype=float)
@@ -156,9 +157,9 @@ def cover(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
 
 @checks("span-and-net/accuracy-needed", HALF_LOGITS)
 def accuracy_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Gaussian changes of that norm in nice layers, W by least squares on some examples and the error on others, by
-    a layer's formula written out; the mean over layers with a margin of 8 % for the figures, which are of one
-    target.
+    """Applies Gaussian changes of that norm to nice layers, fits W by least squares on some examples and
+    measures the error on others, by a layer's formula written out. The mean over layers has a margin of 8 %
+    for the figures, which are of one target.
     """
     m, k, d = 2, 2, 32
     layers, n = (8, 1000) if scale is Scale.QUICK else (30, 8000)
@@ -191,7 +192,9 @@ def _independent_heads(rng: Generator) -> np.ndarray:
 
 
 def _agreeing(theta: np.ndarray) -> np.ndarray:
-    """The x (x) v with x Theta_i v the same for all heads: v is across x (Theta_i - Theta_1) for every i."""
+    """The x (x) v with x Theta_i v the same for all heads: v is orthogonal to x (Theta_i - Theta_1) for every
+    i.
+    """
     differences = theta[1:] - theta[0]
     if _rank(differences.reshape(-1, 9)) == 1:
         differences = differences[:1]

@@ -27,7 +27,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # for the bookkeeping, which is the same without processes of their own
 HERE = {"isolated": False, "jobs": 1}
 HAS_TORCH = find_spec("torch") is not None
-pytestmark = pytest.mark.extras  # Adam is compared, too, where PyTorch is installed
 SMALL = "newton,linear,known-part,elimination" + (",adam" if HAS_TORCH else "")
 
 

@@ -47,11 +47,11 @@ def test_the_best_attack_on_a_sparse_secret_is_a_hybrid_one(capsys):
 
 def test_moduli_beyond_those_of_samples_are_estimated(capsys):
     assert (
-        run(["estimate", "--n", "1024", "--q", "2^64", "--sigma", "3.19", "--secret", "ternary", "--json"])
+        run(["estimate", "--n", "256", "--q", "2^64", "--sigma", "3.19", "--secret", "ternary", "--json"])
         == 0
     )
     found = json.loads(capsys.readouterr().out)
-    assert found[0]["parameters"] == "LWE n=1024 q=2^64 secret=ternary sigma=3.19"
+    assert found[0]["parameters"] == "LWE n=256 q=2^64 secret=ternary sigma=3.19"
 
 
 @pytest.mark.bad_input

@@ -217,8 +217,8 @@ def test_heads_are_recovered_from_noisy_answers(level, stretch, worst):
 
 
 def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
-    truth = biased(2, 12, seed=0)
-    oracle = ValueOracle.from_callable(truth, 3, 12, noise=1e-3, rng=1)
+    truth = biased(2, 8, seed=0)
+    oracle = ValueOracle.from_callable(truth, 3, 8, noise=1e-3, rng=1)
     fit = ByQueries(noise=1e-3).fit(oracle, rng=2)
     assert fit.outcome is Outcome.NOISE_FLOOR
     assert fit.layer is None

@@ -56,8 +56,8 @@ class LinearBaseline(LearnerBase):
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default sixteen times the number of unknowns of one output coordinate. Given examples are
-        all used.
+        Budget in examples. The default is sixteen times the number of unknowns of one output coordinate, or all
+        examples if they are given.
 
     Raises
     ------
@@ -102,8 +102,8 @@ class OneGradientStep(LearnerBase):
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default 64 d, for which the statistical error of the sum is about sqrt(2)/8. Given
-        examples are all used. A twentieth is held out.
+        Budget in examples. The default is 64 d, or all examples if they are given. At 64 d the statistical error of the
+        sum is about sqrt(2)/8. A twentieth is held out.
 
     Raises
     ------

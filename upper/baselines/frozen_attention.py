@@ -33,8 +33,8 @@ class FrozenAttention(LearnerBase):
     heads : int
         The number R of frozen heads; every row has R d features.
     examples : int, optional
-        Budget in examples; by default 4 R d / k, for four times as many equations as unknowns. Given examples are all
-        used. A twentieth is held out.
+        Budget in examples. The default is 4 R d / k, for four times as many equations as unknowns, or all examples if
+        they are given. A twentieth is held out.
     theta : array (R, d, d), optional
         Frozen attention matrices in place of random ones, for example from another learner; `heads` is then their
         number.

@@ -37,8 +37,8 @@ class LBFGS(LearnerBase):
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default eight times the counting floor. Given examples are all used. A twentieth is held
-        out.
+        Budget in examples. The default is eight times the counting floor, or all examples if they are given. A
+        twentieth is held out.
     work : int
         Budget in passes over the examples, shared by all starts; an evaluation of loss and gradient is two passes.
     starts : int

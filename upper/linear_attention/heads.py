@@ -208,18 +208,20 @@ def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention
 def fewest_heads_bound(
     tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE, rng: Rng = 0
 ) -> int:
-    """A number of heads below which no real model is within a tolerance of the tensor: |sym M - S| <= tolerance |S|.
+    """A lower bound for the number of heads of every real model within a tolerance of the tensor.
 
-    Proved (up to rounding), for unit vectors g, u, f:
+    S is the symmetric part of the tensor, and sym M that of a model M of H heads. The model is within the tolerance if
+    |sym M - S| <= tolerance |S|. Two facts, proved here, then bound H from below (up to rounding). Let g, u, f be unit
+    vectors.
 
-    * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
-      changes this p x d matrix by at most tolerance |S|. So H singular values are enough up to that distance.
-    * sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T, and each term has at most one positive
-      and one negative eigenvalue. So the norm of the positive ones beyond the first H is below that distance;
-      likewise for the negative ones. For p < d this gives more than the first item.
+    * For sym M in place of S, the p x d matrix sum_bc S_abce g_b g_c is sum_h (V_h g)_a (Q_h^T g)_e, of rank at most H.
+      The matrix of S is within tolerance |S| of it. So its singular values beyond the first H have at most that norm.
+    * For sym M, the d x d matrix sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T. Each term has
+      at most one positive and one negative eigenvalue. So for S the positive eigenvalues beyond the first H have at
+      most the norm tolerance |S|. The same holds for the negative ones. For p < d this can give a larger bound.
 
-    The bound is the largest over 64 random directions, and holds for any directions. It is at most d, and 0 for a
-    tensor that has no effect on outputs. O(64 (p d^3 + d^3)).
+    The result is the largest bound over 64 random directions; each direction gives a valid one. It is at most d. It is
+    0 for a tensor that has no effect on outputs. O(64 (p d^3 + d^3)).
 
     Examples
     --------

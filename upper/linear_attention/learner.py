@@ -89,8 +89,8 @@ class LinearAttentionLearner:
         "plain" is linear attention itself, with G = X^T X and every row as the query in turn. For softmax targets "aug"
         adds the row mean, and "cent" centres G and adds the query too; see `softmax_features`.
     examples : int, optional
-        Budget in examples; by default four times as many equations as features. Given examples are all used. A
-        twentieth is held out.
+        Budget in examples. The default is four times as many equations as features, or all examples if they are given.
+        A twentieth is held out.
     least_norm : bool
         Whether fewer equations than features are allowed; the fit is then the one of least norm.
 

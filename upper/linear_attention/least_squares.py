@@ -52,7 +52,7 @@ class FeatureMoments:
     features : int
         D; `feature_count` of d for cubic features.
     outputs : int
-        p; all share one matrix.
+        p, the number of outputs. All share one matrix.
 
     Attributes
     ----------

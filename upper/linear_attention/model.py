@@ -170,7 +170,7 @@ def save_linear_attention(
 
 
 def load_linear_attention(path: FilePath) -> LinearAttention:
-    """Read what `save_linear_attention` wrote; a FileFormatError if the file is missing, damaged or something else."""
+    """Read a file of `save_linear_attention`; a FileFormatError if it is missing, damaged or of another kind."""
     stored = read_tensors(path, kind=_KIND)
     try:
         if set(stored.tensors) != {"v", "q"}:

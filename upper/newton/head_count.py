@@ -47,8 +47,8 @@ class HeadCount:
 
     `heads` is 0 if no layer explains more than predicting zero; then `best` has one head of zeros. `passes` and
     `starts` count those of all students. `at_floor` means that the residual is at the level of the noise. Held-out
-    examples then have the residual of fitted ones. Also, another start ended there, or a larger student that estimates
-    as much noise is no better.
+    examples then have the residual of fitted ones. Also, another start ended there, or a larger student estimates as
+    much noise and explains held-out examples no better.
     """
 
     heads: int
@@ -88,17 +88,21 @@ def count_heads(
     A head is superfluous if it reduces the squared residual by less than 3.5 units. A unit is the reduction of white
     noise by as many unknowns: s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see `cost_of_each_head`.
 
-    *Growing.* A student that ends far above zero from every start, without a superfluous head, is followed by one with
-    1.5 times as many heads (by one with one head more if two starts agree). Growing ends if a student explains fitted
-    and held-out examples to 1e-3, or has superfluous heads, or two larger ones in a row were no better.
+    A student explains everything if its residual is at most 1e-3 on the fitted examples and at most 50 times that on
+    the held-out ones.
 
-    *Pruning.* Superfluous heads are dropped, then the weakest one, while the paired squared errors of held-out rows
-    grow by less than two standard errors. In a student that explains everything, they are dropped while the remaining
-    heads still do so. Under noise, the answer is the smallest number of heads that explains held-out rows no worse than
-    the best student does.
+    *Growing.* The next student has 1.5 times as many heads, or one head more if two starts agree. Growing ends if a
+    student explains everything or has superfluous heads. It also ends if two students in a row were no better than the
+    best before them, or at `most` heads, or if the work is spent.
 
-    *Last digits.* A student that explains everything is fitted to the last digit. If it is not exact on held-out
-    examples, heads are added one at a time while they count.
+    *Pruning.* If the last student explains everything, its weakest head is dropped repeatedly, while the rest still
+    does so. Otherwise its superfluous heads are dropped together, or the weakest alone if that fails. If there are
+    none, the weakest head is dropped, unless it takes more than 20 units. This is repeated while the squared errors of
+    held-out rows grow by at most two standard errors of the paired difference. The answer is the smallest number of
+    heads tried that explains held-out rows no worse than the best student does.
+
+    *Last digits.* A student that explains everything is fitted to the last digit. If it does not reach it, heads are
+    added one at a time while they count. Then heads with nearly no effect are dropped, while the rest is as exact.
 
     Growing tries O(log(most)) sizes, or O(most) if starts agree; pruning and adding try O(most).
     """

@@ -40,12 +40,14 @@ SMALLEST_WEIGHT = 0.05
 # Equations with a smaller misfit, in logits, count as satisfied, even if they are small themselves (no attention).
 _NEGLIGIBLE_MISFIT = 0.05
 _LEAST_EXPLAINED = 0.5
-# A weight of a pattern changes by at most 1/4 of the change of its logit; a factor 2 allows for the size of p X W.
+# A rule of thumb: how many logits a relative residual of 1 stands for. A weight of a pattern changes by at most 1/4 of
+# the change of its logit, which gives 4. The factor 2 is a margin, as the residual is relative to the size of p X W.
 _LOGITS_A_RESIDUAL = 8.0
 # Rows accepted in the first examples; this many determine the threshold to about a tenth of its value.
 _PILOT_ACCEPTED = 100
-# A single head agrees with itself in every row, which the median residual shows; half of the usable rows are then used.
-# In the best few rows, the tokens hide the error of the sum by chance, and their equations have extra wide directions.
+# A single head agrees with itself in every row, so at least half of all rows have a residual up to _ALL_AGREE. Half of
+# the usable rows are then used. In the best few rows the error of the sum has no effect by chance, and their equations
+# leave extra wide directions.
 _SHARE_OF_ONE_HEAD, _ALL_AGREE = 0.5, 0.1
 _BINS = np.geomspace(1e-8, 1e2, 101)
 
@@ -147,19 +149,21 @@ def sculpt_affine_hull(
 
     Notes
     -----
-    A PhaseFailedError if no example is left, or too few rows are certified for d^2 equations, or the residuals of the
-    accepted rows are as large as those of unrelated patterns.
+    A PhaseFailedError if no example is left, if too few rows are certified for d^2 equations, or if the residuals of
+    the accepted rows are as large as those of unrelated patterns.
+
     With an exact sum and exact agreement, K contains every head of norm at most its radius. With the crude sum of
     phase 1, K lies near the heads but may contain none. Accepted rows agree only up to some eps in logits. Rows agree
     up to eps with probability of order eps^((m-1)(k-1)). So at a fixed share, eps grows quickly with (m-1)(k-1), and a
-    small eps takes many examples. O(n k d^2); memory of a few batches and of the accepted rows.
+    small eps takes many examples. The time is O(n k d^2); the memory is that of a few batches and the accepted rows.
+
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
     k, d = oracle.k, oracle.d
     wanted = 6 * d * d if equations is None else equations
     most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else examples
     most = remaining(oracle, most, "to look for agreement events in")
-    # rows with larger residuals are better than too few rows
+    # enough rows for 1.5 d^2 equations: larger residuals are better than too few rows
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
 
     def certified(n: int, threshold: float = np.inf, best: int | None = None) -> _Rows:
@@ -170,12 +174,12 @@ def sculpt_affine_hull(
 
         return _Rows.joined(list(map_batches(oracle, certify, n, jobs=jobs)))
 
-    # if there may be only one head, a few rows show it
+    # there may be one head only: a small sample shows it, as one head agrees with itself in every row
     one_head, drawn = wide == 0, 0
     if not wide:
         drawn = min(most, _pilot(max(accept, _SHARE_OF_ONE_HEAD), k))
         rows = certified(drawn)
-        one_head = one_head or 2 * rows.agreeing >= rows.rows  # that is, the median residual is small
+        one_head = one_head or 2 * rows.agreeing >= rows.rows  # the median residual is small
     n = min(most, _pilot(accept, k))
     if not one_head and n > drawn:
         kept = math.ceil(accept * n * k)
@@ -190,7 +194,7 @@ def sculpt_affine_hull(
     threshold = float(np.sort(rows.residuals)[min(math.ceil(share), len(rows.residuals)) - 1])
     rows, first = rows.chosen(rows.residuals <= threshold), drawn
     while rows.contrasts.equations < wanted and drawn < most:
-        # estimate from the acceptance rate so far; it is inaccurate with few rows, so draw in steps, with a margin
+        # by the acceptance rate so far, with a margin of 2 %; it is inaccurate with few rows, so draw in steps
         missing, found = wanted - rows.contrasts.equations, max(rows.contrasts.equations, 1)
         n = min(most - drawn, max(first, min(int(1.02 * missing * drawn / found), 8 * drawn)))
         rows, drawn = _Rows.joined([rows, certified(n, threshold)]), drawn + n

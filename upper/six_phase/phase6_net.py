@@ -24,7 +24,7 @@ _MOST_POINTS = 4000
 _MOST_CELLS = 400_000
 _CHUNK, _CHUNK_NUMBERS = 256, 1 << 23  # tuples solved together, and the numbers in their reads
 _RIDGE = 1e-9  # of the mean diagonal: two equal heads make a tuple's moments singular
-_KEPT = 0.25  # the share of the tuples for the halvings
+_KEPT = 0.25  # the share of the tuples for the refinements
 _KURTOSIS = 4.0
 DELTA = 0.01
 """The probability of a wrong selection, and that of a wrong bound."""
@@ -36,11 +36,11 @@ class NetSearch:
 
     `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the judging examples, which had no part in the
     selection. The true error is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
-    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or show a higher `kurtosis` of
-    |F^ - F|^2. `evidence` counts the judging inputs, up to symmetry, whose labels do not follow from those of the other
-    examples.
+    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or if the examples show a higher
+    kurtosis of either. `kurtosis` is that of |F^ - F|^2. `evidence` is the number of judging inputs whose labels do not
+    follow from those of the other examples; inputs that are equal up to symmetry count once.
 
-    `candidates` counts the tuples tried, those of the halvings included, and `examples` all examples. The first net has
+    `candidates` counts the tuples tried, also those of the refinements, and `examples` all examples. The first net has
     `points` points per head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid`
     has the positions of the points along it. `surface` then has the squared relative error of each pair of points on
     the selecting examples, NaN on the diagonal.
@@ -121,15 +121,15 @@ def search_net(
         dimensions per head, as in the paper.
     spacing : float
         Distance of neighbouring points, relative to the norm of the centre. It is at most the radius of the net, and is
-        increased until `most` allows all tuples.
+        increased until `most` allows all tuples. If no spacing does, the net is the m corners of a simplex.
     refinements : int
-        How often the spacing is halved around the best tuple, whose neighbours are then tried.
+        How many refinements follow the first net. Each halves the spacing and tries the neighbours of the best tuple.
     held_out, judged : int, optional
         By default `held_out_examples` of `most` candidates and of one candidate, or fewer if there are too few
         examples.
     most : int
-        The most tuples in all. Three quarters are for the first net, and the rest, in equal parts, for the halvings.
-        Without halvings, all are for the first net.
+        The most tuples in total. Three quarters are for the first net; the refinements share the rest equally. Without
+        refinements, all are for the first net.
 
     Notes
     -----
@@ -137,16 +137,18 @@ def search_net(
 
     *First net.* In each coordinate, every point of the ball |z| <= reach is within spacing / 2 of a point of the net.
     If the heads lie in the ball and their closest points are distinct, one tuple is as near to the heads. Its squared
-    error after regression is of the order of the squared distance. Halvings have no guarantee. A net of spacing eps has
-    (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span. It is exhaustive for m <= 2 and coarse for
-    m = 3; beyond, it is only a start for the halvings. A tuple costs O((m d)^3), without a pass over data.
+    error after regression is of the order of the squared distance. The refinements have no guarantee. A net of spacing
+    eps has (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span. It is exhaustive for m <= 2 and
+    coarse for m = 3. For more heads it is only a start for the refinements. A tuple costs O((m d)^3), without a pass
+    over data.
 
     *Bound.* Let n be the number of judging examples, s^2 = 2 kurtosis ln(2 / delta) / n and s <= 1/2. The mean of
     |F^ - F|^2 is below 1 - s times its expectation with probability at most delta / 2. Let N be the number of all
     examples and t^2 = (kurtosis - 1)(2 / delta - 1) / N. The mean of |F|^2 is above 1 + t times its expectation with
     probability at most delta / 2. A kurtosis of 4 is assumed; delta is .01.
-    Source: Chen and Li, arXiv 2402.04084, phase 6; there the net has no halvings. The tail bounds are Maurer's and
-    Cantelli's.
+
+    Source: Chen and Li, arXiv 2402.04084, phase 6, for the net; the refinements are not from there. The tail bounds are
+    Maurer's and Cantelli's.
     """
     n, k, d = x.shape
     m = heads
@@ -296,7 +298,7 @@ def _halved(
         best = replace(best, tried=best.tried + len(around) ** m)
         if error < best.error:
             best = replace(best, points=near[chosen], error=error)
-    # where not all neighbours of every head fit, no head may take what the others need
+    # each head gets an equal share of the tuples, so that none uses up those of the others
     share, since, head = max(2 * dimension, (allowed - best.tried) // (4 * m)), 0, 0
     while since < m and best.tried < allowed:
         # without the head itself, which comes first

@@ -8,10 +8,10 @@ from jaxtyping import Float
 
 from attention.value_oracle import ValueOracle
 
-# Twice the way along a ray gives so much less than twice the odd part where sigmoids begin to bend.
+# Sigmoids bend between a distance and twice that distance if the odd part grows by less than the factor 2 _BENT.
 _BENT = 0.75
 _RAYS = 3
-# Odd parts below this share of the answers are rounding; lengths are looked for over so many doublings.
+# An odd part below the share _ROUNDING of the answers is rounding. At most _DOUBLINGS doublings or halvings are tried.
 _ROUNDING, _DOUBLINGS = 1e-12, 60
 # An odd part is measured where it is so many times the noise; a singular value counts where it is.
 _LOUD, _COUNTED = 8.0, 2.0
@@ -19,7 +19,7 @@ _LOUD, _COUNTED = 8.0, 2.0
 
 @dataclass(frozen=True)
 class LinearPart:
-    """What queries of equal tokens show: F = b + x (W_1 + ... + W_m)."""
+    """What queries of equal tokens determine: F = b + x (W_1 + ... + W_m)."""
 
     bias: Float[np.ndarray, " d"]  #: b
     projection_sum: Float[np.ndarray, "d d"]  #: W_1 + ... + W_m
@@ -43,14 +43,14 @@ def linear_part(
 
 @dataclass(frozen=True)
 class TwoTokens:
-    """The two-layer network g(x; delta) = sum_i sigmoid(u_i . x + beta_i) v_i that the tokens x and x - delta show.
+    """The two-layer network g(x; delta) = sum_i sigmoid(u_i . x + beta_i) v_i, from queries of the tokens x, x - delta.
 
-    Here u_i = Theta_i delta, v_i = delta W_i, and beta_i = c_i . delta + ln(n_1 / n_2), where a query of more than two
-    tokens holds n_1 copies of x and n_2 of x - delta. Each query gives two values: row 1 is g at x, row 2 at x - delta.
+    Here u_i = Theta_i delta, v_i = delta W_i, and beta_i = c_i . delta + ln(n_1 / n_2). A query has n_1 copies of x and
+        n_2 of x - delta. Each query gives two values of g: row 1 at x and row 2 at x - delta.
 
-    Noise is fought in two ways. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and
-    L times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times, which a shift of the tokens takes
-    off once c_i and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
+        Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L times
+        the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off once c_i
+        and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
     """
 
     oracle: ValueOracle
@@ -98,10 +98,11 @@ def ask_often(oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int) 
 
 
 def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
-    """The length r of tokens at which sigmoids begin to bend: logits of the order of 1, where little is rounded away.
+    """The length r of tokens at which sigmoids begin to bend.
 
-    From the odd part of g along random rays, at distances that double or halve; some 40 queries. None where there is no
-    odd part: the weights do not depend on the tokens.
+    There logits are of the order of 1, and little is lost to rounding. The length comes from the odd part of g along
+    random rays, at distances that double or halve, by some 40 queries. None if there is no odd part: the weights then
+    do not depend on the tokens.
     """
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_RAYS + 1, d), d)
@@ -133,9 +134,11 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
 def count_heads(
     pairs: TwoTokens, scale: float, rng: np.random.Generator, *, gap: float = 1e-10
 ) -> tuple[int, Float[np.ndarray, " n"]]:
-    """The rank of values of g, which is the number of heads where their v_i are independent, and the singular values.
+    """The number of heads, as the rank of values of g, and the singular values of these.
 
-    Values are added until they outnumber their rank. At most d heads can be told apart.
+    Values of g are combinations of v_1, ..., v_m. So their rank is m if the v_i are independent; at most d heads can be
+    told apart. Values are added until there are at least four more than the rank, or more than 2 d + 8. A singular
+    value counts if it is above `gap` times the largest.
     """
     d = pairs.oracle.d
     delta = scale * orthonormal(rng, 1, d)[0]

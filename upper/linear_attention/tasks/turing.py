@@ -46,7 +46,7 @@ class Simulation(NamedTuple):
 @dataclass(frozen=True)
 @checked
 class TapeLayout:
-    """Tokens [symbol A | position P | position⊗state P S] of a machine's tape and of where its head is.
+    """Tokens [symbol A | position P | position⊗state P S] for a machine's tape, its state and the place of its head.
 
     A cell is [e_symbol | e_position | 0] and the query [0 | 0 | e_p⊗e_s], so that the block of G between symbols and
     positions is the tape, one-hot. Configurations are rows of P + 2 whole numbers, as in `machines`.

@@ -1,0 +1,139 @@
+"""A layer with biases in exact fractions: its logits are whole multiples of ln 2, so all weights are rational."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy.random import Generator
+
+__all__ = [
+    "Head",
+    "answer",
+    "logarithm",
+    "pattern",
+    "powers_of_two",
+    "random_heads",
+    "sigmoid",
+    "solution",
+    "vanishing",
+    "whole",
+    "wholes",
+]
+
+# arrays of whole numbers and fractions, of dtype object
+Exact = Shaped[Any, "..."]
+
+
+class Head(NamedTuple):
+    """One head; its logits are (x Theta + c) . y times ln 2."""
+
+    theta: Exact  # (d, d)
+    key_bias: Exact  # c (d,)
+    w: Exact  # (d, d)
+
+    def flipped(self) -> "Head":
+        """The head with all its parameters negated."""
+        return Head(-self.theta, -self.key_bias, -self.w)
+
+
+def wholes(rng: Generator, *shape: int, most: int = 2) -> Exact:
+    """Random whole numbers of at most that size."""
+    return rng.integers(-most, most + 1, size=shape).astype(object)
+
+
+def random_heads(m: int, d: int, rng: Generator) -> list[Head]:
+    """Heads with random whole parameters."""
+    return [Head(wholes(rng, d, d, most=1), wholes(rng, d), wholes(rng, d, d, most=9)) for _ in range(m)]
+
+
+def answer(heads: Sequence[Head], bias: Exact, tokens: Exact) -> Exact:
+    """F(X) = 1 b^T + sum_i softmax(ln 2 (X Theta_i X^T + 1 (X c_i)^T)) X W_i at whole tokens (k, d)."""
+    total = 0 * tokens + bias
+    for head in heads:
+        total = total + pattern(head, tokens) @ tokens @ head.w
+    return total
+
+
+def pattern(head: Head, tokens: Exact) -> Exact:
+    """The weights of one head, (k, k), from its logits against the first token."""
+    logits = tokens @ head.theta @ tokens.T + tokens @ head.key_bias
+    odds = powers_of_two(logits - logits[:, :1])
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def powers_of_two(logits: Exact) -> Exact:
+    """2 to the power of every entry."""
+    return np.vectorize(_power_of_two, otypes=[object])(logits)
+
+
+def sigmoid(z: int, odds: int | Fraction = 1) -> Fraction:
+    """1 / (1 + e^-t) at t = z ln 2 + ln(odds)."""
+    ratio = odds * _power_of_two(z)
+    return ratio / (1 + ratio)
+
+
+def logarithm(ratio: Fraction) -> int | None:
+    """The whole z with `ratio` = 2^z, or None."""
+    z = ratio.numerator.bit_length() - ratio.denominator.bit_length() if ratio > 0 else 0
+    return z if ratio == _power_of_two(z) else None
+
+
+def solution(matrix: Exact, right: Exact) -> Exact:
+    """The only X with `matrix` X = `right`.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or more than one.
+    """
+    right = right.reshape(len(matrix), -1)
+    columns = matrix.shape[1]
+    rows, pivots = _reduced(np.hstack([matrix, right]))
+    if pivots != list(range(columns)):
+        raise ValueError("The system does not have exactly one solution.")
+    return rows[:columns, columns:]
+
+
+def vanishing(matrix: Exact) -> Exact | None:
+    """A vector of whole numbers, not 0, with `matrix` v = 0; None if there is none."""
+    rows, pivots = _reduced(matrix)
+    free = [column for column in range(matrix.shape[1]) if column not in pivots]
+    if not free:
+        return None
+    vector = np.array([Fraction(0)] * matrix.shape[1], dtype=object)
+    vector[free[0]] = Fraction(1)
+    for row, pivot in zip(rows, pivots, strict=False):
+        vector[pivot] = -row[free[0]]
+    return whole(vector)
+
+
+def whole(row: Exact) -> Exact:
+    """The row times the least whole number that makes all its entries whole."""
+    fractions = [Fraction(entry) for entry in row]
+    factor = math.lcm(*(entry.denominator for entry in fractions))
+    return np.array([int(factor * entry) for entry in fractions], dtype=object)
+
+
+def _power_of_two(z: int) -> Fraction:
+    return Fraction(1 << int(z)) if z >= 0 else Fraction(1, 1 << -int(z))
+
+
+def _reduced(matrix: Exact) -> tuple[Exact, list[int]]:
+    """The reduced row echelon form, and the columns of its pivots."""
+    rows = np.vectorize(Fraction, otypes=[object])(matrix)
+    pivots: list[int] = []
+    for column in range(rows.shape[1]):
+        found = len(pivots)
+        pivot = next((i for i in range(found, len(rows)) if rows[i, column]), None)
+        if pivot is None:
+            continue
+        rows[[found, pivot]] = rows[[pivot, found]]
+        rows[found] = rows[found] / rows[found, column]
+        for i in range(len(rows)):
+            if i != found and rows[i, column]:
+                rows[i] = rows[i] - rows[i, column] * rows[found]
+        pivots.append(column)
+    return rows, pivots
