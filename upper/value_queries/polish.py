@@ -172,25 +172,25 @@ class _Jacobian:
 
     def scaled(self, flat: np.ndarray) -> Parameters:
         """The change of the parameters that a change in these units is."""
-        change, (of_w, of_token, of_x) = self.at.like(flat), self._triangles
+        change, (of_w, by_token, by_x) = self.at.like(flat), self._triangles
         m, d = self.at.key_bias.shape
         w = solve_triangular(of_w, change.w.reshape(m * d, d)).reshape(m, d, d)
-        theta = np.linalg.solve(of_token, change.theta) @ np.linalg.inv(np.swapaxes(of_x, 1, 2))
-        key_bias = np.linalg.solve(of_x, change.key_bias[..., None])[..., 0]
-        return Parameters(theta * self._theta_unit, w, key_bias, change.bias / np.sqrt(self._count))
+        theta = by_token @ change.theta @ np.swapaxes(by_x, 1, 2)
+        key_bias = (by_x @ change.key_bias[..., None])[..., 0]
+        return Parameters(theta, w, key_bias, change.bias / np.sqrt(self._count))
 
     def _scaled_back(self, gradient: Parameters) -> np.ndarray:
         """The transpose of `scaled`."""
-        of_w, of_token, of_x = self._triangles
+        of_w, by_token, by_x = self._triangles
         m, d = self.at.key_bias.shape
         w = solve_triangular(of_w, gradient.w.reshape(m * d, d), trans="T").reshape(m, d, d)
-        theta = np.linalg.solve(np.swapaxes(of_token, 1, 2), gradient.theta) @ np.linalg.inv(of_x)
-        key_bias = np.linalg.solve(np.swapaxes(of_x, 1, 2), gradient.key_bias[..., None])[..., 0]
-        return Parameters(theta * self._theta_unit, w, key_bias, gradient.bias / np.sqrt(self._count)).flat()
+        theta = np.swapaxes(by_token, 1, 2) @ gradient.theta @ by_x
+        key_bias = (np.swapaxes(by_x, 1, 2) @ gradient.key_bias[..., None])[..., 0]
+        return Parameters(theta, w, key_bias, gradient.bias / np.sqrt(self._count)).flat()
 
     @cached_property
     def _triangles(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Triangular factors of second moments: of what heads read, of rows' tokens, and of what logits change.
+        """A triangular factor of the second moments of what heads read, and inverse ones of tokens and of their spread.
 
         The first makes the equations for W orthonormal; the product of the others does so for Theta, roughly.
         """
@@ -208,13 +208,10 @@ class _Jacobian:
                 of_x[i] += flat.T @ flat
                 token = some.token * (size * np.linalg.norm(spread, axis=(1, 2)))[:, None]
                 of_token[i] += token.T @ token
-        return _triangle(of_w[None])[0], _triangle(of_token), _triangle(of_x)
-
-    @cached_property
-    def _theta_unit(self) -> np.ndarray:
-        """The two factors count the rows twice."""
-        of_x = self._triangles[2]
-        return np.linalg.norm(of_x, axis=(1, 2))[:, None, None]
+        of_x = _triangle(of_x)
+        # the two factors count the rows twice
+        unit = np.linalg.norm(of_x, axis=(1, 2))[:, None, None]
+        return _triangle(of_w[None])[0], unit * np.linalg.inv(_triangle(of_token)), np.linalg.inv(of_x)
 
     @cached_property
     def _count(self) -> float:

@@ -46,11 +46,11 @@ class TwoTokens:
     """The two-layer network g(x; delta) = sum_i sigmoid(u_i . x + beta_i) v_i, from queries of the tokens x, x - delta.
 
     Here u_i = Theta_i delta, v_i = delta W_i, and beta_i = c_i . delta + ln(n_1 / n_2). A query has n_1 copies of x and
-        n_2 of x - delta. Each query gives two values of g: row 1 at x and row 2 at x - delta.
+    n_2 of x - delta. Each query gives two values of g: row 1 at x and row 2 at x - delta.
 
-        Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L times
-        the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off once c_i
-        and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
+    Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L
+    times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off
+    once c_i and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
     """
 
     oracle: ValueOracle
