@@ -68,6 +68,7 @@ def recover_from_noise(
     remaining = kept.remaining
     budget = None if remaining is None else remaining // (8 * kept.d)
     loud = choose_stretch(TwoTokens(kept, linear, noise), most, budget, rng)
+    del kept.kept[1:]  # polish takes answers of one stretch
     if loud is not None and loud.pairs.repeats > 1:  # the linear part counts in every value
         linear = linear_part(kept, noise=noise, length=length, repeats=loud.pairs.repeats)
         loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
@@ -131,6 +132,8 @@ def _read_again(loud: "Loudness", first: FirstHeads, directions: np.ndarray, fou
 
 
 def _with_logits(loud: "Loudness", w: np.ndarray, directions: np.ndarray) -> Parameters:
+    # the sum is known best, from the longest tokens
+    w = w + (loud.pairs.linear.projection_sum - w.sum(axis=0)) / len(w)
     logits = read_noisy_logits(loud.pairs, w, directions, loud.scale)
     return Parameters(logits.theta, w, logits.key_bias, loud.pairs.linear.bias)
 
