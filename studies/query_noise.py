@@ -29,8 +29,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     cells = [
         _cell(2, 16, level, stretch, draw) for level in _LEVELS for stretch in _WAYS for draw in range(3)
     ]
-    cells += [_cell(4, 32, level, stretch, 0) for level in _LEVELS for stretch in _WAYS]
-    return [*cells, _cell(12, 64, 1e-4, _STRETCH, 0)]
+    return cells + [_cell(4, 32, level, stretch, 0) for level in _LEVELS for stretch in _WAYS]
 
 
 def _cell(heads: int, dim: int, level: float, stretch: float, draw: int) -> Parameters:
