@@ -80,6 +80,7 @@ STUDIES = (
     "weightings",
     "positions",
     "cost",
+    "queries-by-dimension",
     "query-noise",
     "linear-random",
     "linear-ranks",

@@ -240,7 +240,7 @@ def test_noise_has_the_stated_standard_deviation():
 @pytest.mark.bad_input
 def test_each_learner_refuses_the_other_ones_oracle():
     layer = make_nice_layer(heads=1, dim=6, rng=0)
-    with pytest.raises(ValueError, match="gives value queries: random examples is needed"):
+    with pytest.raises(ValueError, match="gives value queries: random examples are needed"):
         Newton(m=1).fit(ValueOracle(layer, k=2), rng=0)
-    with pytest.raises(ValueError, match="gives random examples: value queries is needed"):
+    with pytest.raises(ValueError, match="gives random examples: value queries are needed"):
         ByQueries().fit(ExampleOracle(layer, BooleanInputs(k=2, d=6)), rng=0)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.special import expit
 
 _ITERATIONS = 40
-_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-14, 1e8
+_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-15, 1e8
 # Squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, where a step
 # takes nothing off.
 _ROUNDING, _SMALL = 1e-32, 1e-26
