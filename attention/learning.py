@@ -298,10 +298,16 @@ class LearnerBase:
         ValueError
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
+        return self._learn(oracle, *self._begin(oracle, rng, truth, progress))
+
+    def _begin(
+        self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None
+    ) -> tuple[Recorder, int | None, np.random.Generator]:
+        """Check the oracle and start the clock; gives the recorder, the budget and the generator."""
         require_oracle(oracle, self.access)
         self._prepare(oracle)
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        return self._learn(oracle, recorder, check_budget(self, oracle), random_generator(rng))
+        return recorder, check_budget(self, oracle), random_generator(rng)
 
     def _prepare(self, oracle: Any) -> None:
         """Refuse an oracle that does not fit, and import slow libraries, before the clock starts."""
