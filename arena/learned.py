@@ -25,8 +25,6 @@ _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
     "may have other matrices."
 )
-
-
 _COUNTED = {"value queries": "queries asked"}
 
 
@@ -99,6 +97,8 @@ class LearnerRun:
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
         shown = {
             **rows,
+            # random examples are the rule
+            "learned from": "" if self.learner.access == "random examples" else self.learner.access,
             "found by": f"{fit.alone} alone" if fit.alone else "",
             "noise on the labels, found": _digits(found["noise_level"]),
             "expected excess error": _digits(found["expected_excess"]),
@@ -114,6 +114,7 @@ class LearnerRun:
         return as_plain(
             {
                 "learner": self.learner.name,
+                "access": self.learner.access,
                 "seed": self.seed,
                 "outcome": self.fit.outcome.name,
                 "outcome_text": str(self.fit.outcome),
@@ -187,6 +188,8 @@ class Learned(LearnerRun):
             "error on the unknown part": _digits(self.error),
             "worst head's error in Theta": _digits(self.measures.get("theta_error")),
             "worst head's error in W": _digits(self.measures.get("w_error")),
+            "worst head's error in c": _digits(self.measures.get("key_bias_error")),
+            "error in b": _digits(self.measures.get("bias_error")),
             "noise on the labels, added": _digits(self.noise or None),
         }
         text = self.text(self.target.title, rows)
@@ -195,7 +198,14 @@ class Learned(LearnerRun):
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        names = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+        names = (
+            "relative_error",
+            "unknown_part_error",
+            "theta_error",
+            "w_error",
+            "key_bias_error",
+            "bias_error",
+        )
         measures = {name: self.measures.get(name) for name in names}
         return super().to_json() | as_plain({**measures, "noise": self.noise})
 
@@ -214,6 +224,7 @@ def learn(
     work: int | None = None,
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
+    biases: bool | None = None,
     noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
@@ -236,6 +247,8 @@ def learn(
         steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
     rank : int, optional
         For Newton: the rank of every head, if known.
+    biases : bool, optional
+        For Newton: whether it learns biases too; by default where the target has some.
     noise : float
         Standard deviation of Gaussian noise that is added to every entry of the training labels. The labels used for
         measuring have no noise.
@@ -275,6 +288,7 @@ def learn(
         work=work,
         heads=heads,
         rank=rank,
+        biases=biases,
         engine=engine,
         device=device,
     )

@@ -112,6 +112,4 @@ def how_imported(parameters: Mapping[str, Any]) -> str:
 
 def describe_inputs(described: Mapping[str, Any]) -> str:
     """The distribution of the tokens in words, from what `attention.inputs.inputs_to_json` wrote."""
-    if described.get("name") == "constant-coordinate":
-        return f"{describe_inputs(described['inputs'])}, a constant as last coordinate"
     return f"{described.get('name', 'unknown')} inputs"

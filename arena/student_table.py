@@ -185,6 +185,10 @@ def _tuned_adam(target: Target, effort: Effort) -> Learner:
 
 
 def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learner:
+    if target.layer.biased:
+        raise DoesNotApplyError(
+            "The six phases are for layers without biases, as the theorem is: drop the biases or take Newton."
+        )
     accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
     if paper:
         return SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
@@ -225,7 +229,9 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: on nice random layers one random start at four times the counting floor of "
             "examples "
             "ends at rounding error.",
-            lambda target, effort: Newton(m=_heads(target), work=effort.passes(target)),
+            lambda target, effort: Newton(
+                m=_heads(target), work=effort.passes(target), biases=target.layer.biased
+            ),
             cost=2.0,
         ),
         Student(
@@ -299,7 +305,6 @@ STUDENTS: Mapping[str, Student] = {
             "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
             "It sees more than the others, who draw random examples.",
             lambda target, effort: ByQueries(),
-            by_default=False,
         ),
         # baselines run only when named: together they take longer than all the others
         Student(

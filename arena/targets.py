@@ -15,7 +15,6 @@ from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
     BooleanInputs,
-    ConstantCoordinateInputs,
     ExampleOracle,
     GaussianInputs,
     GroundTruth,
@@ -50,7 +49,7 @@ __all__ = [
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
 
-_INPUT_TITLES = {"gaussian": "Gaussian", "constant-coordinate": "a constant coordinate"}
+_INPUT_TITLES = {"gaussian": "Gaussian"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +96,9 @@ class Target:
 
         Parameters
         ----------
-        access : "random examples" or "value queries"
-            How a learner sees the target; a query has as many tokens as an example.
+        access : "random examples", "value queries" or "samples of rounding"
+            How a learner sees the target; a query has as many tokens as an example. Samples of rounding are read from
+            random examples.
         noise : float
             Standard deviation of independent Gaussian noise on every entry of a label.
         rng : optional
@@ -205,7 +205,7 @@ def checkpoint_target(
     tokens: int = 4,
     heads: int | None = None,
     prefix: str | None = None,
-    biases: Biases = "dropped",
+    biases: Biases = "kept",
     coordinates: int | None = None,
     inputs: str = "boolean",
     name: str = "",
@@ -221,7 +221,7 @@ def checkpoint_target(
     tokens : int
         The number k of tokens.
     inputs : str
-        The distribution of the tokens. If biases are absorbed, a last coordinate equal to 1 is added.
+        The distribution of the tokens.
     name : str
         The unique name; if empty, made from the file name and the layer's number.
 
@@ -236,11 +236,10 @@ def checkpoint_target(
         path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
     )
     imported = replace(imported, source=_model_file(Path(path), imported.source))
-    constant = imported.biases == "absorbed"
     return layer_target(
         imported.layer,
         tokens=tokens,
-        inputs=inputs_named(inputs, tokens, imported.layer.dim, constant=constant),
+        inputs=inputs_named(inputs, tokens, imported.layer.dim),
         name=name or f"{_model_name(imported.source)}-layer-{imported.number}",
         made=made_of_import(imported),
     )
@@ -357,18 +356,16 @@ def load_targets(
 def _distribution(
     path: str | os.PathLike[str], stored: StoredLayer, tokens: int | None, inputs: str | None
 ) -> Inputs:
-    """The file's distribution or the one that overrides it, with the file's constant coordinate if it has one."""
+    """The file's distribution or the one that overrides it."""
     own = stored.inputs
     if own is not None and tokens is None and inputs is None:
         return own
     if tokens is None and own is None:
         raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
     k = own.k if tokens is None and own is not None else tokens
-    constant = isinstance(own, ConstantCoordinateInputs)
     if inputs is None:
-        base = own.inputs if isinstance(own, ConstantCoordinateInputs) else own
-        inputs = next((name for name, kind in INPUTS.items() if type(base) is kind), "boolean")
-    return inputs_named(inputs, k, stored.layer.dim, constant=constant)
+        inputs = next((name for name, kind in INPUTS.items() if type(own) is kind), "boolean")
+    return inputs_named(inputs, k, stored.layer.dim)
 
 
 def _model_file(path: Path, file: str) -> str:
@@ -381,8 +378,8 @@ def _model_name(source: str) -> str:
     return source.split("/")[0].split(".")[0]
 
 
-def inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:
-    """The distribution with that name; with a last coordinate equal to 1 if `constant`.
+def inputs_named(name: str, k: int | None, d: int) -> Inputs:
+    """The distribution with that name.
 
     Raises
     ------
@@ -391,6 +388,4 @@ def inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) ->
     """
     if not isinstance(name, str) or name not in INPUTS:
         raise ValueError(f"The inputs are named {shown_value(name)}: {', '.join(INPUTS)} are known.")
-    if not constant:
-        return INPUTS[name](k=k, d=d)
-    return ConstantCoordinateInputs(INPUTS[name](k=k, d=d - 1))
+    return INPUTS[name](k=k, d=d)

@@ -24,7 +24,6 @@ from attention.generators import (
 )
 from attention.inputs import (
     BooleanInputs,
-    ConstantCoordinateInputs,
     GaussianInputs,
     Inputs,
     PositionedInputs,
@@ -48,7 +47,6 @@ from attention.value_oracle import QueriesExhaustedError, ValueOracle
 __all__ = [
     "AttentionLayer",
     "BooleanInputs",
-    "ConstantCoordinateInputs",
     "ExampleOracle",
     "ExamplesExhaustedError",
     "FileFormatError",

@@ -1,4 +1,4 @@
-"""Read single attention layers from safetensors checkpoints of trained models of the BERT and GPT-2 families."""
+"""Read single attention layers from safetensors checkpoints of trained models, by the names of their tensors."""
 
 import math
 import os
@@ -26,7 +26,7 @@ def read_checkpoint_layer(
     layer: NonNegativeInt,
     heads: PositiveInt | None = None,
     prefix: str | None = None,
-    biases: Biases = "dropped",
+    biases: Biases = "kept",
     coordinates: int | None = None,
 ) -> ImportedLayer:
     """Read one attention layer of a model from a safetensors checkpoint.
@@ -47,10 +47,13 @@ def read_checkpoint_layer(
 
     Notes
     -----
-    Two namings are supported. BERT's: ``layer.N.attention.self.query``, ``.key`` and ``.value``, and
-    ``layer.N.attention.output.dense``, with weights A applied as x A^T + b. GPT-2's: ``h.N.attn.c_attn`` of shape
-    (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d), applied as x A + b. Biases may be absent. Entries are float16,
-    bfloat16, float32 or float64, and become float64.
+    These namings are supported, after any prefix. With weights A applied as x A^T + b: BERT's and RoBERTa's
+    (``layer.N.attention.self.query``), DistilBERT's (``layer.N.attention.q_lin``), ALBERT's
+    (``albert_layers.N.attention.query``), ViT's (``layer.N.attention.attention.query``), and that of PyTorch's
+    TransformerEncoder (``layers.N.self_attn.in_proj_weight``). Applied as x A + b, GPT-2's: ``h.N.attn.c_attn`` of
+    shape (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d). Biases may be absent. Entries are float16, bfloat16, float32
+    or float64, and become float64. Models that rotate queries and keys by their positions, or whose heads share keys,
+    have no layer of this class.
 
     Logits are divided by sqrt(h), with h the dimension of a head. For GPT-2, ``scale_attn_weights`` and
     ``scale_attn_by_inverse_layer_idx`` of the config are applied. The number of heads in the config gives h, so
@@ -61,7 +64,7 @@ def read_checkpoint_layer(
 
     References
     ----------
-    The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
+    The names, layouts and options are those of the Hugging Face implementations and of PyTorch.
     """
     shown, files = _locate(as_path(path))
     naming, prefix = _choose(shown, files, prefix, layer)
@@ -72,7 +75,7 @@ def read_checkpoint_layer(
     config = _read_config(config_path)
     m, notes = _heads(config_path, config, heads, p, d)
     scale, beyond = _beyond(naming, config, layer, p // m)
-    read = {f"{module}.{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
+    read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
     own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
     if unread := sorted(own - read - naming.known):
         beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
@@ -91,42 +94,83 @@ def read_checkpoint_layer(
 class _Naming:
     """The names and the layout of the tensors of a layer, in one family of models.
 
-    `models` are the model types that are known to have the attention of the family. `modules` maps a role to the name
-    after ``layers.N.``. All tensors of attention begin with `scope`; those in `known` may stay unread without a note.
-    If `fused`, query, key and value are one weight, and weights are transposed.
+    `models` are the model types that are known to have the attention of the family. `modules` maps a role to the start
+    of its tensors' names after ``layers.N.``; "fused" is query, key and value in one. All tensors of attention begin
+    with `scope`; those in `known` may stay unread without a note. Weights are A^T if `transposed`. `norm` says whether
+    the layer norm is before the layer or after it.
     """
 
     name: str
     models: Collection[str]
     layers: str
     modules: Mapping[str, str]
-    scope: str
-    known: set[str]
-    fused: bool
+    scope: str = "attention."
+    known: frozenset[str] = frozenset()
+    transposed: bool = False
+    causal: bool = False
+    norm: str = "after"
 
 
-_NORM = "attention.output.LayerNorm"
+def _separate(*modules: str) -> dict[str, str]:
+    return dict(zip(("query", "key", "value", "output"), modules, strict=True))
+
+
+def _norm(name: str) -> frozenset[str]:
+    return frozenset(f"{name}.{one}" for one in ("weight", "bias", "gamma", "beta"))
+
+
 _NAMINGS = (
     _Naming(
-        name="BERT",
-        models=("bert", "roberta", "xlm-roberta", "camembert", "electra"),
-        layers="layer",
-        modules={role: f"attention.self.{role}" for role in ("query", "key", "value")}
-        | {"output": "attention.output.dense"},
-        scope="attention.",
-        known={f"{_NORM}.{one}" for one in ("weight", "bias", "gamma", "beta")},
-        fused=False,
+        "BERT",
+        ("bert", "roberta", "xlm-roberta", "camembert", "electra"),
+        "layer",
+        _separate(
+            *(f"attention.self.{one}." for one in ("query", "key", "value")), "attention.output.dense."
+        ),
+        known=_norm("attention.output.LayerNorm"),
     ),
     _Naming(
-        name="GPT-2",
-        models=("gpt2",),
-        layers="h",
-        modules={"fused": "attn.c_attn", "output": "attn.c_proj"},
+        "DistilBERT",
+        ("distilbert",),
+        "layer",
+        _separate(*(f"attention.{one}_lin." for one in ("q", "k", "v", "out"))),
+    ),
+    _Naming(
+        "ALBERT",
+        ("albert",),
+        "albert_layers",
+        _separate(*(f"attention.{one}." for one in ("query", "key", "value", "dense"))),
+        known=_norm("attention.LayerNorm"),
+    ),
+    _Naming(
+        "ViT",
+        ("vit", "deit"),
+        "layer",
+        _separate(
+            *(f"attention.attention.{one}." for one in ("query", "key", "value")), "attention.output.dense."
+        ),
+        norm="before",
+    ),
+    _Naming(
+        "GPT-2",
+        ("gpt2",),
+        "h",
+        {"fused": "attn.c_attn.", "output": "attn.c_proj."},
         scope="attn.",
-        known={"attn.bias", "attn.masked_bias"},  # the causal mask, which the notes name
-        fused=True,
+        known=frozenset({"attn.bias", "attn.masked_bias"}),  # the causal mask, which the notes name
+        transposed=True,
+        causal=True,
+        norm="before",
+    ),
+    _Naming(
+        "PyTorch",
+        (),
+        "layers",
+        {"fused": "self_attn.in_proj_", "output": "self_attn.out_proj."},
+        scope="self_attn.",
     ),
 )
+_KNOWN = ", ".join(naming.name for naming in _NAMINGS[:-1]) + f" or {_NAMINGS[-1].name}"
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -169,16 +213,19 @@ def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int
     """The naming and the full prefix of the model that has the layer."""
     found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
     for naming in _NAMINGS:
-        modules = "|".join(re.escape(module) for module in naming.modules.values())
-        pattern = re.compile(rf"((?:.*\.)?){naming.layers}\.(0|[1-9]\d{{0,5}})\.(?:{modules})\.weight")
+        # families may share the name of the output map
+        modules = "|".join(re.escape(one) for role, one in naming.modules.items() if role != "output")
+        pattern = re.compile(rf"((?:.*\.)?){naming.layers}\.(0|[1-9]\d{{0,5}})\.(?:{modules})weight")
         for name in files:
             if match := pattern.fullmatch(name):
                 found[naming, match[1]].add(int(match[2]))
     if not found:
         some = ", ".join(repr(name) for name in sorted(files)[:3]) or "none"
+        rotated = any(".q_proj." in name for name in files)
+        why = "; models with a q_proj may rotate queries and keys by position or share keys, which no layer here does"
         raise wrong(
             shown,
-            f"there is no attention layer named as in BERT or GPT-2; names of tensors there: {some:.300}",
+            f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}{why * rotated}",
         )
     fitting = list(found)
     if prefix is not None:
@@ -210,7 +257,7 @@ def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], s
     """The four maps from the tensors of each module, with biases if there are any."""
 
     def read(module: str, kind: str) -> np.ndarray | None:
-        name = f"{stem}{module}.{kind}"
+        name = f"{stem}{module}{kind}"
         if name not in files:
             if kind == "weight":
                 raise wrong(shown, f"the tensor {name!r:.200} is missing")
@@ -224,14 +271,15 @@ def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], s
     maps |= {f"{role}_bias": read(module, "bias") for role, module in naming.modules.items()}
 
     def made() -> Projections:
-        if not naming.fused:
+        weights = {role: maps[role].T if naming.transposed else maps[role] for role in naming.modules}
+        if "fused" not in naming.modules:
             return Projections(**maps)
         biases = [None] * 3 if maps["fused_bias"] is None else np.split(maps["fused_bias"], 3)
-        given: list[Any] = [*np.split(maps["fused"].T, 3), maps["output"].T, *biases, maps["output_bias"]]
+        given: list[Any] = [*np.split(weights["fused"], 3), weights["output"], *biases, maps["output_bias"]]
         return Projections(*given)
 
-    first = f"{stem}{next(iter(naming.modules.values()))}.weight"
-    shapes = "(d, 3 p) and (p, d)" if naming.fused else "(p, d) and (d, p)"
+    first = f"{stem}{next(iter(naming.modules.values()))}weight"
+    shapes = "(d, 3 p) and (p, d)" if naming.transposed else "(p, d) and (d, p)"
     return guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
 
 
@@ -240,6 +288,7 @@ class _Config(msgspec.Struct):
 
     num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     n_head: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    n_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     is_decoder: bool | None = None
     scale_attn_weights: bool | None = None
     scale_attn_by_inverse_layer_idx: bool | None = None
@@ -257,7 +306,8 @@ def _read_config(path: Path) -> _Config | None:
 
 def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
     """The number of heads of the layer, and notes on it."""
-    name = "num_attention_heads" if config and config.num_attention_heads else "n_head"
+    names = ("num_attention_heads", "n_heads", "n_head")
+    name = next((one for one in names if getattr(config, one, None)), names[0])
     named: int | None = getattr(config, name, None)
     if heads is not None:
         if p % heads:
@@ -282,16 +332,17 @@ def _beyond(naming: _Naming, found: _Config | None, number: int, h: int) -> tupl
     """The factor of the logits, and notes on what the model computes and the layer does not."""
     config = found or _Config()
     scale = 1 / math.sqrt(h)
-    side = "before" if naming.fused else "after"
-    notes = [f"The residual connection around the layer and the layer norm {side} it are no part of it."]
-    if naming.fused or config.is_decoder:
+    notes = [
+        f"The residual connection around the layer and the layer norm {naming.norm} it are no part of it."
+    ]
+    if naming.causal or config.is_decoder:
         notes.append(
             "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
         )
-    if naming.fused and config.scale_attn_weights is False:
+    if naming.causal and config.scale_attn_weights is False:
         scale = 1.0
         notes.append("The logits are not divided by sqrt(h), as config.json says.")
-    if naming.fused and config.scale_attn_by_inverse_layer_idx:
+    if naming.causal and config.scale_attn_by_inverse_layer_idx:
         scale /= number + 1
         notes.append(
             f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."

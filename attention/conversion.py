@@ -13,7 +13,7 @@ from attention.validation import PositiveInt, checked
 
 __all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
 
-Biases = Literal["dropped", "absorbed"]
+Biases = Literal["kept", "dropped"]
 _MAPS = ("query", "key", "value", "output")
 
 
@@ -21,11 +21,10 @@ _MAPS = ("query", "key", "value", "output")
 class ImportedLayer:
     """A layer that was converted, and notes on the conversion."""
 
-    layer: AttentionLayer  #: the layer, in float64; d + 1 coordinates where biases were absorbed
-    #: the dimension h of a head, which bounds the rank of Theta_i and of W_i (h + 1 with absorbed biases)
-    head_dim: int
+    layer: AttentionLayer  #: the layer, in float64
+    head_dim: int  #: the dimension h of a head, which bounds the rank of Theta_i and of W_i
     model_dim: int  #: the number d of coordinates of a token of the model
-    biases: Biases  #: whether the biases were dropped or absorbed
+    biases: Biases  #: whether the biases were kept or dropped
     coordinates: int | None  #: how many of the d coordinates were kept; None for all
     #: sentences: what was dropped, how large it was, and what else the model computes
     notes: tuple[str, ...]
@@ -76,10 +75,10 @@ def convert_projections(
     *,
     heads: PositiveInt,
     scale: float | None = None,
-    biases: Biases = "dropped",
+    biases: Biases = "kept",
     coordinates: PositiveInt | None = None,
 ) -> ImportedLayer:
-    """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i of four linear maps, and notes on what was dropped.
+    """The layer F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i of four linear maps, and notes on it.
 
     Parameters
     ----------
@@ -88,31 +87,30 @@ def convert_projections(
         The number m of heads; it divides p.
     scale : float, optional
         The factor of the logits; 1 / sqrt(h) if None.
-    biases : "dropped" or "absorbed"
-        "absorbed" adds a last coordinate to the tokens, which must be 1 in every token. The layer's first d output
-        coordinates are then those of the maps with their biases, and the last output is 0.
+    biases : "kept" or "dropped"
+        "dropped" leaves out c and b, for learners of the class without biases.
     coordinates : int, optional
         Keep only this many of the d coordinates, the first ones, of tokens and of outputs. The logits of every head are
-        rescaled to keep their spread on Boolean tokens; the constant coordinate stays.
+        rescaled to keep their spread on Boolean tokens.
 
     Notes
     -----
-    With Q_i, K_i, V_i the rows of head i and O_i its columns of the output map, Theta_i = scale Q_i^T K_i and
-    W_i = V_i^T O_i^T. If biases are absorbed, Q_i, K_i and V_i get their bias as a last column, and 1/m of the output
-    bias is added to the last row of each W_i. A key bias adds the same number to all logits of a row, so F does not
-    depend on it. It is kept so that the logits agree too.
+    With Q_i, K_i, V_i the rows of head i, q_i its query bias and O_i its columns of the output map,
+    Theta_i = scale Q_i^T K_i, W_i = V_i^T O_i^T and c_i = scale K_i^T q_i. The vector b is the output bias plus the
+    output map of the value bias. A key bias adds the same number to all logits of a row, so F does not depend on
+    it. A layer has no c or no b where all biases that it comes from are zero.
 
-    The spread of a head's logits is the norm of Theta_i without the column of the constant coordinate. This is the
-    standard deviation of the logit between two different Boolean tokens. A ValueError if the kept block of a head is
+    The spread of a head's logits is the norm of Theta_i, the standard deviation of the logit between two different
+    Boolean tokens. A ValueError if the kept block of a head is
     zero. O(m h d'^2) with d' the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762,
     Section 3.2.2.
 
     Examples
     --------
     >>> import numpy as np
-    >>> one = convert_projections(Projections(*np.ones((4, 2, 2))), heads=1, biases="absorbed")
-    >>> one.layer.w[0].tolist()
-    [[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
+    >>> one = convert_projections(Projections(*np.ones((4, 2, 2)), query_bias=np.ones(2)), heads=1, scale=1.0)
+    >>> one.layer.w[0].tolist(), one.layer.key_bias.tolist(), one.layer.bias
+    ([[2.0, 2.0], [2.0, 2.0]], [[2.0, 2.0]], None)
     """
     p, d = projections.query.shape
     if p % heads:
@@ -122,19 +120,20 @@ def convert_projections(
         raise ValueError(f"coordinates is {kept}: at most {d} is possible, as many as a token has.")
     scale = 1 / math.sqrt(p // heads) if scale is None else scale
     with np.errstate(over="ignore", invalid="ignore"):  # the layer refuses what overflowed
-        theta, w, factors = _parameters(projections, heads, scale, biases == "absorbed", kept)
-        notes = _about_biases(projections, biases == "absorbed")
+        theta, w, factors = _parameters(projections, heads, scale, kept)
+        key_bias, bias = _biases(projections, scale * factors, kept) if biases == "kept" else (None, None)
+        notes = _about_biases(projections) if biases == "dropped" else []
     if kept < d:
         notes.append(
             f"The first {kept} of {d} coordinates were kept; the logits of each head were rescaled, by "
             f"{factors.min():.3g} to {factors.max():.3g}, to keep their spread on Boolean tokens."
         )
-    layer = AttentionLayer(theta=theta, w=w)
+    layer = AttentionLayer(theta, w, key_bias, bias)
     return ImportedLayer(layer, p // heads, d, biases, coordinates, tuple(notes))
 
 
 def convert_torch_module(
-    module: Any, *, biases: Biases | None = None, coordinates: int | None = None
+    module: Any, *, biases: Biases = "kept", coordinates: int | None = None
 ) -> ImportedLayer:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
@@ -144,12 +143,11 @@ def convert_torch_module(
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
         self-attention without mask, in evaluation mode.
     biases, coordinates
-        As for `convert_projections`; `biases` is needed if one of the module's biases is not zero.
+        As for `convert_projections`.
 
     Notes
     -----
-    A ValueError if `module` is of another class, or has biases while `biases` is not given, or uses ``kdim``,
-    ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
+    A ValueError if `module` is of another class, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
     """
     torch = sys.modules.get("torch")  # a caller with such a module has imported torch
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
@@ -171,13 +169,8 @@ def convert_torch_module(
     inward_biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
     given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
     projections = Projections(*given)
-    if biases is None and projections.biased:
-        raise ValueError(
-            f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
-            "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
-        )
     converted = convert_projections(
-        projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
+        projections, heads=module.num_heads, biases=biases, coordinates=coordinates
     )
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes
@@ -185,25 +178,17 @@ def convert_torch_module(
 
 
 def _parameters(
-    projections: Projections, m: int, scale: float, absorbed: bool, kept: int
+    projections: Projections, m: int, scale: float, kept: int
 ) -> tuple[Float[np.ndarray, "m e e"], Float[np.ndarray, "m e e"], Float[np.ndarray, " m"]]:
     """Theta, W and the factors by which the logits were rescaled."""
     d = projections.query.shape[1]
-
-    def by_head(name: str) -> np.ndarray:
-        weight, bias = getattr(projections, name), getattr(projections, f"{name}_bias")
-        stacked = np.column_stack([weight, bias]) if absorbed else weight
-        return stacked.reshape(m, -1, stacked.shape[1])
-
-    query, key, value = by_head("query"), by_head("key"), by_head("value")
+    query, key, value = (getattr(projections, name).reshape(m, -1, d) for name in ("query", "key", "value"))
     output = projections.output[:kept].reshape(kept, m, -1).transpose(1, 2, 0)
-
-    columns = [*range(kept), d] if absorbed else list(range(kept))
-    product = query[:, :, columns].transpose(0, 2, 1) @ key[:, :, columns]
+    product = query[:, :, :kept].transpose(0, 2, 1) @ key[:, :, :kept]
     factors = np.ones(m)
     if kept < d:
-        before = _product_norms(query, key[:, :, :d])
-        after = np.linalg.norm(product[:, :, :kept], axis=(1, 2))
+        before = _product_norms(query, key)
+        after = np.linalg.norm(product, axis=(1, 2))
         # the kept block is only rounding error; rescaling it would invent a head
         if (empty := after <= 1e-14 * before).any():
             raise ValueError(
@@ -211,15 +196,23 @@ def _parameters(
             )
         factors = before / after
     theta = (scale * factors)[:, None, None] * product
-    w = np.zeros_like(theta)
-    w[:, :, :kept] = value[:, :, columns].transpose(0, 2, 1) @ output
-    if absorbed:
-        w[:, -1, :kept] += cast(np.ndarray, projections.output_bias)[:kept] / m
+    w = value[:, :, :kept].transpose(0, 2, 1) @ output
     if kept < d and not (zero := np.any(w, axis=(1, 2))).all():
         raise ValueError(
             f"The first {kept} coordinates of W of head {np.argmin(zero)} are zero: keep more coordinates."
         )
     return theta, w, factors
+
+
+def _biases(
+    projections: Projections, scale: Float[np.ndarray, " m"], kept: int
+) -> tuple[Float[np.ndarray, "m e"] | None, Float[np.ndarray, " e"] | None]:
+    """The vectors c_i, from the query bias, and b, from the value and output biases; None where these are zero."""
+    key = projections.key[:, :kept].reshape(len(scale), -1, kept)
+    query_bias = cast(np.ndarray, projections.query_bias).reshape(len(scale), -1)
+    key_bias = scale[:, None] * np.einsum("mhd,mh->md", key, query_bias)
+    bias = projections.output @ cast(np.ndarray, projections.value_bias) + projections.output_bias
+    return (key_bias if np.any(key_bias) else None), (bias[:kept] if np.any(bias[:kept]) else None)
 
 
 def _product_norms(
@@ -230,12 +223,7 @@ def _product_norms(
     return np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
 
 
-def _about_biases(projections: Projections, absorbed: bool) -> list[str]:
-    if absorbed:
-        return [
-            "The biases were absorbed: every token has a last coordinate that is 1, and the last output is 0. The "
-            "last column of each Theta and the split of the last row of W over heads do not show in the outputs."
-        ]
+def _about_biases(projections: Projections) -> list[str]:
     one_token = _product_norms(projections.value[None], projections.output.T[None])[0]
     nouns = {"query": "queries", "key": "keys", "value": "values", "output": "output for one token alone"}
     notes = []

@@ -187,6 +187,9 @@ class ParameterErrors:
     theta: Float[np.ndarray, " m"]
     w: Float[np.ndarray, " m"]
     matching: Int[np.ndarray, " m"]  #: which fitted head was matched to each true one
+    #: the same for the c_i, and for b; zero if neither layer has biases
+    key_bias: Float[np.ndarray, " m"]
+    bias: float
 
 
 @checked
@@ -209,13 +212,27 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
     )
     _, matching = linear_sum_assignment(theta + w)
     heads = np.arange(truth.heads)
-    return ParameterErrors(theta=theta[heads, matching], w=w[heads, matching], matching=matching)
+    return ParameterErrors(
+        theta=theta[heads, matching],
+        w=w[heads, matching],
+        matching=matching,
+        key_bias=_pairwise_relative(_biases(fitted, "key_bias"), _biases(truth, "key_bias"))[heads, matching],
+        bias=float(_pairwise_relative(_biases(fitted, "bias"), _biases(truth, "bias"))[0, 0]),
+    )
+
+
+def _biases(layer: AttentionLayer, name: str) -> np.ndarray:
+    """The c_i or b as matrices of one row, (m, 1, d) or (1, 1, d); zero if the layer has none."""
+    shape = (layer.heads if name == "key_bias" else 1, 1, layer.dim)
+    array = getattr(layer, name)
+    return np.zeros(shape) if array is None else to_numpy(array).reshape(shape)
 
 
 def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
     """A number for each input X, the same for all inputs whose outputs follow from F(X) by symmetry, for any layer F.
 
-    X, P X with a permutation P, and -X have the same number, since F(P X) = P F(X) and F(-X) = -F(X). Other inputs
+    X, P X with a permutation P, and -X have the same number, since F(P X) = P F(X) and F(-X) = -F(X); with biases, only
+    the first of these holds, and -X is then evidence that is not used. Other inputs
     have different numbers. The tokens of X and of -X are sorted along a fixed direction, the larger of the two sorted
     lists is kept, and the number is its hash. O(n k d).
     """

@@ -141,13 +141,13 @@ def save_layer(
     made : mapping, optional
         How it was made: generator, parameters, seed, version, as JSON values.
     """
-    tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
+    tensors = {name: to_numpy(array) for name, array in layer.parameters.items()}
     described = None if inputs is None else inputs_to_json(inputs)
     write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})
 
 
 def load_layer(path: FilePath) -> StoredLayer:
-    """Read the layer of any safetensors file that holds theta and w: a layer, an instance, or a foreign file."""
+    """Read the layer of any safetensors file that holds theta, w and perhaps biases: ours or a foreign one."""
     path = as_path(path)
     tensors, about = _read(path)
     about = about or {}
@@ -157,9 +157,8 @@ def load_layer(path: FilePath) -> StoredLayer:
             f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number; a "
             "model of linear attention is for `linear learn`)",
         )
-    layer = guarded(
-        path, "theta and w make no layer", lambda: AttentionLayer(theta=tensors["theta"], w=tensors["w"])
-    )
+    parameters = {name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}
+    layer = guarded(path, "its tensors make no layer", lambda: AttentionLayer(**parameters))
     described, made, inputs = about.get("inputs"), about.get("made") or {}, None
     if not isinstance(made, dict):
         raise wrong(path, "the file says how it was made, but not as a JSON object")

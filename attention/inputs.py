@@ -134,25 +134,9 @@ class SliceInputs(_Drawn):
         return np.concatenate(parts, axis=-1)
 
 
-@dataclass(frozen=True)
-@checked
-class _Around:
-    inputs: Inputs
-
-    @property
-    def k(self) -> int:
-        """The number of tokens."""
-        return self.inputs.k
-
-    @property
-    def d(self) -> int:
-        """The number of coordinates of a token."""
-        return self.inputs.d
-
-
 @dataclass(frozen=True, eq=False)
 @checked
-class PositionedInputs(_Around):
+class PositionedInputs:
     """Tokens of another distribution with positional encodings added.
 
     Parameters
@@ -163,6 +147,7 @@ class PositionedInputs(_Around):
         The encodings that are added to every sample.
     """
 
+    inputs: Inputs
     positions: Float[np.ndarray, "k d"]
 
     def __post_init__(self) -> None:
@@ -171,6 +156,16 @@ class PositionedInputs(_Around):
             raise ValueError(f"positions has shape {positions.shape}: (k, d) = {(self.k, self.d)} is needed.")
         positions.flags.writeable = False
         object.__setattr__(self, "positions", positions)
+
+    @property
+    def k(self) -> int:
+        """The number of tokens."""
+        return self.inputs.k
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token."""
+        return self.inputs.d
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PositionedInputs):
@@ -183,32 +178,6 @@ class PositionedInputs(_Around):
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of the wrapped distribution and add the positions."""
         return self.inputs.sample(n, rng=rng) + self.positions
-
-
-@dataclass(frozen=True)
-class ConstantCoordinateInputs(_Around):
-    """Tokens of another distribution, with a last coordinate of 1 appended: for layers that absorbed their biases.
-
-    Parameters
-    ----------
-    inputs : Inputs
-        The distribution of all coordinates but the last.
-
-    Examples
-    --------
-    >>> ConstantCoordinateInputs(BooleanInputs(k=2, d=3)).sample(1, rng=0)[..., -1]
-    array([[1., 1.]])
-    """
-
-    @property
-    def d(self) -> int:
-        """The number of coordinates of a token, the constant one among them."""
-        return self.inputs.d + 1
-
-    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
-        """Draw `n` matrices of the wrapped distribution and append the constant."""
-        x = self.inputs.sample(n, rng=rng)
-        return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
 
 
 @checked
@@ -225,7 +194,6 @@ _BY_NAME: dict[str, Any] = {
     "sphere": SphereInputs,
     "slice": SliceInputs,
     "positioned": PositionedInputs,
-    "constant-coordinate": ConstantCoordinateInputs,
 }
 
 

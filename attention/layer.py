@@ -1,4 +1,4 @@
-"""The target class: F(X) = sum_i softmax(X Theta_i X^T) X W_i, on the arrays of any array-API library."""
+"""The target class, F(X) = sum_i softmax(X Theta_i X^T) X W_i with optional biases, on arrays of any array library."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from attention.validation import checked, require_array
 @dataclass(frozen=True, eq=False)
 @checked
 class AttentionLayer:
-    """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i.
+    """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i, or one with biases.
 
     Parameters
     ----------
@@ -24,16 +24,25 @@ class AttentionLayer:
         Attention matrices, one per head. The logit of token a on token b in head i is x_a Theta_i x_b.
     w : array (m, d, d)
         Projection matrices, one per head.
+    key_bias : array (m, d), optional
+        The vectors c_i of a layer with biases: the logit of any token on token b in head i is larger by c_i . x_b.
+    bias : array (d,), optional
+        The vector b that a layer with biases adds to every output.
 
     Notes
     -----
-    A ValueError if the entries are not real and finite, or the two arrays come from different libraries. F identifies
-    the heads only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and holds O(n k d m + n k^2 m)
+    With biases, F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i. This form holds every layer whose
+    queries, keys, values and outputs have biases: what is equal along a row of logits cancels. A bias that is not given
+    is zero.
+
+    A ValueError if the entries are not real and finite, or the arrays come from different libraries. F identifies the
+    heads only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and holds O(n k d m + n k^2 m)
     numbers. NumPy parameters are copied and made read-only.
 
     References
     ----------
-    Chen and Li, arXiv 2402.04084, Section 1.
+    Chen and Li, arXiv 2402.04084, Section 1; the biases are those of Vaswani et al., arXiv 1706.03762, Section 3.2,
+    brought to this form here.
 
     Examples
     --------
@@ -46,12 +55,14 @@ class AttentionLayer:
 
     theta: Shaped[Any, "m d d"]
     w: Shaped[Any, "m d d"]
+    key_bias: Shaped[Any, "m d"] | None = None
+    bias: Shaped[Any, " d"] | None = None
 
     def __post_init__(self) -> None:
-        xp = namespace(self.theta, self.w)
-        dtype = _common_dtype(self.theta, self.w, xp)
-        for name in ("theta", "w"):
-            given = getattr(self, name)
+        given_arrays = self.parameters
+        xp = namespace(*given_arrays.values())
+        dtype = _common_dtype(list(given_arrays.values()), xp)
+        for name, given in given_arrays.items():
             array = as_floating(given, dtype, xp)
             if array is not given:  # a large integer may be infinite in the dtype of the other array
                 require_array(name, array)
@@ -70,8 +81,20 @@ class AttentionLayer:
         """The number d of coordinates of a token."""
         return int(self.theta.shape[1])
 
+    @property
+    def biased(self) -> bool:
+        """Whether the layer has biases."""
+        return self.key_bias is not None or self.bias is not None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arrays of the layer by name: theta and w, and the biases that it has."""
+        arrays = {name: getattr(self, name) for name in ("theta", "w", "key_bias", "bias")}
+        return {name: array for name, array in arrays.items() if array is not None}
+
     def __repr__(self) -> str:
-        return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype})"
+        biased = ", biased" if self.biased else ""
+        return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype}{biased})"
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The layer's output on the token matrices `x`, in the array type of `x`.
@@ -81,14 +104,16 @@ class AttentionLayer:
         """
         x, xp = self._tokens(x)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            read = mix(attention_pattern(contract(x, xp.astype(self.theta, x.dtype), xp)), x, xp)
+            read = mix(attention_pattern(self._contract(x, xp)), x, xp)
             w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
             output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
+            if self.bias is not None:
+                output = output + xp.astype(self.bias, x.dtype)
         require_no_overflow("output", output, xp)
         return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
-        """The attention logits x_a Theta_i x_b of every head."""
+        """The attention logits x_a Theta_i x_b + c_i . x_b of every head."""
         x, xp = self._tokens(x)
         logits = self._logits(x, xp)
         require_no_overflow("logits", logits, xp)
@@ -101,8 +126,8 @@ class AttentionLayer:
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
-        """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
-        return AttentionLayer(theta=convert(_writeable(self.theta)), w=convert(_writeable(self.w)))
+        """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
+        return AttentionLayer(**{name: convert(_writeable(array)) for name, array in self.parameters.items()})
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
         xp = namespace(x, self.theta)
@@ -122,7 +147,11 @@ class AttentionLayer:
 
     def _logits(self, x: Any, xp: Any) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            return xp.moveaxis(contract(x, xp.astype(self.theta, x.dtype), xp), -2, -3)
+            return xp.moveaxis(self._contract(x, xp), -2, -3)
+
+    def _contract(self, x: Any, xp: Any) -> Any:
+        key_bias = None if self.key_bias is None else xp.astype(self.key_bias, x.dtype)
+        return contract(x, xp.astype(self.theta, x.dtype), xp, key_bias)
 
 
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
@@ -149,24 +178,28 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
 
 
 def read_tokens(
-    x: Shaped[Any, "n k d"], theta: Shaped[Any, "m d d"]
+    x: Shaped[Any, "n k d"], theta: Shaped[Any, "m d d"], key_bias: Shaped[Any, "m d"] | None = None
 ) -> tuple[Shaped[Any, "n k m k"], Shaped[Any, "n*k m*d"]]:
     """Patterns P_i of all heads, as (n, k, m, k), and the tokens that they mix, Z = [P_1 X ... P_m X].
 
     The heads of one row are adjacent. One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
-    pattern = softmax(contract(x, theta, xp), xp)
+    pattern = softmax(contract(x, theta, xp, key_bias), xp)
     return pattern, mix(pattern, x, xp)
 
 
-def contract(x: Any, theta: Any, xp: Any) -> Any:
-    """x_a Theta_i x_b as (..., k, m, k), from tokens (..., k, d) and matrices (m, d, d)."""
+def contract(x: Any, theta: Any, xp: Any, key_bias: Any = None) -> Any:
+    """x_a Theta_i x_b + c_i . x_b as (..., k, m, k), from tokens (..., k, d), matrices (m, d, d) and vectors (m, d)."""
     *batch, k, d = x.shape
     m = theta.shape[0]
     stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
     left = xp.reshape(xp.matmul(xp.reshape(x, (-1, d)), stacked), (*batch, k * m, d))
-    return xp.reshape(xp.matmul(left, xp.matrix_transpose(x)), (*batch, k, m, k))
+    logits = xp.reshape(xp.matmul(left, xp.matrix_transpose(x)), (*batch, k, m, k))
+    if key_bias is None:
+        return logits
+    along = xp.matrix_transpose(xp.matmul(x, xp.matrix_transpose(key_bias)))
+    return logits + xp.reshape(along, (*batch, 1, m, k))
 
 
 def softmax(logits: Any, xp: Any) -> Any:
@@ -209,7 +242,7 @@ def _writeable(array: Any) -> Any:
     return np.array(array) if isinstance(array, np.ndarray) else array
 
 
-def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:
+def _common_dtype(arrays: list[Any], xp: Any) -> Any:
     # the library's default dtype applies to integers only; float32 parameters stay float32
-    floating = [array.dtype for array in (theta, w) if xp.isdtype(array.dtype, "real floating")]
+    floating = [array.dtype for array in arrays if xp.isdtype(array.dtype, "real floating")]
     return xp.result_type(*floating) if floating else xp.asarray(0.0).dtype

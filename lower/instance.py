@@ -52,6 +52,8 @@ class HardInstance:
                 f"The certificate is of the family {self.certificate.family!r} and the instance of "
                 f"{self.family!r}: they must agree."
             )
+        if self.layer.biased:
+            raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
         sizes = {"layer": self.layer.dim, "inputs": self.inputs.d, "known part": self.known.d}

@@ -7,7 +7,12 @@ __all__ = ["counting_floor", "unknowns"]
 
 @checked
 def counting_floor(
-    *, heads: PositiveInt, tokens: PositiveInt, dim: PositiveInt, rank: PositiveInt | None = None
+    *,
+    heads: PositiveInt,
+    tokens: PositiveInt,
+    dim: PositiveInt,
+    rank: PositiveInt | None = None,
+    biases: bool = False,
 ) -> int:
     """The number of examples below which m heads cannot be determined, max(u / (k (k - 1)), 2 m u / (k d)).
 
@@ -17,6 +22,8 @@ def counting_floor(
         The numbers m, k and d.
     rank : int, optional
         The rank r of all Theta_i and W_i if it is known in advance, at most d. None means d.
+    biases : bool
+        Whether the layer has biases.
 
     Raises
     ------
@@ -26,10 +33,11 @@ def counting_floor(
     Notes
     -----
     u is the number of unknowns of one matrix: 2 d r - r^2 at rank r (two factors, up to an invertible r x r matrix),
-    d^2 at r = d. Each row of an output gives k - 1 numbers on the Theta of each head, the contrasts of its pattern. An
-    example gives k d numbers in all; there are 2 m u unknowns. With one token there is no pattern to learn; the number
-    is then only a unit for budgets. Fewer examples, random or chosen, leave layers that give the same answers; the
-    proof is in docs/explanations/value-queries.rst.
+    d^2 at r = d. With biases there are m r + d more: r for each c_i, which the rows of Theta_i span, and d for b. Each
+    row of an output gives k - 1 numbers on the Theta of each head, the contrasts of its pattern. An example gives k d
+    numbers in all; there are 2 m u unknowns. With one token there is no pattern to learn; the number is then only a
+    unit for budgets. Fewer examples, random or chosen, leave layers that give the same answers; the proof is in
+    docs/explanations/value-queries.rst.
 
     Examples
     --------
@@ -39,15 +47,19 @@ def counting_floor(
     (20, 86)
     """
     each = _of_matrix(dim, rank)
-    for_w = -(-2 * heads * each // (tokens * dim))
-    return for_w if tokens == 1 else max(-(-each // (tokens * (tokens - 1))), for_w)
+    query_bias, bias = (rank or dim, dim) if biases else (0, 0)
+    for_w = -(-(2 * heads * each + heads * query_bias + bias) // (tokens * dim))
+    return for_w if tokens == 1 else max(-(-(each + query_bias) // (tokens * (tokens - 1))), for_w)
 
 
-def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
-    """The number of unknowns of a fit: 2 m u; with one token, those of the sum of the W_i, of rank min(d, m r)."""
+def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None, biases: bool = False) -> int:
+    """The number of unknowns of a fit: 2 m u; with one token, those of the sum of the W_i, of rank min(d, m r).
+
+    With biases, m r + d more; with one token d more.
+    """
     if tokens == 1:
-        return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank)))
-    return 2 * heads * _of_matrix(dim, rank)
+        return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank))) + dim * biases
+    return 2 * heads * _of_matrix(dim, rank) + (heads * (rank or dim) + dim) * biases
 
 
 def _of_matrix(dim: int, rank: int | None) -> int:

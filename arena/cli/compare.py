@@ -45,8 +45,8 @@ def compare_command(
     learners: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated among {', '.join(STUDENTS)}; by default those before tuned-adam, which are all but "
-            "the baselines; all for every one."
+            help=f"Comma-separated among {', '.join(STUDENTS)}, or FILE.py:CLASS for your own; all for every one. By "
+            "default those with a star in `attention-bounds learners`."
         ),
     ] = None,
     seeds: Annotated[

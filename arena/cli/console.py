@@ -83,9 +83,7 @@ PrefixOption = Annotated[
 ]
 BiasesOption = Annotated[
     Biases,
-    typer.Option(
-        help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate equal to 1."
-    ),
+    typer.Option(help="Biases of a checkpoint's layer: kept, or dropped."),
 ]
 CoordinatesOption = Annotated[
     int | None,

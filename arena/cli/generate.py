@@ -87,13 +87,13 @@ def checkpoint_command(
     out: OutOption,
     heads: HeadsOption = None,
     prefix: PrefixOption = None,
-    biases: BiasesOption = "dropped",
+    biases: BiasesOption = "kept",
     coordinates: CoordinatesOption = None,
     tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
     inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
 ) -> None:
-    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT or GPT-2.
+    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """

@@ -41,7 +41,7 @@ def inspect_command(
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
     heads: HeadsOption = None,
     prefix: PrefixOption = None,
-    biases: BiasesOption = "dropped",
+    biases: BiasesOption = "kept",
     coordinates: CoordinatesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,7 +55,7 @@ def inspect_command(
     require_counts(tokens=tokens)
     if layer is None:
         given = {"--heads": heads, "--prefix": prefix, "--coordinates": coordinates}
-        given["--biases"] = None if biases == "dropped" else biases
+        given["--biases"] = None if biases == "kept" else biases
         for option, value in given.items():
             if value is not None:
                 raise ValueError(f"{option} is for a model's checkpoint: give the number of a --layer too.")

@@ -58,6 +58,10 @@ def learn_command(
         int | None,
         typer.Option(help="Rank of every head, if known, for newton: it then needs fewer examples."),
     ] = None,
+    biases: Annotated[
+        bool | None,
+        typer.Option(help="Whether newton learns biases too; by default where the target has some."),
+    ] = None,
     noise: Annotated[
         float,
         typer.Option(help="Standard deviation of Gaussian noise that is added to every entry of the labels."),
@@ -103,7 +107,14 @@ def learn_command(
     choose_effort(preset)
     require_known_engine(engine, device)
     settings: dict[str, Any] = {"examples": examples, "work": work, "heads": _number_of_heads(heads)}
-    settings |= {"rank": rank, "engine": engine, "device": device, "preset": preset, "seed": seed}
+    settings |= {
+        "rank": rank,
+        "biases": biases,
+        "engine": engine,
+        "device": device,
+        "preset": preset,
+        "seed": seed,
+    }
     given = _given_examples(file, examples_from)
     target = None
     if given:
@@ -134,7 +145,8 @@ def learn_command(
         except KeyboardInterrupt:
             raise latest.interrupted(student, saved, target, seed) from None
         except DoesNotApplyError as error:
-            raise ValueError(f"{error} The examples here are of something else.") from None
+            where = " The examples here are of something else." if target is None else ""
+            raise ValueError(f"{error}{where}") from None
         except UnusedSettingError as error:
             raise ValueError(f"{error.title} has no use for --{error.setting}: leave it out.") from None
         except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from attention import (
     draw_examples,
 )
 from attention.evaluation import orbits, verdict
-from attention.learning import LearnerBase, Predictor
+from attention.learning import Access, LearnerBase, Predictor
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.outcome import (
@@ -164,6 +165,8 @@ class AttackLearner(LearnerBase):
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'
     """
+
+    access: ClassVar[Access] = "samples of rounding"
 
     attack: Attack  #: the attack
     parameters: LWRParameters  #: what is known of the layer in advance: all but its secret

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from attention import AttentionLayer, BooleanInputs, ConstantCoordinateInputs, GaussianInputs, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.claims.tables import checks
@@ -57,7 +57,7 @@ def constant_coordinate(claim: Constants, scale: Scale, rng: Generator) -> Itera
     """
     dim = 12 if scale is Scale.QUICK else 48
     layer = make_nice_layer(heads=2, dim=dim + 1, rng=rng)
-    x = ConstantCoordinateInputs(BooleanInputs(3, dim)).sample(50, rng=rng)
+    x = np.insert(BooleanInputs(3, dim).sample(50, rng=rng), dim, 1.0, axis=2)
     theta, row, w = np.array(layer.theta), np.array(layer.theta), np.array(layer.w)
     u, v = rng.standard_normal((2, dim + 1))
     theta[0, :, -1] += u

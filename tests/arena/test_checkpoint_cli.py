@@ -11,7 +11,7 @@ from arena.comparison import compare
 from arena.inspection import inspect
 from arena.results import Results
 from arena.targets import checkpoint_target, layer_target, load_target, save_target
-from attention import BooleanInputs, ConstantCoordinateInputs, convert_torch_module, read_checkpoint_layer
+from attention import BooleanInputs, SphereInputs, convert_torch_module, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
 
@@ -58,8 +58,9 @@ def folders(tmp_path):
 
 @both
 def test_inspect_shows_the_layer_and_what_was_dropped(cli, folders, model):
-    words = cli("inspect", folders[model], "--layer", 2).out
-    said = json.loads(cli("inspect", folders[model], "--layer", 2, "--json").out)
+    given = ["--layer", 2, "--biases", "dropped"]
+    words = cli("inspect", folders[model], *given).out
+    said = json.loads(cli("inspect", folders[model], *given, "--json").out)
     naming = {"bert": "BERT", "gpt2": "GPT-2"}[model]
     how = f"Layer 2 of {model}/model.safetensors ({naming} naming, prefix {PREFIXES[model]}): 4 heads of dimension 8"
     assert how in words
@@ -78,18 +79,17 @@ def test_inspect_shows_the_layer_and_what_was_dropped(cli, folders, model):
 
 
 def test_inspect_takes_every_option(cli, folders):
-    options = ["--layer", 1, "--heads", 8, "--prefix", "bert", "--biases", "absorbed", "--coordinates", 10]
+    options = ["--layer", 1, "--heads", 8, "--prefix", "bert", "--biases", "kept", "--coordinates", 10]
     said = json.loads(cli("inspect", folders["bert"], *options, "--tokens", 3, "--json").out)
-    assert (said["heads"], said["tokens"], said["dim"]) == (8, 3, 11)
+    assert (said["heads"], said["tokens"], said["dim"]) == (8, 3, 10)
     assert said["made"]["parameters"]["coordinates"] == 10
     words = cli("inspect", folders["bert"], *options).out
-    assert "biases absorbed, the first 10 of 32 coordinates kept" in words
-    assert "boolean inputs, a constant as last coordinate" in words
+    assert "biases kept, the first 10 of 32 coordinates kept" in words
     assert "8 heads were asked for" in words
 
 
 @both
-@pytest.mark.parametrize("biases", ["dropped", "absorbed"])
+@pytest.mark.parametrize("biases", ["kept", "dropped"])
 def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp_path, model, biases):
     path = tmp_path / "layer.safetensors"
     given = ["--layer", 1, "--biases", biases, "--tokens", 3, "--inputs", "sphere"]
@@ -98,9 +98,10 @@ def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp
     stored = load_layer(path)
     assert stored.layer.theta.tobytes() == imported.layer.theta.tobytes()
     assert stored.layer.w.tobytes() == imported.layer.w.tobytes()
+    assert stored.layer.biased is (biases == "kept")
     assert stored.made["notes"] == list(imported.notes)
     assert all(note in words for note in imported.notes)
-    assert isinstance(stored.inputs, ConstantCoordinateInputs) is (biases == "absorbed")
+    assert stored.inputs == SphereInputs(3, DIM)
     target = checkpoint_target(
         folders[model], layer=1, tokens=3, biases=biases, inputs="sphere", name="layer"
     )
@@ -140,7 +141,7 @@ def test_newton_learns_a_layer_of_torch_exactly(tmp_path, cli, seed):
 
 
 def learned_exactly(target, seed):
-    fit, measures = fit_target(target, Newton(m=HEADS), seed)
+    fit, measures = fit_target(target, Newton(m=HEADS, biases=target.layer.biased), seed)
     assert fit.outcome.name == "EXACT"
     assert measures["relative_error"] < 1e-12
     assert measures["theta_error"] < 1e-10
@@ -166,8 +167,8 @@ WRONG = [
     (["inspect", "{bert}", "--layer", "3"], "has no layer 3"),
     (["inspect", "{bert}", "--layer", "0", "--tokens", "0"], "--tokens is 0"),
     (["inspect", "{layer}", "--heads", "2"], "--heads is for a model's checkpoint"),
-    (["inspect", "{layer}", "--biases", "absorbed"], "--biases is for a model's checkpoint"),
-    (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT or GPT-2"),
+    (["inspect", "{layer}", "--biases", "dropped"], "--biases is for a model's checkpoint"),
+    (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT"),
     (["inspect", "{dir}/pickle.bin", "--layer", "0"], "safetensors.torch.save_file"),
     (["inspect", "{dir}/damaged", "--layer", "0"], "config is not valid JSON"),
 ]

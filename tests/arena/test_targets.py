@@ -17,7 +17,6 @@ from arena.targets import layer_target
 from attention import (
     AttentionLayer,
     BooleanInputs,
-    ConstantCoordinateInputs,
     FileFormatError,
     GaussianInputs,
     SphereInputs,
@@ -68,10 +67,9 @@ TARGETS = {
     "parity": lambda: parity_target(heads=2, dim=6, seed=4),
     "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
     "own": lambda: layer_target(make_nice_layer(heads=2, dim=5, rng=0), tokens=3, inputs="gaussian"),
-    "constant": lambda: layer_target(
-        make_nice_layer(heads=2, dim=5, rng=0),
+    "biased": lambda: layer_target(
+        AttentionLayer(*np.ones((2, 2, 5, 5)), np.ones((2, 5)), np.ones(5)),
         tokens=3,
-        inputs=ConstantCoordinateInputs(BooleanInputs(3, 4)),
         made={"generator": "mine", "parameters": {"size": 1}},
     ),
     "gadget": lambda: lwr_target(secret_dim=2, modulus=8, levels=2, matrix="gadget", seed=4),
@@ -212,14 +210,6 @@ def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
     again = tmp_path / "again.safetensors"
     save_target(again, both)
     assert load_target(again).record.how == both.record.how
-
-
-def test_other_inputs_keep_the_constant_coordinate(tmp_path):
-    path = tmp_path / "constant.safetensors"
-    save_target(path, TARGETS["constant"]())
-    assert load_target(path, tokens=6).inputs == ConstantCoordinateInputs(BooleanInputs(6, 4))
-    assert load_target(path, inputs="gaussian").inputs == ConstantCoordinateInputs(GaussianInputs(3, 4))
-    assert load_target(path).record.title == "Layer, 2 heads, 3 tokens, a constant coordinate"
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

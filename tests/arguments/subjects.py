@@ -122,7 +122,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.GaussianInputs, k=2, d=3),
         partial(attention.SphereInputs, k=2, d=3),
         partial(attention.SliceInputs, blocks=[2], weights=[[1]]),
-        partial(attention.ConstantCoordinateInputs, inputs=INPUTS),
         partial(attention.PositionedInputs, inputs=INPUTS, positions=np.ones((2, 3))),
         partial(INPUTS.sample, n=2, rng=0),
         partial(attention.ExampleOracle, target=LAYER, inputs=INPUTS),

@@ -73,7 +73,47 @@ def gpt2_tensors(layers, prefix=""):
     return tensors
 
 
-NAMINGS = {"BERT": (bert_tensors, "num_attention_heads"), "GPT-2": (gpt2_tensors, "n_head")}
+def separate(pattern, parts):
+    """A maker of tensors: `pattern` has the layer's number and the part of each role."""
+
+    def make(layers, prefix=""):
+        tensors = {}
+        for number, maps in enumerate(layers):
+            for role, part in zip(ROLES, parts, strict=True):
+                stem = prefix + pattern.format(number, part)
+                tensors |= {f"{stem}.weight": maps[role][0], f"{stem}.bias": maps[role][1]}
+        return tensors
+
+    return make
+
+
+def torch_tensors(layers, prefix=""):
+    tensors = {}
+    for number, maps in enumerate(layers):
+        stem = f"{prefix}layers.{number}.self_attn"
+        weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
+        tensors |= {
+            f"{stem}.in_proj_weight": np.concatenate(weights),
+            f"{stem}.in_proj_bias": np.concatenate(biases),
+        }
+        tensors |= {f"{stem}.out_proj.weight": maps["output"][0], f"{stem}.out_proj.bias": maps["output"][1]}
+    return tensors
+
+
+NAMINGS = {
+    "BERT": (bert_tensors, "num_attention_heads"),
+    "GPT-2": (gpt2_tensors, "n_head"),
+    "DistilBERT": (separate("layer.{}.attention.{}_lin", ("q", "k", "v", "out")), "n_heads"),
+    "ALBERT": (
+        separate("albert_layers.{}.attention.{}", ("query", "key", "value", "dense")),
+        "num_attention_heads",
+    ),
+    "ViT": (
+        separate("layer.{}.attention.{}", (*(f"attention.{one}" for one in ROLES[:3]), "output.dense")),
+        "num_attention_heads",
+    ),
+    "PyTorch": (torch_tensors, "num_attention_heads"),
+}
 both = pytest.mark.parametrize("naming", NAMINGS)
 
 
@@ -94,14 +134,10 @@ def write(folder, naming, layers, *, prefix="", heads=None, **config):
 
 
 def assert_computes(torch, imported, maps, heads, *, scale=None):
-    """Hold a layer, with its biases dropped or absorbed, to torch's forward pass of the same maps."""
-    absorbed = imported.biases == "absorbed"
+    """Hold a layer, with its biases kept or dropped, to torch's forward pass of the same maps."""
     x = np.random.default_rng(9).normal(size=(2, 3, len(maps["output"][0])))
-    tokens = np.concatenate([x, np.ones((2, 3, 1))], axis=-1) if absorbed else x
-    wanted = torch_forward(torch, maps, heads, x, biased=absorbed, scale=scale)
-    found = imported.layer(tokens)
-    np.testing.assert_allclose(found[..., : x.shape[-1]], wanted, rtol=0, atol=1e-12)
-    assert not absorbed or not found[..., -1].any()
+    wanted = torch_forward(torch, maps, heads, x, biased=imported.layer.biased, scale=scale)
+    np.testing.assert_allclose(imported.layer(x), wanted, rtol=0, atol=1e-12)
 
 
 def notes_of(imported):
@@ -110,7 +146,7 @@ def notes_of(imported):
 
 class TestForwardPass:
     @both
-    @pytest.mark.parametrize("biases", ["dropped", "absorbed"])
+    @pytest.mark.parametrize("biases", ["kept", "dropped"])
     def test_every_layer_of_a_model(self, torch, tmp_path, naming, biases):
         rng = np.random.default_rng(1)
         layers = [random_maps(rng, 12, 12) for _ in range(3)]
@@ -134,9 +170,7 @@ class TestForwardPass:
         p = heads * head_dim
         maps = random_maps(np.random.default_rng(seed), p + extra, p)
         path = write(tmp_path, naming, [maps], prefix="".join(f"{part}." for part in prefix))
-        assert_computes(
-            torch, read_checkpoint_layer(path, layer=0, heads=heads, biases="absorbed"), maps, heads
-        )
+        assert_computes(torch, read_checkpoint_layer(path, layer=0, heads=heads), maps, heads)
 
     @both
     def test_pruned_heads_keep_the_dimension_that_the_config_tells(self, torch, tmp_path, naming):
@@ -172,7 +206,7 @@ class TestForwardPass:
         maps = random_maps(np.random.default_rng(5), 6, 6)
         got = read_checkpoint_layer(write(tmp_path, "GPT-2", [maps], heads=2), layer=0)
         x = np.random.default_rng(6).normal(size=(2, 3, 6))
-        masked, out = torch_forward(torch, maps, 2, x, biased=False, causal=True), got.layer(x)
+        masked, out = torch_forward(torch, maps, 2, x, biased=True, causal=True), got.layer(x)
         np.testing.assert_allclose(out[:, -1], masked[:, -1], rtol=0, atol=1e-12)
         assert np.abs(out[:, 0] - masked[:, 0]).max() > 1e-3
         assert "causal mask" in notes_of(got)
@@ -300,7 +334,11 @@ def poisoned(array):
 
 BERT, GPT2 = bert_tensors([four_by_four()] * 2), gpt2_tensors([four_by_four()])
 WRONG_TENSORS = {
-    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT or GPT-2"),
+    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT, .* or PyTorch"),
+    "rotary": (
+        {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
+        "rotate queries and keys by position",
+    ),
     "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),

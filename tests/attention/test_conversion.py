@@ -28,10 +28,6 @@ def torch_module(torch, heads, head_dim, seed, **options):
     return module, generator.normal(size=(3, 5, d))
 
 
-def with_constant(x):
-    return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
-
-
 def random_maps(seed, d, *, bias=0.5):
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=(4, d, d), scale=d**-0.5)
@@ -51,14 +47,16 @@ class TestTorch:
         seed=seeds,
     )
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_absorbed_is_the_modules_forward_pass(self, torch, heads, head_dim, batch_first, bias, seed):
+    def test_a_converted_layer_is_the_modules_forward_pass(
+        self, torch, heads, head_dim, batch_first, bias, seed
+    ):
         module, x = torch_module(torch, heads, head_dim, seed, bias=bias, batch_first=batch_first)
         order = (0, 1, 2) if batch_first else (1, 0, 2)
         tokens = torch.from_numpy(x.transpose(order).copy())
         wanted = module(tokens, tokens, tokens, need_weights=False)[0].detach().numpy().transpose(order)
-        got = convert_torch_module(module, biases="absorbed").layer(with_constant(x))
-        np.testing.assert_allclose(got[..., :-1], wanted, rtol=0, atol=TOLERANCE)
-        assert not got[..., -1].any()
+        layer = convert_torch_module(module).layer
+        assert layer.biased is bias
+        np.testing.assert_allclose(layer(x), wanted, rtol=0, atol=TOLERANCE)
 
     @given(heads=st.integers(1, 4), head_dim=st.integers(1, 4), seed=seeds)
     @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -81,19 +79,18 @@ class TestTorch:
     def test_parameters_of_every_type_become_float64_exactly(self, torch, dtype):
         module, x = torch_module(torch, 2, 3, 0)
         module = module.to(getattr(torch, dtype))
-        layer = convert_torch_module(module, biases="absorbed").layer
+        layer = convert_torch_module(module).layer
         assert layer.theta.dtype == np.float64
         tokens = torch.from_numpy(x)
         wanted = module.double()(tokens, tokens, tokens)[0].detach().numpy()
-        np.testing.assert_allclose(layer(with_constant(x))[..., :-1], wanted, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(layer(x), wanted, rtol=0, atol=TOLERANCE)
 
     @pytest.mark.bad_input
     def test_what_no_layer_can_express(self, torch):
         module = torch.nn.MultiheadAttention
-        unfinished, biased = module(4, 2), module(4, 2)
+        unfinished = module(4, 2)
         with torch.no_grad():
             unfinished.out_proj.bias[0] = torch.nan
-            biased.out_proj.bias[0] = 1.0
         for wrong, words in [
             (module(4, 2, kdim=3), "kdim"),
             (module(4, 2, vdim=5), "vdim"),
@@ -101,14 +98,13 @@ class TestTorch:
             (module(4, 2, add_zero_attn=True), "add_zero_attn"),
             (module(4, 2, device="meta"), "meta device"),
             (unfinished, "output_bias is an array with NaN"),
-            (biased, r"biases that are not zero \(output\)"),
             (torch.nn.Linear(3, 3), r"a torch.nn.MultiheadAttention is needed"),
             (None, r"a torch.nn.MultiheadAttention is needed"),
         ]:
             with pytest.raises(ValueError, match=words):
                 convert_torch_module(wrong)
-        with pytest.raises(ValueError, match="'dropped' or 'absorbed'"):
-            convert_torch_module(module(4, 2), biases="kept")
+        with pytest.raises(ValueError, match="'kept' or 'dropped'"):
+            convert_torch_module(module(4, 2), biases="absorbed")
 
 
 class TestMaps:
@@ -116,7 +112,7 @@ class TestMaps:
         heads=st.integers(1, 3),
         head_dim=st.integers(1, 4),
         kept=st.integers(1, 12),
-        biases=st.sampled_from(["absorbed", "dropped"]),
+        biases=st.sampled_from(["kept", "dropped"]),
         seed=seeds,
     )
     @settings(max_examples=60, deadline=None)
@@ -128,29 +124,33 @@ class TestMaps:
         maps = random_maps(seed, d)
         whole = convert_projections(maps, heads=heads, biases=biases).layer
         cut = convert_projections(maps, heads=heads, biases=biases, coordinates=kept).layer
-        columns = [*range(kept), d] if biases == "absorbed" else list(range(kept))
-        theta = whole.theta[:, columns][:, :, columns]
-        np.testing.assert_allclose(cut.w, whole.w[:, columns][:, :, columns], rtol=1e-9, atol=1e-13)
-        for before, block, after in zip(whole.theta, theta, cut.theta, strict=True):
-            factor = np.linalg.norm(before[:, :d]) / np.linalg.norm(block[:, :kept])
-            np.testing.assert_allclose(after, factor * block, rtol=1e-9, atol=1e-13 * factor)
+        theta = whole.theta[:, :kept, :kept]
+        np.testing.assert_allclose(cut.w, whole.w[:, :kept, :kept], rtol=1e-9, atol=1e-13)
+        factor = np.linalg.norm(whole.theta, axis=(1, 2)) / np.linalg.norm(theta, axis=(1, 2))
+        for head, one in enumerate(factor):
+            np.testing.assert_allclose(cut.theta[head], one * theta[head], rtol=1e-9, atol=1e-13 * one)
+        if biases == "kept":
+            np.testing.assert_allclose(cut.bias, whole.bias[:kept], rtol=1e-9, atol=1e-13)
+            moved = factor[:, None] * whole.key_bias[:, :kept]
+            np.testing.assert_allclose(cut.key_bias, moved, rtol=1e-9, atol=1e-13 * factor.max())
         if kept == d:
             np.testing.assert_array_equal(cut.theta, whole.theta)
 
-    def test_logits_with_absorbed_biases_are_those_of_queries_and_keys(self):
+    def test_logits_are_those_of_queries_and_keys_up_to_a_number_a_row(self):
         maps = random_maps(1, 6)
         x = np.random.default_rng(2).normal(size=(3, 6))
-        layer = convert_projections(maps, heads=2, biases="absorbed").layer
+        layer = convert_projections(maps, heads=2).layer
         query, key = x @ maps.query.T + maps.query_bias, x @ maps.key.T + maps.key_bias
         for head, part in enumerate((slice(0, 3), slice(3, 6))):
             wanted = query[:, part] @ key[:, part].T / 3**0.5
-            np.testing.assert_allclose(layer.logits(with_constant(x))[head], wanted, rtol=0, atol=TOLERANCE)
+            apart = layer.logits(x)[head] - wanted
+            np.testing.assert_allclose(apart, apart[:, :1] + np.zeros(3), rtol=0, atol=TOLERANCE)
 
     def test_the_notes_tell_the_size_of_every_bias(self):
         """Each size is the ratio of root mean squares, measured here on Gaussian tokens."""
         maps = random_maps(3, 8)
         x = np.random.default_rng(4).standard_normal((200_000, 8))
-        notes = convert_projections(maps, heads=2).notes
+        notes = convert_projections(maps, heads=2, biases="dropped").notes
         for role, note in zip(("query", "key", "value", "output"), notes, strict=False):
             into = x @ maps.value.T if role == "output" else x
             size = np.sqrt(np.mean(np.sum((into @ getattr(maps, role).T) ** 2, axis=1)))
@@ -160,9 +160,9 @@ class TestMaps:
 
     def test_the_key_bias_is_without_influence_as_the_note_says(self):
         maps = random_maps(5, 6)
-        x = with_constant(np.random.default_rng(6).normal(size=(3, 4, 6)))
+        x = np.random.default_rng(6).normal(size=(3, 4, 6))
         one, two = (
-            convert_projections(given, heads=2, biases="absorbed").layer(x)
+            convert_projections(given, heads=2).layer(x)
             for given in (maps, changed(maps, key_bias=10 * maps.key_bias))
         )
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-11)

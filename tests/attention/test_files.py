@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attention import (
+    AttentionLayer,
     BooleanInputs,
     FileFormatError,
     GaussianInputs,
@@ -102,15 +103,17 @@ class TestRoundTrip:
         nice = make_nice_layer(heads=2, dim=3, rng=1)
         made = {"generator": "make_nice_layer", "seed": 1, "sigma": 0.1}
         positioned = PositionedInputs(GaussianInputs(5, 3), sinusoidal_positions(5, 3))
-        layers = [nice, nice.map(lambda array: array.astype(np.float32))]
+        biased = AttentionLayer(nice.theta, nice.w, np.ones((2, 3)), np.arange(3.0))
+        layers = [nice, nice.map(lambda array: array.astype(np.float32)), biased]
         if find_spec("torch"):
             layers.append(nice.map(__import__("torch").from_numpy))
         for layer, inputs in itertools.product(layers, (None, BooleanInputs(4, 3), positioned)):
             save_layer(tmp_path / "layer", layer, inputs=inputs, made=made)
             back = load_layer(tmp_path / "layer")
             assert (back.kind, back.inputs, back.made) == ("layer", inputs, made)
-            for name in ("theta", "w"):
-                wanted, found = np.asarray(getattr(layer, name)), getattr(back.layer, name)
+            assert back.layer.parameters.keys() == layer.parameters.keys()
+            for name, wanted in layer.parameters.items():
+                found, wanted = back.layer.parameters[name], np.asarray(wanted)
                 assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes())
 
     def test_layer_of_an_instance_and_of_a_foreign_file(self, tmp_path):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from attention import (
     BooleanInputs,
-    ConstantCoordinateInputs,
     GaussianInputs,
     Inputs,
     PositionedInputs,
@@ -26,7 +25,6 @@ ALL = [
     *(kind(3, 4) for kind in PLAIN),
     SLICE,
     PositionedInputs(BooleanInputs(3, 4), sinusoidal_positions(3, 4)),
-    ConstantCoordinateInputs(GaussianInputs(3, 4)),
 ]
 
 
@@ -40,18 +38,13 @@ def slices(draw):
 
 recipes = st.recursive(
     st.tuples(st.sampled_from(PLAIN), st.integers(1, 4), st.integers(1, 4)) | slices(),
-    lambda inner: (
-        st.tuples(st.just(PositionedInputs), inner, st.integers(0, 2**32))
-        | st.tuples(st.just(ConstantCoordinateInputs), inner)
-    ),
+    lambda inner: st.tuples(st.just(PositionedInputs), inner, st.integers(0, 2**32)),
     max_leaves=3,
 )
 
 
 def build(recipe):
     kind, *args = recipe
-    if kind is ConstantCoordinateInputs:
-        return ConstantCoordinateInputs(build(args[0]))
     if kind is not PositionedInputs:
         return kind(*args)
     inputs = build(args[0])
@@ -120,12 +113,9 @@ class TestMoments:
             assert within(x[:, 0, 0] * x[:, 1, 3 + pair[0]], 1 / 15)
 
     @given(recipe=recipes, seed=st.integers(0, 2**32))
-    def test_a_constant_is_appended_and_positions_are_added(self, recipe, seed):
+    def test_positions_are_added(self, recipe, seed):
         inputs = build(recipe)
         plain = inputs.sample(3, rng=seed)
-        x = ConstantCoordinateInputs(inputs).sample(3, rng=seed)
-        assert x[..., :-1].tobytes() == plain.tobytes()
-        assert (x[..., -1] == 1).all()
         added = sinusoidal_positions(inputs.k, inputs.d)
         np.testing.assert_array_equal(PositionedInputs(inputs, added).sample(3, rng=seed), plain + added)
 
@@ -164,7 +154,7 @@ WRONG_JSON = [
     (BOOLEAN | {"k": 0}, "k is 0"),
     ({"name": "slice", "blocks": 3, "weights": [[1]]}, "blocks is 3"),
     ({"name": "positioned"}, "does not fit"),
-    ({"name": "constant-coordinate", "inputs": {"name": "cauchy"}}, "named 'cauchy'"),
+    ({"name": "positioned", "inputs": {"name": "cauchy"}, "positions": [[0.0]]}, "named 'cauchy'"),
     ({"name": "positioned", "inputs": BOOLEAN, "positions": [[0, 1]]}, "shape"),
     ({"name": "positioned", "inputs": BOOLEAN, "positions": [[10**400]]}, "positions is"),
 ]

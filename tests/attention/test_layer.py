@@ -45,11 +45,13 @@ def module(array):
 def by_loops(layer, x):
     """The definition, one sum after the other."""
     k, d = x.shape
-    out = np.zeros((k, d))
-    for theta, w in zip(layer.theta, layer.w, strict=True):
+    out = np.zeros((k, d)) + (0 if layer.bias is None else layer.bias)
+    key_bias = np.zeros((layer.heads, d)) if layer.key_bias is None else layer.key_bias
+    for theta, w, c in zip(layer.theta, layer.w, key_bias, strict=True):
         for a in range(k):
             logits = [
-                sum(x[a, i] * theta[i, j] * x[b, j] for i in range(d) for j in range(d)) for b in range(k)
+                sum(x[a, i] * theta[i, j] * x[b, j] for i in range(d) for j in range(d)) + c @ x[b]
+                for b in range(k)
             ]
             weights = [math.exp(one - max(logits)) for one in logits]
             for b in range(k):
@@ -58,9 +60,12 @@ def by_loops(layer, x):
 
 
 class TestDefinition:
-    @given(**sizes)
-    def test_output_is_the_triple_sum(self, m, k, d, seed):
+    @given(**sizes, with_c=st.booleans(), with_b=st.booleans())
+    def test_output_is_the_triple_sum(self, m, k, d, seed, with_c, with_b):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        c, b = np.random.default_rng(seed).standard_normal((m + 1, d))[:m], np.arange(d) - 1.0
+        layer = AttentionLayer(layer.theta, layer.w, c if with_c else None, b if with_b else None)
+        assert layer.biased is (with_c or with_b)
         np.testing.assert_allclose(layer(x), [by_loops(layer, one) for one in x], rtol=1e-12, atol=1e-13)
 
     @given(**sizes)

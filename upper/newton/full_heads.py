@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 from attention._arrays import to_numpy
 from upper.engine import Engine
 
-__all__ = ["FullHeads", "FullStart", "coupling"]
+__all__ = ["FullHeads", "FullStart", "coupling", "with_ones"]
 
 # Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
 _PROBE_EXAMPLES = 64
@@ -19,24 +19,26 @@ _PROBE_EXAMPLES = 64
 
 @dataclass(frozen=True, eq=False)
 class FullStart:
-    """The matrices Theta_i, (m, d, d), to start from."""
+    """The matrices Theta_i to start from; with biases, each with c_i as a last row."""
 
-    array: Shaped[Any, "m d d"]
+    array: Shaped[Any, "m e d"]
 
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "d columns"]]:
+    ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "e columns"]]:
         """A function that makes the heads on an engine, and the parameters at the start."""
-        (m, d, _), xp = self.array.shape, engine.xp
+        (m, e, d), xp = self.array.shape, engine.xp
         theta = engine.cast(engine.detach(self.array), engine.double)
-        stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
-        return partial(FullHeads, x=x, rng=rng, heads=m), stacked
+        stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (e, m * d))
+        return partial(FullHeads, x=x, rng=rng, heads=m, biased=e > d), stacked
 
 
 class FullHeads:
     """The heads Theta_i on one set of tokens; parameters and directions are the Theta_i side by side, (d, m d).
 
-    Products with the derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads.
+    Products with the derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads. If
+    `biased`, parameters have a last row of the c_i: with a last coordinate 1, a token on the left makes the logit
+    x_a Theta_i x_b + c_i . x_b. The reads then have a last column of ones, whose row of the linear factor is b.
 
     Notes
     -----
@@ -51,8 +53,15 @@ class FullHeads:
     _tokens: Any = None
     _pattern: Any = None
 
-    def __init__(self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rng: np.random.Generator) -> None:
-        self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
+    def __init__(
+        self,
+        engine: Engine,
+        x: Shaped[Any, "n k d"],
+        heads: int,
+        rng: np.random.Generator,
+        biased: bool = False,
+    ) -> None:
+        self.engine, self.x, self.heads, self.rng, self._biased = engine, x, heads, rng, biased
         self.columns = heads * x.shape[2]
         self.go_to(engine.single)
         self._low = self._tokens if engine.low == engine.single else engine.cast(x, engine.low)
@@ -64,18 +73,20 @@ class FullHeads:
         self._tokens = self._pattern = None
         self._tokens = self.engine.cast(self.x, dtype)
 
-    def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows columns"]:
+    def reads(self, parameters: Shaped[Any, "e columns"]) -> Shaped[Any, "rows reads"]:
         """The reads of the heads at `parameters`, Z = [P_1 X ... P_m X], (n k, m d)."""
         engine, tokens, (n, k, d) = self.engine, self._tokens, self.x.shape
         self._pattern = None
         self._pattern = engine.softmax(self._bilinear(tokens, engine.cast(parameters, tokens.dtype)))
-        return engine.xp.reshape(self._pattern @ tokens, (n * k, self.heads * d))
+        reads = engine.xp.reshape(self._pattern @ tokens, (n * k, self.heads * d))
+        return with_ones(engine, reads) if self._biased else reads
 
     def linearise(self, parameters: Any, linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative at the point of the last call of `reads`; `linear` has the W_i stacked, (m d, d)."""
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
-        stacked = xp.reshape(xp.permute_dims(xp.reshape(linear, (m, d, d)), (1, 0, 2)), (d, m * d))
+        w = xp.reshape(linear[: m * d, :], (m, d, d))
+        stacked = xp.reshape(xp.permute_dims(w, (1, 0, 2)), (d, m * d))
         projected = xp.reshape(self._low, (n * k, d)) @ engine.cast(stacked, engine.low)
         values = xp.permute_dims(xp.reshape(projected, (n, k, m, d)), (0, 2, 1, 3))
         self._values = xp.reshape(values, (n, m * k, d))
@@ -83,20 +94,20 @@ class FullHeads:
         self._pattern = None
         self._couple()
 
-    def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
+    def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J dTheta, the change of the outputs along `direction`."""
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         change = self._bilinear(self._low, engine.cast(direction, engine.low))
         change = engine.softmax_derivative(change, self._low_pattern)
         return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
 
-    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "d columns"]:
-        """J^T R: the derivative of <F, R> with respect to all Theta_i."""
+    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "e columns"]:
+        """J^T R: the derivative of <F, R> with respect to all Theta_i, and c_i."""
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         pull = xp.reshape(residual, (n, k, d)) @ xp.matrix_transpose(self._values)
         change = xp.reshape(pull, (n, k * self.heads, k))
         mixed = engine.softmax_derivative(change, self._low_pattern) @ self._low
-        tokens = xp.matrix_transpose(xp.reshape(self._low, (n * k, d)))
+        tokens = xp.matrix_transpose(self._left(self._low))
         return tokens @ xp.reshape(mixed, (n * k, self.heads * d))
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
@@ -110,9 +121,9 @@ class FullHeads:
         inverse = self._inverse_coupling(damping)
 
         def solve(r: Any) -> Any:
-            d = r.shape[0]
-            turned = xp.reshape(xp.permute_dims(xp.reshape(r, (d, m, d)), (1, 0, 2)), (m, d * d))
-            turned = xp.reshape(inverse @ turned, (m, d, d))
+            shape = (r.shape[0], m, r.shape[1] // m)
+            turned = xp.reshape(xp.permute_dims(xp.reshape(r, shape), (1, 0, 2)), (m, -1))
+            turned = xp.reshape(inverse @ turned, (m, shape[0], shape[2]))
             return xp.reshape(xp.permute_dims(turned, (1, 0, 2)), r.shape)
 
         return solve
@@ -121,18 +132,23 @@ class FullHeads:
         """None: a layer determines its matrices, so there is nothing to balance."""
 
     def matrices(
-        self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "columns d"]
-    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
-        """The Theta_i and W_i."""
-        xp, (d, columns) = self.engine.xp, parameters.shape
-        shape = (columns // d, d, d)
-        theta = xp.permute_dims(xp.reshape(parameters, (d, *shape[:2])), (1, 0, 2))
-        return theta, xp.reshape(linear, shape)
+        self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Any, ...]:
+        """The Theta_i and W_i, and if the heads are biased the c_i and b."""
+        xp, m, d = self.engine.xp, self.heads, self.x.shape[2]
+        theta = xp.permute_dims(xp.reshape(parameters, (parameters.shape[0], m, d)), (1, 0, 2))
+        w = xp.reshape(linear[: m * d, :], (m, d, d))
+        return (theta[:, :d, :], w, theta[:, d, :], linear[m * d, :]) if self._biased else (theta, w)
+
+    def _left(self, tokens: Any) -> Any:
+        """The tokens as rows, with a last coordinate 1 if the heads are biased."""
+        rows = self.engine.xp.reshape(tokens, (-1, tokens.shape[2]))
+        return with_ones(self.engine, rows) if self._biased else rows
 
     def _bilinear(self, tokens: Any, matrices: Any) -> Any:
         """x_a M_i x_b for matrices M_i side by side, (n, k m, k)."""
-        xp, (n, k, d) = self.engine.xp, tokens.shape
-        left = xp.reshape(xp.reshape(tokens, (n * k, d)) @ matrices, (n, -1, d))
+        xp, (n, _, d) = self.engine.xp, tokens.shape
+        left = xp.reshape(self._left(tokens) @ matrices, (n, -1, d))
         return left @ xp.matrix_transpose(tokens)
 
     def _inverse_coupling(self, damping: float) -> Any:
@@ -149,13 +165,19 @@ class FullHeads:
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
         few = min(n, _PROBE_EXAMPLES)
-        probe = self.rng.standard_normal((d, d))
+        probe = self.rng.standard_normal((d + self._biased, d))
         direction = engine.put(probe / np.linalg.norm(probe), engine.single)
         tokens = engine.cast(self._low[:few, ...], engine.single)
         logits = self._bilinear(tokens, direction)
         pattern = xp.permute_dims(xp.reshape(self._low_pattern, (n, k, m, k))[:few, ...], (2, 0, 1, 3))
         values = xp.permute_dims(xp.reshape(self._values, (n, m, k, d))[:few, ...], (1, 0, 2, 3))
         self._coupling = coupling(engine, pattern, logits, values) * (n / few)
+
+
+def with_ones(engine: Engine, rows: Shaped[Any, "rows columns"]) -> Shaped[Any, "rows columns_and_one"]:
+    """`rows` with a last column of ones."""
+    ones = engine.xp.ones((rows.shape[0], 1), dtype=rows.dtype, device=engine.device)
+    return engine.xp.concat([rows, ones], axis=1)
 
 
 def coupling(

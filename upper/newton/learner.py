@@ -58,6 +58,9 @@ class Newton(LearnerBase):
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
+    biases : bool
+        Whether the layer has biases (see `attention.AttentionLayer`), which are then learned too: c_i with Theta_i, and
+        b with W. With "auto" there are none.
     engine : "numpy", "torch" or "auto"
         The library of arrays. Results differ in the last digits, so the number of passes may differ too. "auto" is
         torch for larger problems if it is installed and the processor multiplies bfloat16, and else NumPy.
@@ -67,8 +70,8 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank is given with m = "auto". On `fit`, if there are fewer examples than
-        the counting floor, the layer to start from has another shape, or the rank is above d.
+        If a parameter is out of range, or a rank or biases are given with m = "auto". On `fit`, if there are fewer
+        examples than the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
 
@@ -102,12 +105,15 @@ class Newton(LearnerBase):
     tolerance: NonNegativeFloat = 1e-14
     start: Literal["random", "spectral"] | AttentionLayer = "random"
     rank: PositiveInt | None = None
+    biases: bool = False
     engine: EngineName = "numpy"
     device: str | None = None
 
     def __post_init__(self) -> None:
         if self.m == "auto" and self.rank is not None:
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
+        if self.m == "auto" and self.biases:
+            raise ValueError("m is 'auto' and biases is True: with biases a number of heads is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The counting floor (of one head if m is "auto"), and one example to hold out."""
@@ -195,7 +201,7 @@ class Newton(LearnerBase):
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
         )
         starts = len(ends.iterates)
-        if self.rank is None:
+        if self.rank is None and not self.biases:
             ends = runner.redraw_weakest(
                 examples,
                 ends,
@@ -228,7 +234,7 @@ class Newton(LearnerBase):
         examples, count = examples.together(), 0
         if found.heads:
             _, k, d = examples.x.shape
-            count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank)
+            count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)
             best = runner.one(examples, self._start_at(best), found.heads, work=max(1, self.work - passes))
             passes += best.passes
         share = fitted_share(examples.x, found.heads, self.rank)
@@ -248,6 +254,10 @@ class Newton(LearnerBase):
         rng: np.random.Generator,
     ) -> Iterator[Iterate]:
         heads = start.heads if isinstance(start, FactoredHeads) else len(start)
+        if self.biases and isinstance(start, FactoredHeads) and not start.biased:
+            start = start.with_biases()
+        elif self.biases and isinstance(start, np.ndarray) and start.shape[1] == start.shape[2]:
+            start = np.pad(start, ((0, 0), (0, 1), (0, 0)))
         engine = self._engine(heads, x.shape)
         there = start.map(engine.put) if isinstance(start, FactoredHeads) else engine.put(start)
         return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, rng=rng)
@@ -269,19 +279,21 @@ class Newton(LearnerBase):
             return FactoredHeads(a=known.a, b=known.b, v=free.v, o=free.o)
         if self.rank is not None:
             return random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
-        if number == _SPECTRAL and self.start != "spectral" and self.m != "auto":
+        if number == _SPECTRAL and self.start != "spectral" and self.m != "auto" and not self.biases:
             # the user did not request it: if it does not apply, use a random start
             with contextlib.suppress(NotEnoughMemoryError):
                 return spectral_start(examples.x, examples.y, heads, rng=rng)
         return rng.standard_normal((heads, d, d)) / d
 
     def _start_at(self, heads: AttentionLayer | Iterate) -> np.ndarray | FactoredHeads:
+        theta, w, key_bias = heads.theta, heads.w, heads.key_bias if self.biases else None
         if self.rank is not None:
-            return FactoredHeads.of(AttentionLayer(theta=heads.theta, w=heads.w), self.rank)
-        return to_numpy(heads.theta).astype(np.float64)
+            return FactoredHeads.of(AttentionLayer(theta, w, key_bias), self.rank)
+        start = to_numpy(theta).astype(np.float64)
+        return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
 
     def _floor(self, heads: int, k: int, d: int) -> int:
-        return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)
+        return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):

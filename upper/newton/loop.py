@@ -53,6 +53,8 @@ class Iterate:
     ----------
     theta, w : array (m, d, d)
         The current parameters. After a rejected trial `theta` is the same object as before it.
+    key_bias, bias : array (m, d) and (d,), optional
+        The biases, if the heads have some.
     residual : float
         |Y - F(X)| / |Y| on the fitted examples.
     damping : float
@@ -66,18 +68,29 @@ class Iterate:
     residual: float
     damping: float
     passes: int
+    key_bias: Shaped[Any, "m d"] | None = None
+    bias: Shaped[Any, " d"] | None = None
 
     @property
     def layer(self) -> AttentionLayer:
         """The layer, in NumPy."""
-        return AttentionLayer(theta=to_numpy(self.theta), w=to_numpy(self.w))
+        here = self.map(to_numpy)
+        return AttentionLayer(here.theta, here.w, here.key_bias, here.bias)
+
+    def map(self, convert: Callable[[Any], Any]) -> "Iterate":
+        """The same state with `convert` applied to every array."""
+        theta, w, key_bias, bias = (
+            None if array is None else convert(array)
+            for array in (self.theta, self.w, self.key_bias, self.bias)
+        )
+        return replace(self, theta=theta, w=w, key_bias=key_bias, bias=bias)
 
 
 @checked
 def gauss_newton(
     x: Shaped[Any, "n k d"],
     y: Shaped[Any, "n k d"],
-    start: Shaped[Any, "m d d"] | Start,
+    start: Shaped[Any, "m e d"] | Start,
     *,
     inner_dtype: Any = None,
     tolerance: NonNegativeFloat = 0.0,
@@ -90,9 +103,10 @@ def gauss_newton(
     x, y : array (n, k, d)
         Examples, of any array-API library. All arithmetic uses this library and their device. Derivatives are not
         recorded.
-    start : array (m, d, d), FactoredHeads or SpanStart
+    start : array (m, d, d) or (m, d + 1, d), FactoredHeads or SpanStart
         The start, of the same library: the matrices Theta_i, or factors of low rank, or coordinates in a span. All
-        iterates keep the rank or stay in the span. The O of factors is not used.
+        iterates keep the rank or stay in the span. The O of factors is not used. With d + 1 rows, the last row of each
+        matrix is c_i, and the biases are fitted too.
     inner_dtype : dtype, optional
         Precision of the products in the inner solve, which need an accuracy of a few per cent only. The default is
         bfloat16 if the hardware multiplies it, else float32.
@@ -285,8 +299,8 @@ class _Run:
 
     def iterate(self, here: LinearFit, damping: float, passes: int) -> "Iterate":
         if self._last is None or self._last[0] is not here:
-            theta, w = self._heads.matrices(here.parameters, self._unit * here.factor)
-            self._last = here, Iterate(theta, w, here.residual, damping, passes)
+            theta, w, *biases = self._heads.matrices(here.parameters, self._unit * here.factor)
+            self._last = here, Iterate(theta, w, here.residual, damping, passes, *biases)
         return replace(self._last[1], damping=damping, passes=passes)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float) -> LinearFit:

@@ -1,7 +1,7 @@
 """Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.newton.full_heads import coupling
+from upper.newton.full_heads import coupling, with_ones
 
 __all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
 
@@ -30,7 +30,8 @@ class FactoredHeads:
     """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
 
     A, B, V and O are the query, key, value and output maps; r is at most d. The changes A_i -> A_i G, B_i -> B_i G^-T
-    and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns.
+    and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns. With a
+    row more in A, its last row a_i is the query bias: c_i = B_i a_i.
 
     Examples
     --------
@@ -41,7 +42,7 @@ class FactoredHeads:
     AttentionLayer(heads=2, dim=8, dtype=float64)
     """
 
-    a: Shaped[Any, "m d r"]
+    a: Shaped[Any, "m e r"]
     b: Shaped[Any, "m d r"]
     v: Shaped[Any, "m d r"]
     o: Shaped[Any, "m r d"]
@@ -53,17 +54,18 @@ class FactoredHeads:
 
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "d columns"]]:
+    ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "e columns"]]:
         """A function that makes the heads on an engine, and the parameters at the start."""
         heads = self.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
-        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank)
+        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank, biased=self.biased)
         return make, heads.side_by_side()
 
     @classmethod
     def of(cls, layer: AttentionLayer, rank: int) -> "FactoredHeads":
         """The balanced factors of a layer, each Theta_i and W_i replaced by the nearest matrix of the rank.
 
-        By truncated singular value decompositions, O(m d^3), in NumPy and float64.
+        By truncated singular value decompositions, O(m d^3), in NumPy and float64. A c_i of the layer is replaced by
+        the nearest vector that the rows of Theta_i span, and b is left out.
 
         Examples
         --------
@@ -76,6 +78,9 @@ class FactoredHeads:
         (a, b), (v, o) = (
             _nearest(to_numpy(matrices).astype(np.float64), rank) for matrices in (layer.theta, layer.w)
         )
+        if layer.key_bias is not None:
+            key_bias = to_numpy(layer.key_bias).astype(np.float64)[:, None]
+            a = np.concatenate([a, key_bias @ np.swapaxes(np.linalg.pinv(b), 1, 2)], axis=1)
         scale = np.linalg.norm(v, axis=1, keepdims=True)
         unit = np.where(scale > 0, scale, 1.0)
         return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
@@ -88,7 +93,16 @@ class FactoredHeads:
     @property
     def dim(self) -> int:
         """The number d of coordinates of a token."""
-        return int(self.a.shape[1])
+        return int(self.b.shape[1])
+
+    @property
+    def biased(self) -> bool:
+        """Whether the heads have a bias of the queries."""
+        return bool(self.a.shape[1] > self.b.shape[1])
+
+    def with_biases(self) -> "FactoredHeads":
+        """The same heads, in NumPy, with biases of the queries that are zero."""
+        return replace(self, a=np.pad(self.a, ((0, 0), (0, 1), (0, 0))))
 
     @property
     def rank(self) -> int:
@@ -99,16 +113,21 @@ class FactoredHeads:
         """The same heads with `convert` applied to every factor, for example ``torch.from_numpy``."""
         return FactoredHeads(*(convert(one) for one in (self.a, self.b, self.v, self.o)))
 
-    def side_by_side(self) -> Shaped[Any, "d columns"]:
-        """[A | B | V], the factors of all heads side by side, (d, 3 m r)."""
+    def side_by_side(self) -> Shaped[Any, "e columns"]:
+        """[A | B | V], the factors of all heads side by side, (d, 3 m r); if A has a row more, B and V get one of 0."""
         xp = namespace(self.a)
         turned = [xp.permute_dims(one, (1, 0, 2)) for one in (self.a, self.b, self.v)]
-        return xp.concat([xp.reshape(one, (self.dim, -1)) for one in turned], axis=1)
+        a, b, v = (xp.reshape(one, (one.shape[0], -1)) for one in turned)
+        below = xp.concat([b, v], axis=1)
+        if self.biased:
+            below = xp.concat([below, 0 * below[:1, :]], axis=0)
+        return xp.concat([a, below], axis=1)
 
     def layer(self) -> AttentionLayer:
-        """The layer of these heads, of the same array library."""
-        xp = namespace(self.a)
-        return AttentionLayer(theta=self.a @ xp.matrix_transpose(self.b), w=self.v @ self.o)
+        """The layer of these heads, of the same array library, with the c_i if these are biased."""
+        xp, d = namespace(self.a), self.dim
+        theta, w = self.a @ xp.matrix_transpose(self.b), self.v @ self.o
+        return AttentionLayer(theta[:, :d, :], w, theta[:, d, :] if self.biased else None)
 
     def balanced(self) -> "FactoredHeads":
         """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
@@ -147,6 +166,9 @@ def random_factors(
 class LowRankHeads:
     """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
 
+    If `biased`, tokens get a last coordinate 1. The last row of A is then free, that of B and V stays 0, and the reads
+    have a last column of ones, whose row of the linear factor is b.
+
     At r = d the V stay fixed, since O alone can give every W; directions then have A and B only. Products with the
     derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads.
 
@@ -172,43 +194,55 @@ class LowRankHeads:
     _last: Any = None
 
     def __init__(
-        self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rank: int, rng: np.random.Generator
+        self,
+        engine: Engine,
+        x: Shaped[Any, "n k d"],
+        heads: int,
+        rank: int,
+        rng: np.random.Generator,
+        biased: bool = False,
     ) -> None:
-        n, k, d = x.shape
-        self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
+        d = x.shape[2]
+        self.engine, self.x, self.heads, self.rng, self._biased = engine, x, heads, rng, biased
         self.columns = heads * rank
         self._rank, self._values_move = rank, rank < d
         self.go_to(engine.single)
         shared = engine.low == engine.single
-        self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, engine.low), (n * k, d))
+        self._low = self._tokens if shared else self._rows(engine.low)
         self._blocks: list[np.ndarray] = []
         self._damped: list[np.ndarray] = []
 
     def go_to(self, dtype: Any) -> None:
         """Change the precision of reads."""
         self._tokens = self._last = None
-        self._tokens = self.engine.xp.reshape(self.engine.cast(self.x, dtype), (-1, self.x.shape[2]))
+        self._tokens = self._rows(dtype)
 
-    def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
+    def _rows(self, dtype: Any) -> Any:
+        rows = self.engine.xp.reshape(self.engine.cast(self.x, dtype), (-1, self.x.shape[2]))
+        return with_ones(self.engine, rows) if self._biased else rows
+
+    def reads(self, parameters: Shaped[Any, "e columns"]) -> Shaped[Any, "rows reads"]:
         """The reads of the heads at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
         self._last = None
         factors = self.engine.cast(parameters, self._tokens.dtype)
         queries, keys, values = self._apart(self._tokens @ factors, parts=3)
         pattern = self.engine.softmax(queries @ self.engine.xp.matrix_transpose(keys))
         self._last = pattern, queries, keys, values
-        return self._together(pattern @ values)
+        reads = self._together(pattern @ values)
+        return with_ones(self.engine, reads) if self._biased else reads
 
-    def linearise(self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]) -> None:
+    def linearise(self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative at `parameters`, the point of the last call of `reads`; `linear` has the O_i."""
         engine = self.engine
         self._pattern, self._queries, self._keys, self._values = (
             engine.cast(one, engine.low) for one in self._last
         )
+        linear = linear[: self.columns, :]
         self._o = engine.cast(linear, engine.low)
         self._last = None
         self._couple(to_numpy(parameters), to_numpy(linear))
 
-    def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
+    def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV), the change of the outputs along `direction`, (n k, d)."""
         engine, turned = self.engine, self.engine.xp.matrix_transpose
         projected = self._low @ engine.cast(direction, engine.low)
@@ -220,7 +254,7 @@ class LowRankHeads:
             mixed += self._pattern @ moved
         return self._together(mixed) @ self._o
 
-    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "d columns"]:
+    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "e columns"]:
         """J^T R: the derivative of <F, R> with respect to all A_i, B_i and V_i."""
         engine, xp, turned = self.engine, self.engine.xp, self.engine.xp.matrix_transpose
         (pull,) = self._apart(residual @ turned(self._o), parts=1)
@@ -228,7 +262,12 @@ class LowRankHeads:
         parts = [change @ self._keys, turned(change) @ self._queries]
         if self._values_move:
             parts.append(turned(self._pattern) @ pull)
-        return turned(self._low) @ xp.concat([self._together(part) for part in parts], axis=1)
+        gradient = turned(self._low) @ xp.concat([self._together(part) for part in parts], axis=1)
+        if self._biased:  # the last row of B and V is fixed
+            cut, d = self.columns, self.x.shape[2]
+            last = xp.concat([gradient[d:, :cut], 0 * gradient[d:, cut:]], axis=1)
+            gradient = xp.concat([gradient[:d, :], last], axis=0)
+        return gradient
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
         """The term lambda D of the normal equations: p -> lambda D p; D measures the change of the Theta_i and W_i."""
@@ -246,7 +285,7 @@ class LowRankHeads:
         return lambda r: self._by_blocks(r, inverses)
 
     def balanced(
-        self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]
+        self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
     ) -> tuple[Any, Any] | None:
         """The parameters and O of the same heads, balanced; None if the factors are still balanced."""
         xp, size = self.engine.xp, self.heads * self._rank
@@ -257,23 +296,24 @@ class LowRankHeads:
         if max(float(xp.max(one)) for one in ratios) <= _UNBALANCED**2:
             return None
         heads = self._factors(parameters, linear).balanced()
-        return heads.side_by_side(), xp.reshape(heads.o, linear.shape)
+        o = xp.reshape(heads.o, (size, -1))
+        return heads.side_by_side(), xp.concat([o, linear[size:, :]], axis=0)
 
     def matrices(
-        self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]
-    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
-        """The Theta_i and W_i."""
+        self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Any, ...]:
+        """The Theta_i and W_i, and if the heads are biased the c_i and b."""
         layer = self._factors(parameters, linear).layer()
-        return layer.theta, layer.w
+        biases = (layer.key_bias, linear[self.columns, :]) if self._biased else ()
+        return (layer.theta, layer.w, *biases)
 
     def _factors(self, parameters: Any, linear: Any) -> FactoredHeads:
-        xp, m = self.engine.xp, self.heads
-        d, cut = parameters.shape[0], m * self._rank
+        xp, m, cut, d = self.engine.xp, self.heads, self.columns, self.x.shape[2]
         a, b, v = (
-            xp.permute_dims(xp.reshape(one, (d, m, -1)), (1, 0, 2))
-            for one in (parameters[:, :cut], parameters[:, cut : 2 * cut], parameters[:, 2 * cut :])
+            xp.permute_dims(xp.reshape(one, (one.shape[0], m, -1)), (1, 0, 2))
+            for one in (parameters[:, :cut], parameters[:d, cut : 2 * cut], parameters[:d, 2 * cut :])
         )
-        return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear, (m, -1, d)))
+        return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear[:cut, :], (m, -1, d)))
 
     def _apart(self, wide: Any, *, parts: int) -> list[Any]:
         """Split (n k, parts m r), heads side by side, into batches of heads (n m, k, r)."""

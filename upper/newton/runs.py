@@ -116,13 +116,19 @@ class SplitExamples:
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
         """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
-        theta, w = to_numpy(iterate.theta), to_numpy(iterate.w)
-        return AttentionLayer(theta=theta / self.scale / self.scale, w=w * (self.unit / self.scale))
+        return _rescaled(iterate.layer, 1 / self.scale, self.unit)
 
     def scaled(self, layer: AttentionLayer) -> AttentionLayer:
         """The layer that does on scaled tokens and labels what `layer` does on the original ones."""
-        theta, w = (to_numpy(part).astype(np.float64) for part in (layer.theta, layer.w))
-        return AttentionLayer(theta=theta * self.scale * self.scale, w=w * (self.scale / (self.unit or 1.0)))
+        return _rescaled(layer.map(to_numpy), self.scale, 1 / (self.unit or 1.0))
+
+
+def _rescaled(layer: AttentionLayer, scale: float, unit: float) -> AttentionLayer:
+    """The layer with the outputs `unit` F(`scale` X)."""
+    theta, w = (part.astype(np.float64) for part in (layer.theta, layer.w))
+    key_bias = None if layer.key_bias is None else layer.key_bias * scale
+    bias = None if layer.bias is None else layer.bias * unit
+    return AttentionLayer(theta * scale * scale, w * (unit * scale), key_bias, bias)
 
 
 def draw_split(
@@ -225,7 +231,7 @@ class Runner:
             patience=self._patience,
             reached=lambda iterate: self._reached(iterate, examples),
         )
-        return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
+        return end.map(to_numpy)
 
     def several(
         self,

@@ -147,9 +147,7 @@ class SpanHeads(FullHeads):
         inverse = self._inverse_coupling(damping) * (1 / self._square)
         return lambda r: r @ inverse
 
-    def matrices(
-        self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]
-    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
+    def matrices(self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]) -> tuple[Any, ...]:
         """The Theta_i and W_i."""
         return super().matrices(self._stacked(parameters), linear)
 

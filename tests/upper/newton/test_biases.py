@@ -1,0 +1,79 @@
+"""Newton on layers with biases: c is found with Theta, b with W, at full and at low rank."""
+
+import numpy as np
+import pytest
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    GroundTruth,
+    make_low_rank_layer,
+    make_nice_layer,
+)
+from upper import Newton
+from upper.floor import counting_floor, unknowns
+
+
+def biased(layer, rng):
+    """The layer with biases as trained ones have them: c_i in the span of the rows of Theta_i."""
+    m, d = layer.heads, layer.dim
+    key_bias = np.einsum("mij,mi->mj", layer.theta, rng.standard_normal((m, d)) / np.sqrt(d))
+    return AttentionLayer(layer.theta, layer.w, key_bias, rng.standard_normal(d) / np.sqrt(d))
+
+
+def learned(layer, inputs, seed, **options):
+    truth = GroundTruth.draw(layer, inputs, rng=seed + 50)
+    fit = Newton(m=layer.heads, biases=True, **options).fit(
+        ExampleOracle(layer, inputs, rng=seed), rng=seed + 1
+    )
+    return fit, truth.measure(layer=fit.layer)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("inputs", "rank"),
+    [(BooleanInputs(3, 12), None), (GaussianInputs(3, 12), None), (BooleanInputs(4, 16), 4)],
+)
+def test_all_parameters_are_recovered(inputs, rank, seed):
+    rng = np.random.default_rng(seed)
+    if rank is None:
+        plain = make_nice_layer(heads=2, dim=inputs.d, rng=rng)
+    else:
+        plain = make_low_rank_layer(heads=2, dim=inputs.d, rank=rank, w_rank=rank, rng=rng)
+    fit, errors = learned(biased(plain, rng), inputs, seed, rank=rank)
+    assert fit.outcome.name == "EXACT"
+    assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-11
+
+
+def test_a_layer_without_biases_is_recovered_with_biases_of_zero():
+    fit, errors = learned(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), 0)
+    assert fit.outcome.name == "EXACT"
+    assert max(errors["key_bias_error"], errors["bias_error"]) < 1e-11  # absolute, as the true ones are zero
+
+
+def test_without_biases_the_fit_of_a_layer_that_has_some_is_no_success():
+    layer = biased(make_nice_layer(heads=2, dim=8, rng=0), np.random.default_rng(1))
+    fit = Newton(m=2, work=4000).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
+    assert not fit.outcome.succeeded
+
+
+def test_a_start_at_the_layer_is_exact_within_a_few_iterates():
+    layer = biased(make_nice_layer(heads=2, dim=8, rng=0), np.random.default_rng(2))
+    fit, _ = learned(layer, BooleanInputs(3, 8), 3, start=layer)
+    assert fit.outcome.name == "EXACT"
+    assert sum("iterate" in step.name for step in fit.trace) <= 6
+
+
+def test_the_counting_floor_has_the_biases_among_the_unknowns():
+    for rank in (None, 4):
+        plain, more = (unknowns(heads=3, tokens=4, dim=16, rank=rank, biases=one) for one in (False, True))
+        assert more - plain == 3 * (rank or 16) + 16
+        assert counting_floor(heads=3, tokens=4, dim=16, rank=rank, biases=True) >= -(-more // (4 * 16))
+
+
+@pytest.mark.bad_input
+def test_biases_need_a_number_of_heads():
+    with pytest.raises(ValueError, match="a number of heads is needed"):
+        Newton(m="auto", biases=True)
