@@ -29,7 +29,7 @@ _FLOOR = 1e-8
 _LOUD = 3.0
 # The shortest tokens of a check, in units of the scale.
 _SHORTEST = 2.0**-16
-# Times that rays are drawn along which a scale is looked for.
+# Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
 _SCALES = 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
@@ -150,14 +150,16 @@ class ByQueries(LearnerBase):
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[RecoveredLayer | None, Outcome]:
         linear, d = pairs.linear, pairs.oracle.d
-        # rays may miss where heads that cancel at a distance bend
-        scales = (find_scale(pairs, random) for _ in range(_SCALES))
-        scale = next((one for one in scales if one is not None), None)
+        # rays and points may miss where heads bend that cancel elsewhere
+        for _ in range(_SCALES):
+            scale = find_scale(pairs, random)
+            rank = 0 if scale is None else count_heads(pairs, scale, random)[0]
+            if rank > 0:
+                break
         if scale is None:  # one head that attends to all tokens alike
             zeros = np.zeros((1, d, d))
             alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
             return alike, _verdict(pairs.oracle, alike, random)
-        rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
         if m > rank > 1:
