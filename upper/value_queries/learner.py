@@ -104,10 +104,11 @@ class ByQueries(LearnerBase):
         if self.noise:
             return self._learn_noisy(oracle, recorder, budget, random)
         linear = linear_part(oracle)
-        if oracle.dtype.kind == "f" and oracle.dtype.itemsize < 8:
+        answers = getattr(oracle, "dtype", np.dtype(np.float64))
+        if answers.kind == "f" and answers.itemsize < 8:
             raise ValueError(
-                f"The answers are {oracle.dtype}, too coarse for exact recovery: compute them in float64 (a torch module "
-                "by module.double()), or state their error as noise."
+                f"The answers are {answers}, too coarse for exact recovery: compute them in float64 (a torch module by "
+                "module.double()), or state their error as noise."
             )
         recorder.step("Equal tokens", predict=linear.layer)
         within = oracle if budget is None else oracle.limited(budget - recorder.examples)
