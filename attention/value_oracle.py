@@ -91,6 +91,7 @@ class ValueOracle:
         self._target, self.noise, self.budget = target, noise, budget
         self.k, self.d = k, d
         self._rng = random_generator(rng)
+        self.dtype = np.dtype(np.float64)  #: of the last answers, before they became float64
         self.drawn = 0  #: token matrices asked so far
         self.tokens = 0  #: tokens in them
 
@@ -123,6 +124,7 @@ class ValueOracle:
                 "a larger budget."
             )
         answers = np.asarray(self._target(x))
+        self.dtype = answers.dtype
         self.drawn += len(x)
         self.tokens += x.shape[0] * x.shape[1]
         require_array("The answer", answers, x.shape)

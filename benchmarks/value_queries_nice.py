@@ -7,12 +7,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
-from attention import Outcome, ValueOracle, make_nice_layer
+from attention import AttentionLayer, Outcome, ValueOracle, make_nice_layer, parameter_errors
 from benchmarks.report import machine, show_table, write_json
 from runs import single_thread, versions
-from upper.value_queries import ByQueries, RecoveredLayer
+from upper.value_queries import ByQueries
 
 __all__ = ["CASES", "run_value_queries", "value_queries_complaint"]
 
@@ -54,11 +53,11 @@ def value_queries_complaint(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _target(m: int, d: int, biased: bool, seed: int) -> RecoveredLayer:
+def _target(m: int, d: int, biased: bool, seed: int) -> AttentionLayer:
     rng = np.random.default_rng(seed)
     nice = make_nice_layer(heads=m, dim=d, rng=rng)
     bias, key_bias = rng.standard_normal(d), rng.standard_normal((m, d)) / np.sqrt(d)
-    return RecoveredLayer(nice.theta, nice.w, biased * key_bias, biased * bias, np.ones(m))
+    return AttentionLayer(nice.theta, nice.w, *((key_bias, bias) if biased else ()))
 
 
 def _row(m: int, d: int, allowed: int | None, biased: bool, targets: int) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def _row(m: int, d: int, allowed: int | None, biased: bool, targets: int) -> dic
         queries.append(fit.examples_used)
         seconds.append(fit.seconds - clock[0])
         asked.append(clock[0])
-        for name, error in _errors(fit.predict, truth, biased).items():
+        for name, error in _errors(fit.layer, truth).items():
             errors[name].append(error)
     good = [
         outcome is Outcome.EXACT and max(worst) <= _WANTED
@@ -91,7 +90,7 @@ def _row(m: int, d: int, allowed: int | None, biased: bool, targets: int) -> dic
     }
 
 
-def _timed(truth: RecoveredLayer) -> tuple[ValueOracle, list[float]]:
+def _timed(truth: AttentionLayer) -> tuple[ValueOracle, list[float]]:
     """An oracle of any number of tokens, and the seconds that its answers take."""
     spent = [0.0]
 
@@ -106,23 +105,13 @@ def _timed(truth: RecoveredLayer) -> tuple[ValueOracle, list[float]]:
     return oracle, spent
 
 
-def _errors(found: Any, truth: RecoveredLayer, biased: bool) -> dict[str, float]:
-    """The worst head's relative error of each parameter; a bias that is zero has none. 1 where heads are missing."""
-    if not isinstance(found, RecoveredLayer) or found.theta.shape != truth.theta.shape:
+def _errors(found: AttentionLayer | None, truth: AttentionLayer) -> dict[str, float]:
+    """The worst head's relative error of each parameter. 1 where heads are missing."""
+    if found is None or found.heads != truth.heads:
         return dict.fromkeys(("theta", "w", "key_bias", "bias"), 1.0)
-    distance = np.linalg.norm(found.w[:, None] - truth.w, axis=(2, 3))
-    heads = linear_sum_assignment(distance.T)[1]
-
-    def worst(one: np.ndarray, other: np.ndarray) -> float:
-        return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(one, other, strict=True))
-
-    errors = {name: worst(getattr(found, name)[heads], getattr(truth, name)) for name in ("theta", "w")}
-    if not biased:
-        return errors | {"key_bias": 0.0, "bias": 0.0}
-    return errors | {
-        "key_bias": worst(found.key_bias[heads], truth.key_bias),
-        "bias": worst(found.bias[None], truth.bias[None]),
-    }
+    errors = parameter_errors(found, truth)
+    worst = {name: float(getattr(errors, name).max()) for name in ("theta", "w", "key_bias")}
+    return worst | {"bias": errors.bias}
 
 
 def _biases(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import make_nice_layer
+from attention import AttentionLayer, make_nice_layer
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._layer_by_fractions import (
     Head,
@@ -24,7 +24,6 @@ from paper_checks.claims.identifiability import rank
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, equal
 from paper_checks.faults import Fault, given
-from upper.value_queries import RecoveredLayer
 
 _NEGATED = Fault(
     "paper_checks.claims._layer_by_fractions:powers_of_two",
@@ -96,9 +95,7 @@ def pencil(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     """
     m, dim = (3, 8) if scale is Scale.QUICK else (8, 24)
     nice = make_nice_layer(heads=m, dim=dim, rng=rng)
-    layer = RecoveredLayer(
-        nice.theta, nice.w, rng.standard_normal((m, dim)), rng.standard_normal(dim), np.ones(m)
-    )
+    layer = AttentionLayer(nice.theta, nice.w, rng.standard_normal((m, dim)), rng.standard_normal(dim))
     xi, delta = rng.standard_normal((2, dim)) / 2
     jacobians = [_jacobian(layer, at, delta) for at in (0 * xi, claim.second_point * xi)]
     space = np.linalg.svd(np.concatenate(jacobians))[2][:m].T
@@ -118,7 +115,7 @@ def pencil(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     error = float(np.linalg.norm(rows - wanted) / np.linalg.norm(wanted))
     yield at_most("rows delta W_i of the pencil and the sum rule, relative", error, claim.accuracy_of_rows)
     theta = np.array([nice.theta[0], 2 * nice.theta[0], *nice.theta[2:]])
-    parallel = RecoveredLayer(theta, layer.w, layer.key_bias, layer.bias, layer.condition)
+    parallel = AttentionLayer(theta, layer.w, layer.key_bias, layer.bias)
     for name, one, sign in (("nice", layer, at_least), ("parallel", parallel, at_most)):
         singular = np.linalg.svd(_jacobian(one, 0 * xi, delta), compute_uv=False)
         yield sign(
@@ -273,7 +270,7 @@ def _sum_of_w(heads: Sequence[Head]) -> Any:
     return sum(head.w for head in heads)
 
 
-def _jacobian(layer: RecoveredLayer, x: Any, delta: Any) -> Any:
+def _jacobian(layer: AttentionLayer, x: Any, delta: Any) -> Any:
     """The derivative by x of row 1 of the answers to (x, x - delta), without that of the linear part."""
     steps = x + _POINTS[:, None, None] * np.eye(len(x))
     rows = layer(np.stack([steps, steps - delta], axis=-2).reshape(-1, 2, len(x)))[:, 0]

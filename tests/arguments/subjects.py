@@ -49,7 +49,7 @@ RECORDS = """
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost IntegerLaw Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
-    QueriedPhases RecoveredLayer Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
+    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package

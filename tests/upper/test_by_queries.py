@@ -21,7 +21,7 @@ from attention import (
 )
 from attention.testing import check_learner
 from upper import Newton
-from upper.value_queries import ByQueries, RecoveredLayer
+from upper.value_queries import ByQueries
 
 # Queries that a prototype of the steps without following needed, for each (m, d).
 PROTOTYPE = {(4, 32): 2127, (12, 64): 8695, (16, 64): 10487}
@@ -31,7 +31,7 @@ def biased(heads, dim, seed):
     rng = np.random.default_rng(seed)
     nice = make_nice_layer(heads=heads, dim=dim, rng=rng)
     bias, key_bias = rng.standard_normal(dim), rng.standard_normal((heads, dim)) / np.sqrt(dim)
-    return RecoveredLayer(nice.theta, nice.w, key_bias, bias, np.ones(heads))
+    return AttentionLayer(nice.theta, nice.w, key_bias, bias)
 
 
 def errors(found, truth):
@@ -75,9 +75,8 @@ def test_biases_are_recovered_whatever_the_number_of_tokens_of_a_query(m, d, k):
         oracle.k = None
     fit = ByQueries().fit(oracle, rng=1)
     assert fit.outcome is Outcome.EXACT
-    assert fit.layer is None  # a layer has no biases
-    assert np.allclose(fit.predict.bias, truth.bias, rtol=0, atol=1e-13)
-    assert max(errors(fit.predict, truth)) < 1e-11
+    assert np.allclose(fit.layer.bias, truth.bias, rtol=0, atol=1e-13)
+    assert max(errors(fit.layer, truth)) < 1e-11
 
 
 @settings(max_examples=12)
@@ -221,8 +220,21 @@ def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
     oracle = ValueOracle.from_callable(truth, 3, 8, noise=1e-3, rng=1)
     fit = ByQueries(noise=1e-3).fit(oracle, rng=2)
     assert fit.outcome is Outcome.NOISE_FLOOR
-    assert fit.layer is None
-    assert max(errors(fit.predict, truth)) < 1e-3
+    assert max(errors(fit.layer, truth)) < 1e-3
+
+
+@pytest.mark.bad_input
+def test_answers_in_single_precision_are_refused_unless_their_error_is_stated():
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+
+    def answer(x):
+        return layer(x).astype(np.float32)
+
+    with pytest.raises(ValueError, match=r"answers are float32.*float64.*noise"):
+        ByQueries().fit(ValueOracle.from_callable(answer, 3, 8), rng=0)
+    fit = ByQueries(noise=1e-6).fit(ValueOracle.from_callable(answer, 3, 8), rng=0)
+    assert fit.outcome is Outcome.NOISE_FLOOR
+    assert parameter_errors(fit.layer, layer).theta.max() < 1e-4
 
 
 @pytest.mark.bad_input

@@ -1,25 +1,22 @@
 """The learner from value queries: all heads of a layer, exactly, with no search and no descent."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import EXACT_ERROR, relative_error
-from attention.layer import contract, mix, softmax
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
-from upper.value_queries.separation import first_heads, follow_heads
-from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
+from upper.value_queries.separation import first_heads, follow_heads, numbered
+from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part
 
-__all__ = ["ByQueries", "RecoveredLayer"]
+__all__ = ["ByQueries"]
 
 # Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
 _CHECKS, _CHECKED_TOKENS = 8, 4
@@ -31,37 +28,6 @@ _LOUD = 3.0
 _SHORTEST = 2.0**-16
 # Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
 _SCALES = 4
-# Biases below this share of the other parameters are rounding.
-_NO_BIAS = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class RecoveredLayer:
-    """A layer with biases, F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i."""
-
-    theta: Float[np.ndarray, "m d d"]
-    w: Float[np.ndarray, "m d d"]
-    key_bias: Float[np.ndarray, "m d"]  #: c
-    bias: Float[np.ndarray, " d"]  #: b
-    #: by how much separating a head from the others makes rounding grow: |delta W_i| over its distance to the span of
-    #: the other heads' at the first delta, or, where outputs have one direction, `RankOneHeads.condition`
-    condition: Float[np.ndarray, " m"]
-
-    def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
-        """The outputs on the token matrices `x`."""
-        read = mix(softmax(contract(x, self.theta, np, self.key_bias), np), x, np)
-        return self.bias + (read @ self.w.reshape(-1, x.shape[2])).reshape(x.shape)
-
-    @property
-    def biased(self) -> bool:
-        """Whether the biases are more than rounding."""
-        pairs = ((self.bias, self.w), (self.key_bias, self.theta))
-        return any(np.abs(bias).max() > _NO_BIAS * np.abs(other).max() for bias, other in pairs)
-
-    @property
-    def layer(self) -> AttentionLayer | None:
-        """The layer of the target class, which has no biases; None where these have some."""
-        return None if self.biased else AttentionLayer(self.theta, self.w)
 
 
 @dataclass(frozen=True)
@@ -86,12 +52,13 @@ class ByQueries(LearnerBase):
     Raises
     ------
     ValueError
-        On `fit`, if the oracle answers no value queries, a query has one token, or answers are malformed.
+        On `fit`, if the oracle answers no value queries, a query has one token, answers are malformed, or they are
+        float32 and no noise is stated.
 
     Notes
     -----
-    Derived here. Where m <= d, the m vectors delta W_i are independent and the Theta_i delta differ for generic delta,
-    all parameters follow in about d (m + 4) + 3 m^2 queries of arithmetic, up to the order of the heads:
+    Derived here. Where m <= d and, for generic delta, the m vectors delta W_i are independent, and so are the
+    Theta_i delta, all parameters follow by arithmetic, up to the order of the heads:
 
     1. equal tokens give b and the sum of the W_i (`linear_part`);
     2. two tokens show a two-layer network of sigmoids, whose rank is the number of heads (`count_heads`);
@@ -100,7 +67,9 @@ class ByQueries(LearnerBase):
     5. with those known, the weights of any tokens are linear in an answer, and their log ratios are logits: Theta_i and
        c_i (`read_logits`).
 
-    Nothing is assumed of the norms, ranks or coherence of the Theta_i.
+    Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
+    ``condition_1`` and so on: how much larger rounding gets for that head. A layer whose biases are found to be
+    rounding has none.
 
     Examples
     --------
@@ -135,21 +104,26 @@ class ByQueries(LearnerBase):
         if self.noise:
             return self._learn_noisy(oracle, recorder, budget, random)
         linear = linear_part(oracle)
-        known = partial(_linear, linear)
-        recorder.step("Equal tokens", predict=known)
+        answers = getattr(oracle, "dtype", np.dtype(np.float64))
+        if answers.kind == "f" and answers.itemsize < 8:
+            raise ValueError(
+                f"The answers are {answers}, too coarse for exact recovery: compute them in float64 (a torch module by "
+                "module.double()), or state their error as noise."
+            )
+        recorder.step("Equal tokens", predict=linear.layer)
         within = oracle if budget is None else oracle.limited(budget - recorder.examples)
         try:
             found, outcome = self._found(TwoTokens(within, linear), random, recorder)
         except QueriesExhaustedError:
             found, outcome = None, Outcome.EXAMPLES_SPENT
         if found is None:
-            return recorder.fit(outcome, predict=known)
-        return recorder.fit(outcome, predict=found, layer=found.layer)
+            return recorder.fit(outcome, predict=linear.layer)
+        return recorder.fit(outcome, layer=found)
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[RecoveredLayer | None, Outcome]:
-        linear, d = pairs.linear, pairs.oracle.d
+    ) -> tuple[AttentionLayer | None, Outcome]:
+        linear = pairs.linear
         # rays and points may miss where heads bend that cancel elsewhere
         for _ in range(_SCALES):
             scale = find_scale(pairs, random)
@@ -157,9 +131,7 @@ class ByQueries(LearnerBase):
             if rank > 0:
                 break
         if scale is None:  # one head that attends to all tokens alike
-            zeros = np.zeros((1, d, d))
-            alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
-            return alike, _verdict(pairs.oracle, alike, random)
+            return linear.layer, _verdict(pairs.oracle, linear.layer, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
         if m > rank > 1:
@@ -177,8 +149,8 @@ class ByQueries(LearnerBase):
             heads = rank_one_heads(pairs, scale, random, attempt, recorder)
             if heads is None or (self.m != "auto" and len(heads.w) > self.m):
                 continue
-            found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, heads.condition)
-            recorder.step("Heads assembled", predict=found, layer=found.layer, heads=len(heads.w))
+            found = Parameters(heads.theta, heads.w, heads.key_bias, linear.bias).layer
+            recorder.step("Heads assembled", layer=found, heads=len(heads.w), **numbered(heads.condition))
             outcome = _agreement(pairs.oracle, found, scale, random)
             if outcome is Outcome.EXACT or (outcome.succeeded and floor is not None):
                 return found, outcome
@@ -192,31 +164,29 @@ class ByQueries(LearnerBase):
     ) -> Fit:
         kept = KeptAnswers(oracle if budget is None else oracle.limited(budget))
         try:
-            heads = recover_from_noise(
+            found = recover_from_noise(
                 kept,
                 self.noise,
                 m=None if self.m == "auto" else self.m,
                 most=max(self.stretch, 1.0),
                 rng=random,
                 recorder=recorder,
-                seen=_with_biases,
             )
-            if heads is None:
+            if found is None:
                 return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
-            found = _with_biases(heads.parameters, heads.condition)
             outcome = _noisy_verdict(kept, found, self.noise, random)
         except QueriesExhaustedError:
             return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
-        return recorder.fit(outcome, predict=found, layer=found.layer)
+        return recorder.fit(outcome, layer=found)
 
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
-    ) -> RecoveredLayer | None:
+    ) -> AttentionLayer | None:
         first = first_heads(pairs, m, scale, random)
         if first is None:
             recorder.step("No pencil separates the heads", heads=m)
             return None
-        recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
+        recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
         followed = follow_heads(pairs, first, scale, random)
         if followed is None:
             recorder.step("Heads fall together", heads=m)
@@ -226,12 +196,12 @@ class ByQueries(LearnerBase):
             "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
         )
         logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
-        found = RecoveredLayer(logits.theta, w, logits.key_bias, pairs.linear.bias, first.condition)
-        recorder.step("Logits", predict=found, layer=found.layer)
+        found = Parameters(logits.theta, w, logits.key_bias, pairs.linear.bias).layer
+        recorder.step("Logits", layer=found)
         return found
 
 
-def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator) -> Outcome:
+def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Outcome:
     """Whether fresh queries are answered as the oracle does."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers, predicted = oracle.ask(x), found(x)
@@ -239,12 +209,8 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
 
 
-def _with_biases(of: Parameters, condition: np.ndarray) -> RecoveredLayer:
-    return RecoveredLayer(of.theta, of.w, of.key_bias, of.bias, condition)
-
-
 def _noisy_verdict(
-    oracle: ValueOracle, found: RecoveredLayer, noise: float, random: np.random.Generator
+    oracle: ValueOracle, found: AttentionLayer, noise: float, random: np.random.Generator
 ) -> Outcome:
     """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
@@ -255,7 +221,7 @@ def _noisy_verdict(
 
 
 def _agreement(
-    oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator
+    oracle: ValueOracle, found: AttentionLayer, scale: float, random: np.random.Generator
 ) -> Outcome:
     """How closely fresh answers are as predicted, relative to the heads' values X W_i, which may cancel.
 
@@ -266,13 +232,9 @@ def _agreement(
     x[1::3] = np.sign(x[1::3])
     x[::3] *= 2 * scale / np.sqrt(oracle.d) * _SHORTEST ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
-    values = np.linalg.norm(found.bias) + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
+    values = 0 if found.bias is None else np.linalg.norm(found.bias)
+    values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
     error = float(np.max(difference / values))
     if error < EXACT_ERROR:
         return Outcome.EXACT
     return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
-
-
-def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:
-    """What is known without the heads: every token's weight is 1 / k."""
-    return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)

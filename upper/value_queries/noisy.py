@@ -1,16 +1,14 @@
 """Recovery from answers with noise: how far to stretch differences, how often to ask, and what to count tokens from."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.learning import Recorder
+from attention import AttentionLayer, Recorder
 from upper.value_queries.logits import read_noisy_logits
 from upper.value_queries.polish import KeptAnswers, Parameters, polish
-from upper.value_queries.separation import FirstHeads, first_heads, follow_heads, read_heads
+from upper.value_queries.separation import FirstHeads, first_heads, follow_heads, numbered, read_heads
 from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part, orthonormal
 
 # The noise that is wanted on g, relative to its entries, and the most that the separation bears.
@@ -29,14 +27,6 @@ _OFF, _GROWTH = 0.1, 8.0
 _LOUD = 30.0
 
 
-@dataclass(frozen=True, eq=False)
-class NoisyHeads:
-    """The parameters of all heads, and what separating each costs."""
-
-    parameters: Parameters
-    condition: Float[np.ndarray, " m"]
-
-
 def recover_from_noise(
     kept: KeptAnswers,
     noise: float,
@@ -45,8 +35,7 @@ def recover_from_noise(
     most: float,
     rng: np.random.Generator,
     recorder: Recorder,
-    seen: Callable[[Parameters, np.ndarray], Any],
-) -> NoisyHeads | None:
+) -> AttentionLayer | None:
     """All heads from answers with noise of this standard deviation, or None where they are not separated.
 
     Heads are separated and followed as without noise, with longer differences. They are then read once more at the
@@ -59,8 +48,6 @@ def recover_from_noise(
         Heads; None counts them.
     most : float
         The longest stretch.
-    seen : callable
-        Makes a layer with biases of parameters and condition numbers, for the record.
     """
     length = _LONGER * most
     linear = linear_part(kept, noise=noise, length=length)
@@ -73,11 +60,7 @@ def recover_from_noise(
         linear = linear_part(kept, noise=noise, length=length, repeats=loud.pairs.repeats)
         loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
     if loud is None:
-        d = kept.d
-        return NoisyHeads(
-            Parameters(np.zeros((1, d, d)), linear.projection_sum[None], np.zeros((1, d)), linear.bias),
-            np.ones(1),
-        )
+        return linear.layer
     rank, _ = count_heads(loud.pairs, loud.scale, rng)
     heads = rank if m is None else m
     recorder.step(
@@ -94,7 +77,7 @@ def recover_from_noise(
     if first is None:
         recorder.step("No pencil separates the heads", heads=heads)
         return None
-    recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
+    recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
     followed = follow_heads(loud.pairs, first, loud.scale, rng)
     if followed is None:
         recorder.step("Heads fall together", heads=heads)
@@ -107,11 +90,11 @@ def recover_from_noise(
         for name in ("Read again", "Polished"):
             if name == "Polished":
                 found = polish(found, kept.kept)
-            layer = seen(_without_noise(found, loud), first.condition)
-            recorder.step(name, predict=layer, layer=layer.layer, stretch=loud.pairs.stretch)
+            layer = _without_noise(found, loud).layer
+            recorder.step(name, layer=layer, stretch=loud.pairs.stretch)
         further = stretched_further(loud, Centre(found.theta, found.key_bias))
         if further is None:
-            return NoisyHeads(_without_noise(found, loud), first.condition)
+            return layer
         loud = further
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from attention.layer import softmax
+from attention.layer import AttentionLayer, softmax
 from attention.value_oracle import ValueOracle
 
 _STEPS, _INNER, _TOLERANCE = 4, 80, 1e-4
@@ -19,6 +19,8 @@ _LARGEST = 30.0
 # Nor are those of tokens that are so many times as long as the shortest of their query.
 _LONGER = 8.0
 _TINY = 1e-100
+# Biases below this share of the other parameters are rounding.
+_NO_BIAS = 1e-9
 
 
 class KeptAnswers(ValueOracle):
@@ -41,12 +43,21 @@ class KeptAnswers(ValueOracle):
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """The parameters of a layer with biases, or a change of them."""
+    """The arrays of a layer with biases, or a change of them."""
 
     theta: Float[np.ndarray, "m d d"]
     w: Float[np.ndarray, "m d d"]
     key_bias: Float[np.ndarray, "m d"]
     bias: Float[np.ndarray, " d"]
+
+    @property
+    def layer(self) -> AttentionLayer:
+        """The layer, without biases that are no more than rounding."""
+        key_bias, bias = (
+            None if np.abs(one).max() <= _NO_BIAS * np.abs(beside).max() else one
+            for one, beside in ((self.key_bias, self.theta), (self.bias, self.w))
+        )
+        return AttentionLayer(self.theta, self.w, key_bias, bias)
 
     def flat(self) -> Float[np.ndarray, " p"]:
         """One vector."""

@@ -1,6 +1,7 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -103,6 +104,11 @@ def _first(heads: Separated) -> Sigmoids:
     return Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
 
 
+def numbered(condition: Float[np.ndarray, " m"]) -> dict[str, Any]:
+    """The conditions of the heads for the record of a fit, from condition_1 on."""
+    return {f"condition_{i}": float(one) for i, one in enumerate(condition, start=1)}
+
+
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
     return heads.residual < np.maximum(_RESIDUAL, _LOUD * heads.noise)
 
@@ -113,11 +119,11 @@ def _points(m: int, p: int) -> int:
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
     p, total = len(basis), delta @ pairs.linear.projection_sum
-    with np.errstate(divide="ignore"):
-        # fourth-order differences of a step h are off by h^4, and by the noise over h
-        loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
     step = _STEP
     if pairs.noise:
+        with np.errstate(divide="ignore"):
+            loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
+        # fourth-order differences of a step h are off by h^4, and by the noise over h
         step = float(np.clip(2 * loudness**0.2, _STEP, _LONG_STEP))
         often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
         pairs = replace(pairs, repeats=pairs.repeats * often)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from attention import AttentionLayer
 from attention.value_oracle import ValueOracle
+from upper.value_queries.polish import Parameters
 
 # Sigmoids bend between a distance and twice that distance if the odd part grows by less than the factor 2 _BENT.
 _BENT = 0.75
@@ -23,6 +25,12 @@ class LinearPart:
 
     bias: Float[np.ndarray, " d"]  #: b
     projection_sum: Float[np.ndarray, "d d"]  #: W_1 + ... + W_m
+
+    @property
+    def layer(self) -> AttentionLayer:
+        """One head that attends to all tokens alike: all that is known without the heads."""
+        d = len(self.bias)
+        return Parameters(np.zeros((1, d, d)), self.projection_sum[None], np.zeros((1, d)), self.bias).layer
 
 
 def linear_part(
