@@ -33,8 +33,9 @@ def attention_layer_examples(model: Any, layer: Any, inputs: Any) -> ExampleOrac
     Returns
     -------
     ExampleOracle
-        Serves tokens and outputs, (n, k, d), in the order in which they went through, in the type of the model (float32
-        if that is coarser). Where the model calls the layer several times, each call adds examples.
+        Serves tokens and outputs, (n, k, d), in the order in which they went through. Their precision is that of the
+        model: ``model.double()`` gives examples without rounding. Where the model calls the layer several times, each
+        call adds examples.
 
     Raises
     ------
@@ -147,9 +148,7 @@ def _array(tensor: Any, *, flip: bool) -> np.ndarray:
         tensor = tensor[None]
     elif flip:
         tensor = tensor.transpose(0, 1)
-    if tensor.dtype.itemsize < 4:
-        tensor = tensor.float()
-    return np.array(tensor.detach().cpu().numpy())
+    return tensor.detach().cpu().double().numpy()
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.ValueOracle, target=LAYER, k=2),
         partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
         partial(queries.ByQueries, m=2),
-        partial(upper.newton.certify_layer, layer=LAYER, x=X),
+        partial(upper.certify_layer, layer=LAYER, x=X),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
         partial(oracle().split, workers=2),
         partial(oracle().draw, n=2),

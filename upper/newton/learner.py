@@ -84,7 +84,7 @@ class Newton(LearnerBase):
     local minimum. A random start is Theta ~ N(0, (1/d)^2), with W by least squares, on tokens scaled to root mean
     square 1.
 
-    Tokens whose largest variance is above a hundred times their smallest, as in a running model, are whitened first, on
+    Tokens whose largest spread is above ten times their smallest, as in a running model, are whitened first, on
     the subspace that they span (`upper.newton.whitening`). The layer of the fit is zero across this subspace, since the
     examples do not determine it there. `certify_layer` says what they determine. The mean of the tokens is removed with
     biases only: without them, no layer can make up for it.

@@ -90,8 +90,8 @@ class SplitExamples:
     """Examples to fit, `x` and `y`, and held-out examples; tokens and labels are scaled.
 
     The labels are divided by `unit`, the largest of them, so that their squares do not overflow. The tokens are divided
-    by `scale`, their root mean square, so that one size of random starts fits all inputs. Tokens that are then far from
-    isotropic are replaced by their coordinates in a `whitening`.
+    by `scale`, their root mean square, so that one size of random starts fits all inputs. Tokens far from isotropic are
+    replaced by their coordinates in a `whitening` instead.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -156,10 +156,10 @@ def draw_split(
         return before
     x, y = draw_examples(oracle, n - before.drawn)
     unit = before.unit or float(np.abs(y).max())
-    scale = before.scale or _root_mean_square(x)
-    x, y = x / scale, y / (unit or 1.0)
     whitening = before.whitening if before.drawn else whiten(x)
     x = x if whitening is None else whitening(x)
+    scale = before.scale or (_root_mean_square(x) if whitening is None else 1.0)
+    x, y = x / scale, y / (unit or 1.0)
     held = which_held_out(x, least=least, before=(before.x, before.x_held) if before.drawn else None)
     return SplitExamples(
         x=np.concatenate([before.x, x[~held]]),

@@ -9,8 +9,8 @@ from attention import AttentionLayer
 
 __all__ = ["Whitening", "needed_whitening", "whitening_of"]
 
-# Newton whitens tokens if their largest variance is above this many times their smallest.
-_ISOTROPIC = 100.0
+# Newton whitens tokens if their largest spread is above this many times their smallest.
+_ISOTROPIC = 10.0
 # With fewer tokens than this many per coordinate, the variances of a sample are too uncertain to judge.
 _TOKENS_PER_COORDINATE = 4
 
@@ -92,13 +92,14 @@ class Whitening:
 def whitening_of(x: Float[np.ndarray, "n k d"], *, centred: bool) -> Whitening:
     """The whitening of tokens, about their mean if `centred` and else about zero.
 
-    Directions are spanned if their spread is above the share eps^(5/6) of the largest, with eps the precision of x:
-    1.7e-6 in float32, 9e-14 in float64. From a QR factorisation, O(n k d^2). A ValueError if all tokens are equal to
-    the mean, or zero.
+    Directions are spanned if their spread is above the share eps^(5/6) of the largest: 1.7e-6 if all entries are
+    numbers of float32, and else 9e-14. From a QR factorisation, O(n k d^2). A ValueError if all tokens are equal to the
+    mean, or zero.
     """
-    rows = x.reshape(-1, x.shape[-1])
-    least = float(np.finfo(x.dtype).eps) ** (5 / 6)
-    rows = rows.astype(np.float64)
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    with np.errstate(over="ignore"):
+        single = bool((rows == rows.astype(np.float32)).all())
+    least = float(np.finfo(np.float32 if single else np.float64).eps) ** (5 / 6)
     mean = rows.mean(axis=0) if centred else np.zeros(rows.shape[1])
     values, directions = np.linalg.svd(np.linalg.qr(rows - mean, mode="r"), full_matrices=False)[1:]
     # a mean that dominates leaves its rounding in the differences
@@ -115,5 +116,5 @@ def needed_whitening(x: Float[np.ndarray, "n k d"], *, centred: bool) -> Whiteni
     if n * k < _TOKENS_PER_COORDINATE * d or (x == x[:1, :1]).all():
         return None
     whitening = whitening_of(x, centred=centred)
-    narrow = whitening.rank < d or whitening.spread[0] ** 2 > _ISOTROPIC * whitening.spread[-1] ** 2
+    narrow = whitening.rank < d or whitening.spread[0] > _ISOTROPIC * whitening.spread[-1]
     return whitening if narrow else None

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, parameter_errors, relative_error
-from upper import Newton
-from upper.newton import certify_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    make_nice_layer,
+    parameter_errors,
+    relative_error,
+)
+from upper import Newton, certify_layer
 from upper.newton.whitening import needed_whitening, whitening_of
 
 
@@ -66,6 +72,14 @@ def test_equal_tokens_stay_equal_to_the_last_bit():
     assert np.array_equal(z[3:], z[:2, ::-1])
 
 
+def test_a_direction_that_holds_rounding_of_float32_alone_is_not_spanned():
+    x = skewed(300, 3, 6, 5, 0)
+    assert whitening_of(x, centred=True).rank == 5
+    assert whitening_of(x.astype(np.float32), centred=True).rank == 5
+    x += 1e-4 * np.random.default_rng(1).standard_normal(x.shape)
+    assert whitening_of(x.astype(np.float32), centred=True).rank == 6
+
+
 @pytest.mark.parametrize("inputs", [BooleanInputs(3, 8), BooleanInputs(2, 16)])
 def test_isotropic_tokens_and_few_tokens_are_left_alone(inputs):
     for n in (2, 30, 500):
@@ -109,7 +123,9 @@ def test_the_certificate_is_that_of_the_whole_derivative():
     at = {name: getattr(here, name)[tuple(slice(one) for one in shape)] for name, shape in shapes.items()}
 
     def outputs(theta, key_bias, w, bias):
-        logits = np.einsum("nar,mrs,nbs->nmab", z, theta, z) + np.einsum("nbs,ms->nmb", z, key_bias)[:, :, None]
+        logits = (
+            np.einsum("nar,mrs,nbs->nmab", z, theta, z) + np.einsum("nbs,ms->nmb", z, key_bias)[:, :, None]
+        )
         pattern = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
         return (np.einsum("nmab,nbr,mrd->nad", pattern, z, w) + bias).ravel()
 
