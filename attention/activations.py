@@ -144,11 +144,18 @@ def _require_plain(
 
 def _array(tensor: Any, *, flip: bool) -> np.ndarray:
     """A tensor (n, k, d) as an array; (k, n, d) if `flip`, or one token matrix (k, d), become (n, k, d)."""
+    if getattr(tensor, "ndim", 0) not in (2, 3):
+        raise ValueError(
+            "The module does not take token matrices (n, k, d) as its first argument, or gives no such output: name the "
+            "attention module itself."
+        )
     if tensor.ndim == 2:
         tensor = tensor[None]
     elif flip:
         tensor = tensor.transpose(0, 1)
-    return tensor.detach().cpu().double().numpy()
+    return np.array(
+        tensor.detach().cpu().double().numpy()
+    )  # a copy: the model may write into the tensor later
 
 
 @contextmanager

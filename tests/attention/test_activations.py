@@ -97,6 +97,22 @@ def test_half_precision_is_read_exactly():
     assert relative_error(convert_torch_module(model).layer(x), y) < 0.05
 
 
+def test_a_model_that_writes_into_its_tensors_changes_no_example():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(D, 2, batch_first=True).double()
+
+        def forward(self, x):
+            x = x.clone()
+            x += self.attention(x, x, x)[0]
+            return x
+
+    model, tokens = Residual(), torch.randn(4, K, D, dtype=torch.float64)
+    x, _ = attention_layer_examples(model, "attention", tokens).draw(4)
+    assert np.array_equal(x, tokens.numpy())
+
+
 def test_a_block_like_that_of_bert_gives_what_is_before_the_residual_connection():
     torch.manual_seed(0)
     model = nn.Sequential(Bert().double())
@@ -145,6 +161,8 @@ def test_wrong_inputs_are_refused_in_sentences(model, words):
         attention_layer_examples(model, "attn", words)
     with pytest.raises(ValueError, match="is no submodule"):
         attention_layer_examples(model, nn.MultiheadAttention(D, 2), words)
+    with pytest.raises(ValueError, match="name the attention module itself"):
+        attention_layer_examples(nn.Sequential(nn.Linear(D, D)), "0", torch.ones(D))
     model.unused = nn.MultiheadAttention(D, 2)
     with pytest.raises(ValueError, match="did not call the layer"):
         attention_layer_examples(model, "unused", words)
