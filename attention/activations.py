@@ -146,8 +146,8 @@ def _array(tensor: Any, *, flip: bool) -> np.ndarray:
     """A tensor (n, k, d) as an array; (k, n, d) if `flip`, or one token matrix (k, d), become (n, k, d)."""
     if getattr(tensor, "ndim", 0) not in (2, 3):
         raise ValueError(
-            "The module does not take token matrices (n, k, d) as its first argument, or gives no such output: name the "
-            "attention module itself."
+            "The module does not take token matrices (n, k, d) as its first argument, or gives no such output: name "
+            "the attention module itself."
         )
     if tensor.ndim == 2:
         tensor = tensor[None]
