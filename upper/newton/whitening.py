@@ -100,6 +100,8 @@ def whitening_of(x: Float[np.ndarray, "n k d"], *, centred: bool) -> Whitening:
     with np.errstate(over="ignore"):
         single = bool((rows == rows.astype(np.float32)).all())
     least = float(np.finfo(np.float32 if single else np.float64).eps) ** (5 / 6)
+    unit = float(np.abs(rows).max()) or 1.0  # so that no square over- or underflows
+    rows /= unit
     mean = rows.mean(axis=0) if centred else np.zeros(rows.shape[1])
     values, directions = np.linalg.svd(np.linalg.qr(rows - mean, mode="r"), full_matrices=False)[1:]
     # a mean that dominates leaves its rounding in the differences
@@ -107,7 +109,7 @@ def whitening_of(x: Float[np.ndarray, "n k d"], *, centred: bool) -> Whitening:
     rank = int(np.sum(values > least * largest))
     if rank == 0:
         raise ValueError("All tokens are equal: they determine nothing of an attention layer.")
-    return Whitening(mean, directions[:rank].T, values[:rank] / np.sqrt(len(rows)))
+    return Whitening(unit * mean, directions[:rank].T, values[:rank] * (unit / np.sqrt(len(rows))))
 
 
 def needed_whitening(x: Float[np.ndarray, "n k d"], *, centred: bool) -> Whitening | None:
