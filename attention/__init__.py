@@ -1,6 +1,7 @@
 """The learning problem: attention layers, oracles for examples and values, and the protocol of learners."""
 
 from attention._arrays import MixedArraysError
+from attention.activations import attention_layer_examples
 from attention.checkpoints import read_checkpoint_layer
 from attention.conditions import check_conditions
 from attention.conversion import convert_torch_module
@@ -65,6 +66,7 @@ __all__ = [
     "SphereInputs",
     "Step",
     "ValueOracle",
+    "attention_layer_examples",
     "attention_pattern",
     "check_budget",
     "check_conditions",

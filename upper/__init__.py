@@ -13,7 +13,7 @@ from upper.baselines import (
 from upper.engine import choose_engine
 from upper.floor import counting_floor
 from upper.linear_attention.learner import LinearAttentionLearner
-from upper.newton import Newton, gauss_newton
+from upper.newton import Newton, certify_layer, gauss_newton
 from upper.six_phase import SixPhase
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "OneGradientStep",
     "SixPhase",
     "TunedAdam",
+    "certify_layer",
     "choose_engine",
     "counting_floor",
     "gauss_newton",

@@ -7,7 +7,7 @@ import pytest
 
 from arena.given_examples import learn_examples
 from arena.targets import load_target
-from attention import BooleanInputs, ExampleOracle, make_nice_layer, write_examples
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, write_examples
 from attention.evaluation import orbits
 from attention.files import load_layer
 from upper import LinearBaseline
@@ -39,6 +39,18 @@ def test_newton_finds_the_layer_of_the_examples(cli, files, tmp_path):
     assert load_target(fitted, tokens=3).record.dim == 6
     with pytest.raises(ValueError, match="give --tokens"):
         load_target(fitted)
+
+
+def test_tokens_far_from_isotropic_are_whitened(cli, tmp_path):
+    spread = np.geomspace(30, 0.03, 6)
+    x = np.random.default_rng(0).standard_normal((N, 3, 6)) * spread
+    layer = AttentionLayer(LAYER.theta / spread[:, None] / spread, LAYER.w / spread[:, None])
+    paths = tmp_path / "x.npy", tmp_path / "y.npy"
+    for path, array in zip(paths, (x, layer(x)), strict=True):
+        np.save(path, array)
+    assert (
+        json.loads(cli("learn", "--examples-from", *paths, "--heads", 2, "--json").out)["outcome"] == "EXACT"
+    )
 
 
 def test_the_text_has_what_was_found(cli, files):

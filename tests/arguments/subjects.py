@@ -59,6 +59,7 @@ ELSEWHERE = """
     study_text write_study write_index stored_cells check run_check run_checks result_from_json LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
     may_be_at_least may_be_at_most surely_above surely_below close covers equal convert_torch_module
+    attention_layer_examples
     PoolOracle
 """
 
@@ -128,6 +129,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.ValueOracle, target=LAYER, k=2),
         partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
         partial(queries.ByQueries, m=2),
+        partial(upper.certify_layer, layer=LAYER, x=X),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
         partial(oracle().split, workers=2),
         partial(oracle().draw, n=2),

@@ -2,9 +2,11 @@
 
 * `Newton` is the learner; `gauss_newton` is the loop that it runs from each start.
 * `FullHeads`, `LowRankHeads` and `SpanHeads` are the parametrisations: the layer, its derivative, a preconditioner.
+* `certify_layer` says which directions of a layer's parameters given tokens determine.
 """
 
+from upper.newton.determined import certify_layer
 from upper.newton.learner import Newton
 from upper.newton.loop import gauss_newton
 
-__all__ = ["Newton", "gauss_newton"]
+__all__ = ["Newton", "certify_layer", "gauss_newton"]

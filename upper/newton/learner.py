@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
 from upper.newton.runs import Runner, SplitExamples, draw_split, fitted_share, judge, noise_level
 from upper.newton.spectral import spectral_start
+from upper.newton.whitening import needed_whitening
 
 __all__ = ["Newton"]
 
@@ -81,6 +83,11 @@ class Newton(LearnerBase):
     rounding error. A run takes about 12 iterates and 600 passes of O(n k m d (d + 2 k)). On hard instances it ends in a
     local minimum. A random start is Theta ~ N(0, (1/d)^2), with W by least squares, on tokens scaled to root mean
     square 1.
+
+    Tokens whose largest spread is above ten times their smallest, as in a running model, are whitened first, on
+    the subspace that they span (`upper.newton.whitening`). The layer of the fit is zero across this subspace, since the
+    examples do not determine it there. `certify_layer` says what they determine. The mean of the tokens is removed with
+    biases only: without them, no layer can make up for it.
 
     Let the labels have noise of standard deviation s. Fitting reduces the squared residual of the noise; a run ends
     when its further steps would add less than a hundredth to this reduction. Three runs with the same residual are
@@ -190,7 +197,8 @@ class Newton(LearnerBase):
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        return draw_split(oracle, n, least=floor, before=before)
+        whiten = partial(needed_whitening, centred=self.biases)
+        return draw_split(oracle, n, least=floor, before=before, whiten=whiten)
 
     def _fixed(self, m: int, runner: Runner, examples: SplitExamples, tell: Any) -> HeadCount:
         ends = runner.several(

@@ -21,6 +21,7 @@ from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
 from attention.layer import read_tokens
 from upper.floor import unknowns
 from upper.newton.loop import Iterate
+from upper.newton.whitening import Whitening
 
 __all__ = [
     "Ends",
@@ -89,7 +90,8 @@ class SplitExamples:
     """Examples to fit, `x` and `y`, and held-out examples; tokens and labels are scaled.
 
     The labels are divided by `unit`, the largest of them, so that their squares do not overflow. The tokens are divided
-    by `scale`, their root mean square, so that one size of random starts fits all inputs.
+    by `scale`, their root mean square, so that one size of random starts fits all inputs. Tokens far from isotropic are
+    replaced by their coordinates in a `whitening` instead.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -98,6 +100,7 @@ class SplitExamples:
     y_held: Float[np.ndarray, "h k d"]
     unit: float
     scale: float = 1.0
+    whitening: Whitening | None = None
 
     @property
     def drawn(self) -> int:
@@ -116,11 +119,13 @@ class SplitExamples:
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
         """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
-        return _rescaled(iterate.layer, 1 / self.scale, self.unit)
+        layer = iterate.layer if self.whitening is None else self.whitening.back(iterate.layer)
+        return _rescaled(layer, 1 / self.scale, self.unit)
 
     def scaled(self, layer: AttentionLayer) -> AttentionLayer:
         """The layer that does on scaled tokens and labels what `layer` does on the original ones."""
-        return _rescaled(layer.map(to_numpy), self.scale, 1 / (self.unit or 1.0))
+        layer = _rescaled(layer.map(to_numpy), self.scale, 1 / (self.unit or 1.0))
+        return layer if self.whitening is None else self.whitening.into(layer)
 
 
 def _rescaled(layer: AttentionLayer, scale: float, unit: float) -> AttentionLayer:
@@ -132,11 +137,17 @@ def _rescaled(layer: AttentionLayer, scale: float, unit: float) -> AttentionLaye
 
 
 def draw_split(
-    oracle: ExampleOracle, n: int, *, least: int, before: SplitExamples | None = None
+    oracle: ExampleOracle,
+    n: int,
+    *,
+    least: int,
+    before: SplitExamples | None = None,
+    whiten: Callable[[np.ndarray], Whitening | None] = lambda x: None,
 ) -> SplitExamples:
     """Draw examples until there are `n`; hold out a twentieth of the new ones, but leave at least `least` to fit.
 
     Examples drawn `before` stay fitted or held out, and keep their units. If they are enough, nothing is drawn.
+    `whiten` maps the first tokens drawn to their whitening; None leaves them as they are.
     """
     if before is None:
         none = np.empty((0, oracle.k, oracle.d))
@@ -145,7 +156,9 @@ def draw_split(
         return before
     x, y = draw_examples(oracle, n - before.drawn)
     unit = before.unit or float(np.abs(y).max())
-    scale = before.scale or _root_mean_square(x)
+    whitening = before.whitening if before.drawn else whiten(x)
+    x = x if whitening is None else whitening(x)
+    scale = before.scale or (_root_mean_square(x) if whitening is None else 1.0)
     x, y = x / scale, y / (unit or 1.0)
     held = which_held_out(x, least=least, before=(before.x, before.x_held) if before.drawn else None)
     return SplitExamples(
@@ -155,6 +168,7 @@ def draw_split(
         y_held=np.concatenate([before.y_held, y[held]]),
         unit=unit,
         scale=scale,
+        whitening=whitening,
     )
 
 

@@ -1,0 +1,186 @@
+"""Examples of an attention layer from a running torch model."""
+
+import numpy as np
+import pytest
+
+from attention import attention_layer_examples, convert_torch_module, parameter_errors, relative_error
+from attention.layer import AttentionLayer
+from upper import Newton, certify_layer
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+VOCABULARY, K, D = 6, 6, 12
+
+
+class Encoder(nn.Module):
+    """Token and position embeddings, two encoder layers, and a linear map to K classes at every place."""
+
+    def __init__(self, heads=2, **options):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, D)
+        self.place = nn.Parameter(0.3 * torch.randn(K, D))
+        layer = nn.TransformerEncoderLayer(D, heads, 2 * D, dropout=0.1, **{"batch_first": True, **options})
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.classes = nn.Linear(D, K)
+
+    def forward(self, words, **masks):
+        return self.classes(self.layers(self.embed(words) + self.place, **masks))
+
+
+class Bert(nn.Module):
+    """An attention block with the names and the shape of BERT's."""
+
+    def __init__(self):
+        super().__init__()
+        self.self = nn.MultiheadAttention(D, 2, batch_first=True)
+        self.output = nn.Module()
+        self.output.dense = nn.Linear(D, D)
+        self.norm = nn.LayerNorm(D)
+
+    def forward(self, hidden_states, attention_mask=None):
+        mixed = self.self(hidden_states, hidden_states, hidden_states, need_weights=False)[0]
+        return (self.norm(self.output.dense(mixed) + hidden_states),)
+
+
+@pytest.fixture
+def words():
+    return torch.from_numpy(np.random.default_rng(0).integers(VOCABULARY, size=(20, K)))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Encoder().double()
+
+
+def random_biases(module):
+    """New modules have biases of zero; give this one others."""
+    for one in (module.in_proj_bias, module.out_proj.bias):
+        torch.nn.init.normal_(one, std=0.3)
+    return module
+
+
+@pytest.mark.parametrize("layer", ["layers.layers.0.self_attn", "layers.layers.1.self_attn"])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_the_examples_are_those_of_the_converted_module(model, words, layer, by_name):
+    module = random_biases(model.get_submodule(layer))
+    oracle = attention_layer_examples(model, layer if by_name else module, words)
+    x, y = oracle.draw(20)
+    assert (oracle.k, oracle.d, oracle.remaining) == (K, D, 0)
+    assert relative_error(convert_torch_module(module).layer(x), y) < 1e-13
+    # a dropout of .1 acts in training only, and the model is left as it was
+    assert all(one.training for one in model.modules())
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+
+
+def test_batches_named_arguments_and_the_order_of_axes_make_no_difference():
+    torch.manual_seed(0)
+    model = nn.MultiheadAttention(D, 2)
+    tokens = torch.randn(K, 5, D)
+    x, y = attention_layer_examples(model, "", (tokens, tokens, tokens)).draw(5)
+    assert np.array_equal(x, tokens.numpy().transpose(1, 0, 2))
+    assert relative_error(convert_torch_module(model).layer(x), y) < 1e-6
+    halves = [{"query": one, "key": one, "value": one} for one in (tokens[:, :2], tokens[:, 2:])]
+    again = attention_layer_examples(model, "", halves).draw(5)
+    assert np.array_equal(again[0], x)
+    assert np.allclose(again[1], y, atol=1e-6)
+    one = attention_layer_examples(model, "", (tokens[:, 0],) * 3).draw(1)
+    assert np.allclose(one[1], y[:1], atol=1e-6)
+
+
+def test_half_precision_is_read_exactly():
+    model = nn.MultiheadAttention(D, 2, batch_first=True).bfloat16()
+    tokens = torch.randn(4, K, D).bfloat16()
+    x, y = attention_layer_examples(model, model, (tokens, tokens, tokens)).draw(4)
+    assert np.array_equal(x, tokens.double().numpy())
+    assert relative_error(convert_torch_module(model).layer(x), y) < 0.05
+
+
+def test_a_model_that_writes_into_its_tensors_changes_no_example():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(D, 2, batch_first=True).double()
+
+        def forward(self, x):
+            x = x.clone()
+            x += self.attention(x, x, x)[0]
+            return x
+
+    model, tokens = Residual(), torch.randn(4, K, D, dtype=torch.float64)
+    x, _ = attention_layer_examples(model, "attention", tokens).draw(4)
+    assert np.array_equal(x, tokens.numpy())
+
+
+def test_a_block_like_that_of_bert_gives_what_is_before_the_residual_connection():
+    torch.manual_seed(0)
+    model = nn.Sequential(Bert().double())
+    tokens = torch.randn(7, K, D, dtype=torch.float64)
+    x, y = attention_layer_examples(model, "0", tokens).draw(7)
+    block = model[0]
+    mixed = block.self(tokens, tokens, tokens)[0]
+    assert np.allclose(y, block.output.dense(mixed).detach().numpy(), atol=1e-14)
+    assert np.array_equal(x, tokens.numpy())
+
+
+def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
+    torch.manual_seed(1)
+    model = Encoder()
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(150):  # count, at every place, how often its word occurs
+        words = torch.randint(VOCABULARY, (64, K))
+        counts = (words[:, :, None] == words[:, None, :]).sum(-1) - 1
+        loss = nn.functional.cross_entropy(model(words).flatten(0, 1), counts.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    module = model.double().layers.layers[1].self_attn
+    truth = convert_torch_module(module).layer
+    words = torch.randint(VOCABULARY, (700, K))
+    fresh = attention_layer_examples(model, module, words[600:]).draw(100)
+    oracle = attention_layer_examples(model, module, words[:600])
+    fit = Newton(m=2, biases=True, work=6000, starts=4).fit(oracle, rng=1)
+    assert relative_error(fit.layer(fresh[0]), fresh[1]) < 1e-6
+    # layer norm leaves one direction out
+    certificate = certify_layer(truth, fresh[0])
+    assert certificate.whitening.rank == D - 1
+    order = parameter_errors(certificate.project(fit.layer), truth).matching
+    fitted = fit.layer
+    same = AttentionLayer(fitted.theta[order], fitted.w[order], fitted.key_bias[order], fitted.bias)
+    errors = parameter_errors(certificate.project(same), certificate.project(truth))
+    assert max(*errors.theta, *errors.w, *errors.key_bias) < 1e-5
+
+
+@pytest.mark.bad_input
+def test_wrong_inputs_are_refused_in_sentences(model, words):
+    name = "layers.layers.1.self_attn"
+    with pytest.raises(ValueError, match=r"a torch\.nn\.Module is needed"):
+        attention_layer_examples(convert_torch_module, name, words)
+    with pytest.raises(ValueError, match=r"no submodule 'attn'; .* layers\.layers\.0\.self_attn"):
+        attention_layer_examples(model, "attn", words)
+    with pytest.raises(ValueError, match="is no submodule"):
+        attention_layer_examples(model, nn.MultiheadAttention(D, 2), words)
+    with pytest.raises(ValueError, match="name the attention module itself"):
+        attention_layer_examples(nn.Sequential(nn.Linear(D, D)), "0", torch.ones(D))
+    model.unused = nn.MultiheadAttention(D, 2)
+    with pytest.raises(ValueError, match="did not call the layer"):
+        attention_layer_examples(model, "unused", words)
+    padding = torch.zeros(words.shape, dtype=torch.bool)
+    padding[0, -1] = True
+    with pytest.raises(ValueError, match="key_padding_mask, that leaves tokens out"):
+        attention_layer_examples(model, name, [{"words": words, "src_key_padding_mask": padding}])
+    causal = nn.Transformer.generate_square_subsequent_mask(K, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"attn_mask, that leaves tokens out|is causal"):
+        attention_layer_examples(model, name, {"words": words, "mask": causal})
+    alone = nn.MultiheadAttention(D, 2, batch_first=True)
+    x = torch.randn(2, K, D)
+    with pytest.raises(ValueError, match="self-attention is needed"):
+        attention_layer_examples(alone, alone, (x, x + 1, x))
+    with pytest.raises(ValueError, match="one number of tokens is needed"):
+        attention_layer_examples(alone, alone, [(x, x, x), (x[:, :3],) * 3])
+    with pytest.raises(ValueError, match="attention_mask, that leaves tokens out"):
+        attention_layer_examples(Bert(), "", (x, torch.full((2, 1, 1, K), -1e9)))
+    # the model is as before, whatever went wrong
+    assert all(one.training for one in model.modules())
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())

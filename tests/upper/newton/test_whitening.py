@@ -1,0 +1,175 @@
+"""Tokens far from isotropic: Newton whitens them, and a certificate says what the examples determine."""
+
+import numpy as np
+import pytest
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    make_nice_layer,
+    parameter_errors,
+    relative_error,
+)
+from upper import Newton, certify_layer
+from upper.newton.whitening import needed_whitening, whitening_of
+
+
+def layer_with_biases(m, d, rng):
+    plain = make_nice_layer(heads=m, dim=d, rng=rng)
+    rng = np.random.default_rng(rng)
+    return AttentionLayer(plain.theta, plain.w, rng.standard_normal((m, d)), rng.standard_normal(d))
+
+
+def skewed(n, k, d, rank, rng, *, mean=1.0, widest=10.0, narrowest=0.1):
+    """Tokens on an affine subspace, with spreads from the widest to the narrowest along random directions."""
+    rng = np.random.default_rng(rng)
+    basis = np.linalg.qr(rng.standard_normal((d, rank)))[0]
+    spread = np.geomspace(widest, narrowest, rank)
+    return mean * rng.standard_normal(d) + rng.standard_normal((n, k, rank)) * spread @ basis.T
+
+
+def layer_of_size_one(layer, x):
+    """The layer scaled so that its logits on the tokens `x` have standard deviation 1."""
+    size = layer.logits(x).std(axis=(0, 2, 3))[:, None]
+    key_bias = None if layer.key_bias is None else layer.key_bias / size
+    return AttentionLayer(layer.theta / size[:, :, None], layer.w, key_bias, layer.bias)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("rank", [6, 4])
+def test_whitened_tokens_are_isotropic_on_their_span_and_layers_go_there_and_back(rank, centred):
+    x = skewed(300, 3, 6, rank, 0, mean=float(centred))
+    layer = layer_with_biases(2, 6, 1) if centred else make_nice_layer(heads=2, dim=6, rng=1)
+    layer = layer_of_size_one(layer, x)
+    whitening = whitening_of(x, centred=centred)
+    z = whitening(x)
+    rows = z.reshape(-1, 6)
+    assert np.allclose(rows.T @ rows / len(rows), np.diag([1.0] * rank + [0.0] * (6 - rank)))
+    there = whitening.into(layer)
+    assert relative_error(there(z), layer(x)) < 1e-12
+    again = whitening.back(there)
+    assert relative_error(again(x), layer(x)) < 1e-12
+    assert again.biased == centred
+    if rank == 6:
+        assert max(parameter_errors(again, layer).theta) < 1e-9
+    else:
+        span = whitening.basis @ whitening.basis.T
+        assert np.allclose(again.theta, span @ layer.theta @ span)
+
+
+def test_the_rank_of_heads_is_kept():
+    x, rng = skewed(300, 3, 6, 6, 0), np.random.default_rng(1)
+    low = rng.standard_normal((2, 6, 2)) @ rng.standard_normal((2, 2, 6))
+    there = whitening_of(x, centred=True).into(AttentionLayer(low, low))
+    assert list(np.linalg.matrix_rank(there.theta)) == list(np.linalg.matrix_rank(there.w)) == [2, 2]
+
+
+def test_equal_tokens_stay_equal_to_the_last_bit():
+    x = skewed(5, 3, 6, 6, 0)
+    x[3:] = x[:2, ::-1]
+    z = whitening_of(x, centred=True)(x)
+    assert np.array_equal(z[3:], z[:2, ::-1])
+
+
+def test_a_direction_that_holds_rounding_of_float32_alone_is_not_spanned():
+    x = skewed(300, 3, 6, 5, 0)
+    assert whitening_of(x, centred=True).rank == 5
+    assert whitening_of(x.astype(np.float32), centred=True).rank == 5
+    x += 1e-4 * np.random.default_rng(1).standard_normal(x.shape)
+    assert whitening_of(x.astype(np.float32), centred=True).rank == 6
+
+
+@pytest.mark.parametrize("inputs", [BooleanInputs(3, 8), BooleanInputs(2, 16)])
+def test_isotropic_tokens_and_few_tokens_are_left_alone(inputs):
+    for n in (2, 30, 500):
+        assert needed_whitening(inputs.sample(n, rng=0), centred=False) is None
+    assert needed_whitening(skewed(500, 3, 8, 8, 0), centred=True) is not None
+
+
+@pytest.mark.parametrize(("biases", "rank"), [(True, None), (True, 2), (False, None)])
+def test_newton_learns_on_tokens_that_are_far_from_isotropic(biases, rank):
+    x = skewed(700, 4, 8, 7, 3, mean=float(biases), widest=30.0, narrowest=0.03)
+    layer = layer_with_biases(2, 8, 4) if biases else make_nice_layer(heads=2, dim=8, rng=4)
+    if rank is not None:
+        left, values, right = np.linalg.svd(layer.theta)
+        theta = (left[:, :, :rank] * values[:, None, :rank]) @ right[:, :rank]
+        w = layer.w[:, :, :rank] @ layer.w[:, :rank]
+        key_bias = np.einsum("mij,mi->mj", theta, layer.key_bias)
+        layer = AttentionLayer(theta, w, key_bias, layer.bias)
+    layer = layer_of_size_one(layer, x)
+    y = layer(x)
+    learner = Newton(m=2, biases=biases, rank=rank, work=6000, starts=4)
+    fit = learner.fit(ExampleOracle.from_arrays(x[:600], y[:600]), rng=5)
+    assert fit.outcome.succeeded
+    assert relative_error(fit.layer(x[600:]), y[600:]) < 1e-10
+    certificate = certify_layer(layer, x)
+    assert certificate.whitening.rank == 7
+    assert certificate.determined
+    # across the span, nothing is made up
+    across = np.eye(8) - certificate.whitening.basis @ certificate.whitening.basis.T
+    assert np.abs(across @ fit.layer.theta).max() < 1e-9 * np.abs(fit.layer.theta).max()
+    errors = parameter_errors(certificate.project(fit.layer), certificate.project(layer))
+    assert max(*errors.theta, *errors.w) < 1e-6
+
+
+def test_the_certificate_is_that_of_the_whole_derivative():
+    x = skewed(40, 3, 4, 3, 0, widest=2.0, narrowest=1.0)
+    layer = layer_of_size_one(layer_with_biases(2, 4, 1), x)
+    certificate = certify_layer(layer, x)
+    whitening = certificate.whitening
+    z, here = whitening(x)[:, :, :3], whitening.into(layer)
+    shapes = {"theta": (2, 3, 3), "key_bias": (2, 3), "w": (2, 3, 4), "bias": (4,)}
+    at = {name: getattr(here, name)[tuple(slice(one) for one in shape)] for name, shape in shapes.items()}
+
+    def outputs(theta, key_bias, w, bias):
+        logits = (
+            np.einsum("nar,mrs,nbs->nmab", z, theta, z) + np.einsum("nbs,ms->nmb", z, key_bias)[:, :, None]
+        )
+        pattern = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        return (np.einsum("nmab,nbr,mrd->nad", pattern, z, w) + bias).ravel()
+
+    def derivative(*names):
+        columns = []
+        for name in names:
+            for place in np.ndindex(shapes[name]):
+                step = np.zeros(shapes[name])
+                step[place] = 1e-6
+                both = [outputs(**{**at, name: at[name] + sign * step}) for sign in (1, -1)]
+                columns.append((both[0] - both[1]) / 2e-6)
+        return np.array(columns).T
+
+    of_theta, of_w = derivative("theta", "key_bias"), derivative("w", "bias")
+    basis = np.linalg.qr(of_w)[0]
+    left = of_theta - basis @ (basis.T @ of_theta)
+    rows = np.sqrt(len(left) / 4)
+    assert np.allclose(np.linalg.svd(left / rows)[1], certificate.theta_values, rtol=1e-4)
+    assert np.allclose(np.linalg.svd(of_w / rows)[1][::4], certificate.w_values, rtol=1e-4)
+
+
+def test_the_certificate_names_the_head_that_examples_do_not_determine():
+    x = np.random.default_rng(0).standard_normal((200, 3, 4))
+    layer = make_nice_layer(heads=2, dim=4, rng=1)
+    silent = AttentionLayer(layer.theta, layer.w * np.array([1.0, 0.0])[:, None, None])
+    certificate = certify_layer(silent, x)
+    assert certificate.theta == [16, 0]
+    assert certificate.w == [4, 4]
+    assert not certificate.determined
+    assert "Head 1: 0 of 16" in str(certificate)
+    # one token alone determines the sum of the W only, and no Theta
+    one = certify_layer(layer, x[:, :1])
+    assert one.theta == [0, 0]
+    assert one.w == [0, 0]
+    # what is not determined is no part of the projected layer
+    assert not certificate.project(silent).theta[1].any()
+
+
+@pytest.mark.bad_input
+def test_wrong_inputs_are_refused_in_sentences():
+    layer, x = make_nice_layer(heads=2, dim=4, rng=0), np.random.default_rng(0).standard_normal((9, 3, 4))
+    with pytest.raises(ValueError, match="x has 3 coordinates: 4"):
+        certify_layer(layer, x[:, :, :3])
+    with pytest.raises(ValueError, match="All tokens are equal"):
+        certify_layer(layer_with_biases(1, 4, 0), np.ones((5, 2, 4)))
+    with pytest.raises(ValueError, match="2 in 4 are needed"):
+        certify_layer(layer, x).project(make_nice_layer(heads=1, dim=4, rng=0))
