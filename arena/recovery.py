@@ -123,11 +123,7 @@ class Recovery:
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
             f"Recovered: what has an error below {_RECOVERED:g}.",
-            *(
-                f"Layer {one.layer} {one.status}: {printable(one.message)}"
-                for one in self.layers
-                if one.message
-            ),
+            *(f"Layer {one.layer}: {printable(one.message)}" for one in self.layers if one.message),
         )
 
     def __str__(self) -> str:
@@ -137,9 +133,8 @@ class Recovery:
         header, *rows = self.table()
         table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for name in header:
-            table.add_column(
-                name, justify="left" if name in ("Conditions", "Recovered", "Outcome") else "right"
-            )
+            side: Any = "left" if name in ("Conditions", "Recovered", "Outcome") else "right"
+            table.add_column(name, justify=side)
         for row in rows:
             table.add_row(*row)
         title = f"Layers of {printable(self.name)}, learned from {self.by}"

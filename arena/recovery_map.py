@@ -48,35 +48,30 @@ def head_map(layers: Mapping[int, Sequence[Mapping[str, float | None]]]) -> Draw
                 for place, heads in enumerate(layers.values()):
                     found = [head.get(f"{name}_{measure}") for head in heads]
                     values[place, : len(found)] = [math.nan if one is None else one for one in found]
-                levels = np.ma.masked_invalid(_levels(values, measure))
+                levels, extent = _levels(values, measure)
                 look = {"vmin": 0, "vmax": colours.N - 1, "edgecolors": CARD, "linewidth": 0.8}
-                axes.pcolormesh(levels, cmap=colours, **look)
+                axes.pcolormesh(np.ma.masked_invalid(levels), cmap=colours, **look)
                 axes.set_ylim(len(numbers), 0)
                 _ticks(axes.set_yticks, numbers)
                 _ticks(axes.set_xticks, list(range(most)))
-                axes.set_title(f"{measure} of {symbol}{_range(values)}", loc="left", fontsize=9.5, pad=4)
+                axes.set_title(f"{measure} of {symbol}{extent}", loc="left", fontsize=9.5, pad=4)
         note = "Layers down, heads across. Darker: larger; of errors, smaller. Empty: not measured."
         figure.text(0.06, 0.1 / high, note, color=FAINT, fontsize=8.5, va="bottom")
         return Drawing(figure, "A map of the heads: norm, rank, incoherence and error of Theta and W")
 
 
-def _levels(values: np.ndarray, measure: str) -> Any:
-    """The level of each value in the colours of the heat map; NaN stays."""
+def _levels(values: np.ndarray, measure: str) -> tuple[Any, str]:
+    """The level of each value in the colours of the heat map, NaN where there is none; and the range as text."""
+    there = values[np.isfinite(values)]
+    if not len(there):
+        return values, ""
+    low, high = float(there.min()), float(there.max())
     if measure == "error":
-        return np.vectorize(lambda one: one if math.isnan(one) else heat_level(one), otypes=[float])(values)
-    there = values[np.isfinite(values)]
-    if not len(there):
-        return values
-    span = float(there.max() - there.min()) or 1.0
-    return 2 + (len(heat_colours()) - 3) * (values - there.min()) / span
-
-
-def _range(values: np.ndarray) -> str:
-    there = values[np.isfinite(values)]
-    if not len(there):
-        return ""
-    low, high = (number_text(float(one)) for one in (there.min(), there.max()))
-    return f": {low}" if low == high else f": {low} to {high}"
+        levels = np.vectorize(lambda one: one if math.isnan(one) else heat_level(one), otypes=[float])(values)
+    else:
+        levels = 2 + (len(heat_colours()) - 3) * (values - low) / (high - low or 1.0)
+    low_text, high_text = number_text(low), number_text(high)
+    return levels, f": {low_text}" if low_text == high_text else f": {low_text} to {high_text}"
 
 
 def _ticks(put: Any, numbers: Sequence[int]) -> None:
