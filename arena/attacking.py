@@ -25,8 +25,7 @@ from lwe import (
     secret_predictor,
 )
 from lwe.attacks.attack import require_samples
-from lwe.examples import covariates_of
-from lwe.heads import kept_range
+from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
 from runs import Cell, Result, run, versions
 

@@ -11,8 +11,8 @@ from arena.student_table import learner_looks
 from attention.validation import PositiveInt, checked
 from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales
-from sq import CurveCell, CurvePoint, SecretSet, measure_cell, visible_below
-from sq.curves import CURVE_LEARNERS
+from sq import CurveCell, CurvePoint, SecretSet, visible_below
+from sq.curves import CURVE_LEARNERS, curve_row
 from upper.six_phase import QueryPlan, six_phase_queries
 
 __all__ = [
@@ -57,7 +57,7 @@ def run_curves(
     >>> [point.queries for point in run_curves(curve_cells([10, 16], [2], [0.3]), isolated=False)]
     [35, 4, 5, 104, 10, 12]
     """
-    work = {Cell(_measured, asdict(cell)): cell for cell in sorted(cells, key=lambda cell: cell.targets)}
+    work = {Cell(curve_row, asdict(cell)): cell for cell in sorted(cells, key=lambda cell: cell.targets)}
     points = {}
     for result in run(work, retry_failed=True, **options):
         cell, done = work[result.cell], result.status == "done"
@@ -67,10 +67,6 @@ def run_curves(
         if on_point is not None:
             on_point(points[cell])
     return tuple(points[cell] for cell in cells)
-
-
-def _measured(**cell: Any) -> dict[str, Any]:
-    return measure_cell(CurveCell(**cell)).row()
 
 
 def curve_table(points: Sequence[CurvePoint]) -> str:

@@ -98,8 +98,8 @@ def learn_examples(
     FileFormatError
         If the files hold no examples.
     ValueError
-        If there are fewer than two different examples, or the learner needs the number of heads and it is not given;
-        also as for `arena.learn`.
+        If there are fewer than two different examples, the learner needs the number of heads and it is not given, or
+        it learns from value queries; also as for `arena.learn`.
     ImportError
         If torch is needed and not installed.
 
@@ -116,6 +116,11 @@ def learn_examples(
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
     chosen = set_up(_stand_in(given.k, given.d, number), learner, heads=heads, **settings)
+    if chosen.record.access == "value queries":
+        raise ValueError(
+            f"{chosen.student.title} learns from value queries, which given examples cannot answer: choose a learner "
+            "of random examples, such as newton."
+        )
     if heads is None and hasattr(chosen.learner, "m"):
         raise ValueError(
             f"Examples do not say how many heads {chosen.student.title} is to fit: give --heads a number."

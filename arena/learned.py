@@ -25,8 +25,6 @@ _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
     "may have other matrices."
 )
-
-
 _COUNTED = {"value queries": "queries asked"}
 
 
@@ -99,6 +97,8 @@ class LearnerRun:
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
         shown = {
             **rows,
+            # random examples are the rule
+            "learned from": "" if self.learner.access == "random examples" else self.learner.access,
             "found by": f"{fit.alone} alone" if fit.alone else "",
             "noise on the labels, found": _digits(found["noise_level"]),
             "expected excess error": _digits(found["expected_excess"]),
@@ -114,6 +114,7 @@ class LearnerRun:
         return as_plain(
             {
                 "learner": self.learner.name,
+                "access": self.learner.access,
                 "seed": self.seed,
                 "outcome": self.fit.outcome.name,
                 "outcome_text": str(self.fit.outcome),

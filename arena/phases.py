@@ -219,9 +219,9 @@ class _Keeping(SixPhase):
 
     phases: Phases
 
-    def run(self, *given: Any, **settings: Any) -> Phases:
-        object.__setattr__(self, "phases", super().run(*given, **settings))
-        return self.phases
+    def fit(self, *given: Any, **settings: Any) -> Fit:
+        object.__setattr__(self, "phases", self.run(*given, **settings))
+        return self.phases.fit
 
 
 def _json_text(data: Mapping[str, Any]) -> str:

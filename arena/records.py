@@ -90,7 +90,7 @@ class LearnerRecord:
     parameters : dict
         The hyper-parameters it ran with.
     access : str
-        How it sees a target: "random examples" or "value queries".
+        How it sees a target: "random examples", "value queries" or "samples of rounding".
     """
 
     name: str

@@ -212,7 +212,7 @@ def recovery_cells(
             "biased": layer.biased,
         }
         arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
-        cells.append(Cell(_recovered, arguments, {"source": (path, reading)}))
+        cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}))
     return cells
 
 
@@ -268,9 +268,9 @@ def _recovered(
     which = target_stream(target)
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, n]) for n in range(3))
     with single_thread():
+        fresh = target.ground_truth(_FRESH, rng=for_truth)  # refuses sizes beyond the memory before any work
         fit = learner.fit(target.oracle(access_of(learner), rng=for_oracle), rng=for_learner)
         found = _layer_of(fit)
-        fresh = target.ground_truth(_FRESH, rng=for_truth)
         measures = fresh.measure(predict=fit.predict, layer=found)
     one = LayerRecovery(
         layer,

@@ -305,7 +305,6 @@ STUDENTS: Mapping[str, Student] = {
             "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
             "It sees more than the others, who draw random examples.",
             lambda target, effort: ByQueries(),
-            by_default=False,
         ),
         # baselines run only when named: together they take longer than all the others
         Student(

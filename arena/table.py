@@ -76,12 +76,17 @@ def rendered(shown: Any, *, width: int = 100) -> str:
 
 
 def legend(results: ComparisonRecord) -> list[str]:
-    """What the error, the verdicts and the labels of the targets mean."""
+    """What the error, the verdicts and the labels of the targets mean, and how learners see a target if they differ."""
     there = {target.hardness for target in results.targets}
+    seen: dict[str, list[str]] = {}
+    for learner in results.learners:
+        seen.setdefault(learner.access, []).append(printable(learner.title))
+    sights = [f"From {access}: {', '.join(titles)}." for access, titles in seen.items()]
     return [
         "Error on the unknown part, median over seeds: 1.0 = nothing learned beyond what is known in advance.",
         f"Learned: at most {LEARNED:g}. Nothing: at least {NOTHING:g}. Partly: in between.",
         *(f"{one.label}: {one.meaning}." for one in Hardness if one in there),
+        *(sights if seen.keys() - {"random examples"} else ()),
     ]
 
 

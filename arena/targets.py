@@ -96,8 +96,9 @@ class Target:
 
         Parameters
         ----------
-        access : "random examples" or "value queries"
-            How a learner sees the target; a query has as many tokens as an example.
+        access : "random examples", "value queries" or "samples of rounding"
+            How a learner sees the target; a query has as many tokens as an example. Samples of rounding are read from
+            random examples.
         noise : float
             Standard deviation of independent Gaussian noise on every entry of a label.
         rng : optional

@@ -13,7 +13,7 @@ from attention.evaluation import Outcome, Predictor, parameter_errors, relative_
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
-from attention.validation import PositiveInt, checked, random_generator, require_array
+from attention.validation import PositiveInt, checked, one_of, random_generator, require_array
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,21 @@ class Step:
 
 Progress = Callable[[Step], None]
 
-Access = Literal["random examples", "value queries"]
-"""How a learner sees its target; a learner that does not declare it draws random examples."""
-_COUNTED: dict[Access, str] = {"random examples": "examples", "value queries": "queries"}
-# for each access: the method of its oracle, and how to make such an oracle
+Access = Literal["random examples", "value queries", "samples of rounding"]
+"""How a learner sees its target; a learner that does not declare it draws random examples.
+
+Samples of rounding are random examples of a layer that hides learning with rounding, read as rows and labels.
+"""
+# for each access: the method of its oracle, and what the oracle counts
 _ORACLES: dict[Access, tuple[str, str]] = {
-    "random examples": ("draw", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
-    "value queries": ("ask", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
+    "random examples": ("draw", "examples"),
+    "value queries": ("ask", "queries"),
+    "samples of rounding": ("draw", "examples"),
+}
+# for each method: what it gives, and how to make an oracle that has it
+_MADE = {
+    "draw": ("random examples", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
+    "ask": ("value queries", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
 }
 
 
@@ -301,10 +309,16 @@ class LearnerBase:
         ValueError
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
-        require_oracle(oracle, self.access)
+        return self._learn(oracle, *self._begin(oracle, rng, truth, progress))
+
+    def _begin(
+        self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None
+    ) -> tuple[Recorder, int | None, np.random.Generator]:
+        """Check the oracle and start the clock; gives the recorder, the budget and the generator."""
+        require_oracle(oracle, access_of(self))
         self._prepare(oracle)
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        return self._learn(oracle, recorder, check_budget(self, oracle), random_generator(rng))
+        return recorder, check_budget(self, oracle), random_generator(rng)
 
     def _prepare(self, oracle: Any) -> None:
         """Refuse an oracle that does not fit, and import slow libraries, before the clock starts."""
@@ -335,27 +349,33 @@ def check_budget(learner: Learner, oracle: Any) -> int | None:
     budget, least = min(budgets), learner.minimum_examples(oracle.k, oracle.d)
     if budget < least:
         raise ValueError(
-            f"{type(learner).__name__} has {budget} {_COUNTED[access_of(learner)]} of {oracle.k or 'any number of'} "
+            f"{type(learner).__name__} has {budget} {_ORACLES[access_of(learner)][1]} of {oracle.k or 'any number of'} "
             f"tokens in {oracle.d} dimensions: at least {least} are needed."
         )
     return budget
 
 
 def access_of(learner: Any) -> Access:
-    """How a learner sees its target."""
-    return getattr(learner, "access", "random examples")
+    """How a learner sees its target.
+
+    A ValueError if it declares something else than an `Access`.
+    """
+    access: Access = getattr(learner, "access", "random examples")
+    one_of(f"{type(learner).__name__}.access", access, tuple(_ORACLES))
+    return access
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
     """Refuse what a learner with this access cannot use: a layer, an array, or an oracle of another kind."""
     # any object with these attributes will do: the caller may have an oracle of their own
     counts = all(hasattr(oracle, name) for name in ("drawn", "k", "d"))
-    kinds = [kind for kind, (verb, _) in _ORACLES.items() if counts and hasattr(oracle, verb)]
-    if (access in kinds) if access is not None else kinds:
+    able = [verb for verb in _MADE if counts and hasattr(oracle, verb)]
+    wanted = list(_MADE) if access is None else [_ORACLES[access][0]]
+    if any(verb in able for verb in wanted):
         return
-    needed = " or ".join(text for kind, (_, text) in _ORACLES.items() if access in (kind, None))
-    given = f"gives {kinds[0]}" if kinds else f"is a {type(oracle).__name__}"
-    raise ValueError(f"The oracle {given}: {access or 'an oracle'} is needed, of {needed}.")
+    given = f"gives {_MADE[able[0]][0]}" if able else f"is of the type {type(oracle).__name__}"
+    needed = "an oracle is needed" if access is None else f"{access} are needed"
+    raise ValueError(f"The oracle {given}: {needed}, of {' or '.join(_MADE[verb][1] for verb in wanted)}.")
 
 
 def draw_examples(

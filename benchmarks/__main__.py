@@ -83,6 +83,18 @@ BENCHMARKS = {
         "run_hard_cases",
         (_targets(3), _JSON, _SVG),
     ),
+    "hard-queries": Benchmark(
+        "every hard family by value queries, in coordinates and in random bases, on fresh seeds",
+        "hard_queries",
+        "run_hard_queries",
+        (
+            Option("seeds", 20, "instances of each family in each basis"),
+            Option("jobs", 1, "processes"),
+            Option("store", None, "a file in which measured instances are kept"),
+            _JSON,
+        ),
+        "hard_queries_complaint",
+    ),
     "transformer-shaped": Benchmark(
         "targets of the shape of a trained transformer's layer, by full and by factored heads",
         "transformer_shaped",

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle
 from attention.inputs import Rng
 from attention.validation import NonNegativeInt, Real, checked
 from lower import HardInstance
 from lwe.families import LWRFamily, describe_instance
-from lwe.heads import kept_range
+from lwe.heads import covariates_of, kept_range, rows_of_tokens
 from lwe.parameters import LWRParameters, covariate_form, rounded
 from lwe.samples import LWRSamples
 
-__all__ = ["covariates_of", "noisy_examples", "rows_of_tokens", "samples_from_examples"]
+__all__ = ["noisy_examples", "samples_from_examples"]
 
 
 @checked
@@ -103,44 +103,6 @@ def samples_from_examples(
             f"from 0 to {parameters.levels - 1}, up to {allowed_error:g}, are needed for {parameters}."
         )
     return LWRSamples(public[on], labels[:, 0].astype(np.int64))
-
-
-def rows_of_tokens(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWRParameters, gate: int = 0
-) -> tuple[Int[np.ndarray, "N n"], Bool[np.ndarray, " N"]]:
-    """The rows of the public matrix that token matrices of signs stand for, and which of them are on the gate."""
-    covariates = covariates_of(x, parameters, gate)
-    if parameters.gadget:
-        bits = covariates.reshape(len(x), parameters.secret_dim, parameters.digits)
-        covariates = bits @ (1 << np.arange(parameters.digits, dtype=np.int64))
-    return covariates, x[:, 0, gate] != x[:, 1, gate]
-
-
-@checked
-def covariates_of(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWRParameters, gate: NonNegativeInt
-) -> Int[np.ndarray, "N n"]:
-    """The covariates a of token matrices of signs, whose inner product with the layer's integer form is T.
-
-    A bit is 1 where the tokens differ. A ternary covariate is 0 where they agree, else the first token's sign times
-    its sign in the gate, as on the gate. ValueError if tokens are not signs or have another dimension, or there is no
-    such gate. O(N d).
-    """
-    if parameters.matrix == "uniform":
-        raise ValueError(f"parameters is {parameters}: no layer has a uniform matrix, another is needed.")
-    if x.shape[2] != parameters.dim or gate >= parameters.dim:
-        raise ValueError(
-            f"x has shape {x.shape} and gate is {gate}: (N, 2, {parameters.dim}) and a gate below {parameters.dim} are "
-            f"needed for {parameters}."
-        )
-    if not np.all(np.abs(x) == 1):
-        raise ValueError(
-            "x has entries other than -1 and 1: tokens of this family are signs, others are not allowed."
-        )
-    differ = np.delete(x[:, 0] != x[:, 1], gate, axis=1).astype(np.int64)
-    if parameters.matrix != "ternary":
-        return differ
-    return differ * np.delete(x[:, 0] * x[:, 0, [gate]], gate, axis=1).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from sq.cliques import maximum_clique
 from sq.curves import CurveCell, CurvePoint, curve_cells, measure_cell
 from sq.dimension import statistical_dimension, vstat_calls
 from sq.elimination import ParityElimination
-from sq.families import two_head_families
-from sq.family import SQFamily
+from sq.family import SQFamily, two_head_families
 from sq.fitting import DescentLearner, LowDegreeLearner
 from sq.gram import closed_form_gram, enumerated_gram
 from sq.hidden_gate import HiddenGateFamily

@@ -28,7 +28,7 @@ class _Adversary(FamilyOracle):
         return self._left.numbers
 
     @abstractmethod
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, group: int | None) -> float:
         """The reply, where value i of `values` is the true answer on `many[i]` of the remaining candidates."""
 
     def _in_question(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class _Adversary(FamilyOracle):
         many = np.ones(len(values) + (others > 0), dtype=np.int64)
         if others:
             values, many[-1] = np.append(values, answers.others), others
-        reply = self._choose(values, many, reference)
+        reply = self._choose(values, many, reference, answers.group)
         self._left.update(answers, reply)
         assert len(self._left) > 0, "a reply was valid for no candidate"
         return reply
@@ -75,15 +75,15 @@ class ReferenceAdversary(_Adversary):
     (0.0, [0, 1, 3], 1)
     """
 
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
-        if self.model.allows(values, reference).any():
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, group: int | None) -> float:
+        if self.model.allows(values, reference, group).any():
             return reference
         nearest = float(values[np.argmin(abs(values - reference))])
         error = float(self.model.errors(nearest))
         for kept in (error, error - ROUNDING):
             reply = float(np.clip(reference, nearest - kept, nearest + kept))
             # in exact arithmetic the rounded end may lie outside the interval by its last digit
-            if self.model.allows(np.array([nearest]), reply)[0]:
+            if self.model.allows(np.array([nearest]), reply, group)[0]:
                 return reply
         return nearest
 
@@ -107,18 +107,17 @@ class MostPreservingAdversary(_Adversary):
     (0.5, [0, 1, 2, 3])
     """
 
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, group: int | None) -> float:
         # touching intervals share their end, whichever way it was rounded
-        middles = _middles(values, many, self.model)
+        middles = _middles(values, many, self.model.errors(values) + self.model.allowance(group) / 2)
         best = np.lexsort((middles, abs(middles - reference)))[0]
         return float(np.clip(middles[best], self.model.low, self.model.high))
 
 
 def _middles(
-    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], model: QueryModel
+    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], errors: Float[np.ndarray, " s"] | float
 ) -> Float[np.ndarray, " i"]:
     """The middles of those intervals of replies that the most candidates allow."""
-    errors = model.errors(values) + ROUNDING / 2
     starts, ends = values - errors, values + errors
     by_start, by_end = np.argsort(starts, kind="stable"), np.argsort(ends, kind="stable")
     starts, ends = starts[by_start], ends[by_end]

@@ -1,5 +1,6 @@
 """The true answers to a query on every candidate of a family, and the candidates that replies leave."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,8 @@ class Answers:
     numbers: Int[np.ndarray, " s"]  #: the candidates listed, distinct
     values: Float[np.ndarray, " s"]  #: their answers
     others: float = 0.0  #: the answer on every candidate that is not listed
+    #: s if the listed answers are exactly 1/sqrt(s) or -1/sqrt(s), up to float64, and the others 0; None otherwise
+    group: int | None = None
 
     def on(self, number: int) -> float:
         """The answer on one candidate."""
@@ -57,7 +60,10 @@ class TrueAnswers:
         if largest >= self._size:
             raise ValueError(f"The {query.name} names target {largest}: there are {self._size}, from 0 on.")
         if self._orthonormal:
-            return Answers(query.numbers, query.weights / _divisor(query.norm, query.name))
+            size = len(query.weights)
+            even = np.count_nonzero(np.abs(query.weights) == 1 / math.sqrt(size)) == size
+            values = query.weights / _divisor(query.norm, query.name)
+            return Answers(query.numbers, values, group=size if even else None)
         values = np.zeros(self._size)
         for number, weight in zip(query.numbers, query.weights, strict=True):
             values += weight * self._family.correlations(int(number))
@@ -196,8 +202,8 @@ class Candidates:
         """Rule out every candidate for which the reply is not valid; return how many these were."""
         before = self._count
         numbers, values, others = self.listed(answers)
-        allowed = self._model.allows(values, reply)
-        if others == 0 or self._model.allows(np.array([answers.others]), reply)[0]:
+        allowed = self._model.allows(values, reply, answers.group)
+        if others == 0 or self._model.allows(np.array([answers.others]), reply, answers.group)[0]:
             out = numbers[~allowed]
             self._left[out] = False
             self._count -= len(out)

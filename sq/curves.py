@@ -26,7 +26,15 @@ from sq.parities import ParityFamily
 from sq.profiles import SymmetricFamily
 from sq.secret_set import SecretSet
 
-__all__ = ["CURVE_COLUMNS", "CURVE_LEARNERS", "CurveCell", "CurvePoint", "curve_cells", "measure_cell"]
+__all__ = [
+    "CURVE_COLUMNS",
+    "CURVE_LEARNERS",
+    "CurveCell",
+    "CurvePoint",
+    "curve_cells",
+    "curve_row",
+    "measure_cell",
+]
 
 _LEARNERS: dict[str, Any] = {
     "scan": lambda bits: ScanLearner(),
@@ -238,6 +246,11 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
         secret=result.secret,
         examples=result.examples,
     )
+
+
+def curve_row(**cell: Any) -> dict[str, Any]:
+    """`measure_cell` on JSON values, for processes that import only this package."""
+    return measure_cell(CurveCell(**cell)).row()
 
 
 def _require_reach(cell: CurveCell) -> Any:

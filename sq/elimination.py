@@ -6,10 +6,9 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import verdict
-from attention.inputs import Rng
-from attention.learning import Predictor, Progress
+from attention.learning import LearnerBase, Predictor
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
 from lower import HardInstance, KnownPart, LinearKnownPart, family_of, solve_gf2
 from sq.hidden_part import HiddenPart
@@ -23,7 +22,7 @@ _SURPLUS = 10  # equations beyond the d - 1 unknowns
 
 @dataclass(frozen=True, eq=False)
 @checked
-class ParityElimination:
+class ParityElimination(LearnerBase):
     """Learn a hidden parity from noise-free labels by solving linear equations over GF(2).
 
     On the gate, a label minus the known part is u_g [1; -1] w^T times (-1)^(number of j in S with x_1j != x_2j). This
@@ -34,6 +33,11 @@ class ParityElimination:
     With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i); this is .999 at
     r = 10, the default. A wrong or random system passes the r extra equations with probability 2^-r. With label flips
     at rate eta, about (1 - eta)^(d-1+r) of the runs contain no flip. O(d^3 / 64) word operations.
+
+    The outcome is EXACT if the parity reproduces all examples to 1e-10, and REACHED_TOLERANCE if to the tolerance. It
+    is EXAMPLES_SPENT or EXAMPLES_RAN_OUT if the examples do not determine or check S, and UNCONFIRMED if that is
+    because some are copies. It is NOT_APPLICABLE if the inputs are not two tokens of signs, a label does not have the
+    pattern, or the equations contradict each other. Without success the fit predicts the known part.
 
     References
     ----------
@@ -92,26 +96,9 @@ class ParityElimination:
         """d: fewer could not determine and check the d - 1 unknowns even if all were on the gate."""
         return max(2, d)
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        """Draw about 2(d + 9) examples and solve; arguments as in `attention.Learner`, `rng` not used.
-
-        Returns
-        -------
-        Fit
-            EXACT if the parity reproduces all examples to 1e-10, REACHED_TOLERANCE if to the tolerance;
-            EXAMPLES_SPENT or EXAMPLES_RAN_OUT if the examples do not determine or check S; UNCONFIRMED if they do not
-            because some are copies; NOT_APPLICABLE if the inputs are not two tokens of signs, a label does not have the
-            pattern, or the equations contradict each other. Without success the fit predicts the known part.
-        """
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
         wanted = 2 * (d + _SURPLUS - 1)
         limit = 2 * wanted if self.examples is None else self.examples

@@ -25,7 +25,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from lower.bounds import eliminated_per_query, exact_tolerance
 from sq.answers import Candidates, TrueAnswers
-from sq.models import ROUNDING, WithinTolerance
+from sq.models import WithinTolerance
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery, as_sequence
 from sq.target_family import TargetFamily
@@ -255,7 +255,8 @@ class GroupLearner(_Eliminator):
     name = "group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most, sure = _largest_group(model.tolerance), _largest_group(2 * model.tolerance)
+        most, twice = eliminated_per_query(model.tolerance), 2 * exact_tolerance(model.tolerance)
+        sure = eliminated_per_query(twice) if twice < 1 else 0  # the largest |A| with 1/sqrt|A| > 2 tau
         careful = bisecting = False
         while True:
             left = len(candidates)
@@ -264,7 +265,7 @@ class GroupLearner(_Eliminator):
                 return _in_between(model.tolerance, left, "1/2")
             reply, out = yield GroupQuery.signed(candidates.first(size))
             # a hit: the reply rules out 0, the answer on all other candidates
-            bisecting = bisecting or not model.allows(np.zeros(1), reply)[0]
+            bisecting = bisecting or not model.allows(np.zeros(1), reply, size)[0]
             if out == 0:
                 if careful:
                     return _in_between(model.tolerance, left, "1/2")
@@ -292,7 +293,7 @@ class SignedGroupLearner(_Eliminator):
     name = "signed-group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most = _largest_group(model.tolerance)
+        most = eliminated_per_query(model.tolerance)
         while True:
             left = len(candidates)
             group = candidates.first(min(most, left))
@@ -309,15 +310,15 @@ def group_learner_bound(targets: PositiveInt, tolerance: float) -> int:
     Notes
     -----
     A reply settles the group A if it rules out either all of A or all others. Since 1/sqrt(M*) > tau, the replies of an
-    exact oracle and of `ReferenceAdversary` do. Any valid reply does if 1/sqrt|A| > 2 tau. M* belongs to a tolerance
-    that is larger by 4e-12, which is more than oracles allow for rounding.
+    exact oracle and of `ReferenceAdversary` do. Any valid reply does if 1/sqrt|A| > 2 tau. This holds at every float64
+    tau, also where tau and 1/sqrt(M*) round to the same float64: M* and validity are exact there (`CSQ.allowance`).
 
     Examples
     --------
     >>> group_learner_bound(455, 0.3)
     46
     """
-    most = max(_largest_group(float(exact_tolerance(tolerance))), 1)
+    most = eliminated_per_query(tolerance)
     return math.ceil(Fraction(targets - 1, most)) + (most - 1).bit_length()
 
 
@@ -388,12 +389,6 @@ class _Recording:
     def _note(self, queries: Iterable[Any]) -> None:
         declared = (getattr(query, "tolerance", None) for query in queries)
         self.declared |= {float(one) for one in declared if one is not None}
-
-
-def _largest_group(tolerance: float) -> int:
-    """The largest |A| with 1/sqrt|A| above a tolerance by more than what oracles allow for rounding."""
-    beyond = tolerance + 4 * ROUNDING
-    return eliminated_per_query(beyond) if beyond < 1 else 0
 
 
 def _in_between(tau: float, left: int, edge: str) -> str:

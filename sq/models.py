@@ -15,6 +15,9 @@ __all__ = ["CSQ", "ROUNDING", "STAT", "VSTAT", "QueryModel", "WithinTolerance"]
 
 # A reply counts as valid up to this much beyond its error: float64 rounding of sums of query values.
 ROUNDING = 1e-12
+# At most this far above tau or 2 tau, an answer is at an edge: the allowance would hide the difference.
+_EDGE = 4 * ROUNDING
+_LAST_DIGITS = 1e-15  # at an edge, a reply must keep this distance from the largest error
 
 Values = TypeVar("Values", float, np.ndarray)
 
@@ -29,12 +32,18 @@ class QueryModel(ABC):
     correlational: ClassVar[bool] = False
 
     @abstractmethod
-    def errors(self, values: Values) -> Values:
-        """The largest valid error of a reply where the true answer is each of `values`."""
+    def errors(self, values: Values) -> Values | float:
+        """The largest error of a valid reply to each true answer; a float if it is the same for all."""
 
-    def allows(self, values: Float[np.ndarray, " n"], reply: float) -> Bool[np.ndarray, " n"]:
-        """For which of the true answers `values` the reply is valid, with an allowance of 1e-12 for rounding."""
-        return np.abs(values - reply) <= self.errors(values) + ROUNDING
+    def allowance(self, group: int | None = None) -> float:
+        """How far beyond its error a reply is valid; `group` is s if every answer is exactly 0 or +-1/sqrt(s)."""
+        return ROUNDING
+
+    def allows(
+        self, values: Float[np.ndarray, " n"], reply: float, group: int | None = None
+    ) -> Bool[np.ndarray, " n"]:
+        """For which of the true answers `values` the reply is valid, with the allowance for rounding."""
+        return np.abs(values - reply) <= self.errors(values) + self.allowance(group)
 
 
 @dataclass(frozen=True)
@@ -51,9 +60,9 @@ class WithinTolerance(QueryModel):
             )
         object.__setattr__(self, "tolerance", min(number, math.nextafter(1.0, 0.0)))
 
-    def errors(self, values: Values) -> Values:
+    def errors(self, values: Values) -> float:
         """Tau, whatever the true answer."""
-        return 0 * values + self.tolerance
+        return self.tolerance
 
 
 class CSQ(WithinTolerance):
@@ -71,6 +80,21 @@ class CSQ(WithinTolerance):
     """
 
     correlational = True
+
+    def allowance(self, group: int | None = None) -> float:
+        """1e-12 for rounding; -1e-15 for a group at an edge.
+
+        A group of s is at an edge if 1/sqrt(s) is above tau, or above 2 tau, by at most 4e-12. There, more allowance
+        would make one reply valid for answers that are more than tau, or 2 tau, apart. Tau is exactly the decimal that
+        it prints, as in `lower.bounds.eliminated_per_query`.
+        """
+        if group is None:
+            return ROUNDING
+        root, tau = 1 / math.sqrt(group), self.tolerance
+        times = 1 if root < 1.5 * tau else 2
+        near = abs(root - times * tau) <= _EDGE
+        above = near and group * (times * exact_tolerance(tau)) ** 2 < 1
+        return -_LAST_DIGITS if above else ROUNDING
 
 
 class STAT(WithinTolerance):

@@ -80,6 +80,7 @@ STUDIES = (
     "weightings",
     "positions",
     "cost",
+    "queries-by-dimension",
     "linear-random",
     "linear-ranks",
     "linear-heads",

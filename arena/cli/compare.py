@@ -9,19 +9,16 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import (
-    DaskOption,
     DeviceOption,
     EngineOption,
-    FreshOption,
     InputsOption,
-    JobsOption,
     JsonOption,
-    StoreOption,
+    RunOptions,
     TimeoutOption,
     TokensOption,
     progress_bar,
-    run_options,
     say,
+    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.comparison import compare
@@ -39,6 +36,7 @@ from attention.validation import count
 __all__ = ["compare_command"]
 
 
+@takes_run_options
 def compare_command(
     files: Annotated[
         list[Path] | None, typer.Argument(help=f"Targets; without any, {preset_count()} built here.")
@@ -47,8 +45,8 @@ def compare_command(
     learners: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated among {', '.join(STUDENTS)}; by default those before tuned-adam, which are all but "
-            "the baselines; all for every one."
+            help=f"Comma-separated among {', '.join(STUDENTS)}, or FILE.py:CLASS for your own; all for every one. By "
+            "default those with a star in `attention-bounds learners`."
         ),
     ] = None,
     seeds: Annotated[
@@ -56,19 +54,17 @@ def compare_command(
     ] = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
-    jobs: JobsOption = None,
     tokens: TokensOption = None,
     inputs: InputsOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
         "results"
     ),
-    store: StoreOption = None,
-    fresh: FreshOption = False,
+    *,
+    run: RunOptions,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Compute cells again that failed or timed out.")
     ] = False,
     timeout: TimeoutOption = None,
-    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
@@ -80,10 +76,10 @@ def compare_command(
     students = choose_students(learners)
     effort = choose_effort(preset)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    (require_engine if dask is None else require_known_engine)(engine, device)
+    (require_engine if run.dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
-    options = run_options(out, "runs", jobs, dask, store, fresh)
+    options = run.begin(out, "runs")
     total = len(targets) * len(students) * (effort.seeds if seeds is None else seeds)
     options["jobs"] = min(options["jobs"], total)
     with (

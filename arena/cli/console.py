@@ -1,10 +1,13 @@
 """Shared by all commands: options, JSON on standard output, a progress bar on terminals only, files."""
 
+import functools
+import inspect
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,20 +26,17 @@ from runs import Store, versions
 __all__ = [
     "BiasesOption",
     "CoordinatesOption",
-    "DaskOption",
     "DeviceOption",
     "EngineOption",
     "FolderOption",
-    "FreshOption",
     "HeadsOption",
     "InputsName",
     "InputsOption",
-    "JobsOption",
     "JsonOption",
     "OutOption",
     "PrefixOption",
+    "RunOptions",
     "SeedOption",
-    "StoreOption",
     "TimeoutOption",
     "TokensOption",
     "cores",
@@ -49,8 +49,8 @@ __all__ = [
     "require_counts",
     "require_layer_file",
     "require_writable",
-    "run_options",
     "say",
+    "takes_run_options",
     "write_json",
     "write_target",
 ]
@@ -70,16 +70,6 @@ DeviceOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 FolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")]
-JobsOption = Annotated[int | None, typer.Option(help="Processes; by default one per core.")]
-DaskOption = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Run on the dask cluster of this scheduler.")
-]
-StoreOption = Annotated[
-    Path | None, typer.Option(help="The run store; by default a file in the folder of --out.")
-]
-FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Compute every cell again, also those in the store.")
-]
 TimeoutOption = Annotated[float | None, typer.Option(help="Seconds a cell may take; by default no limit.")]
 InputsName = Literal["boolean", "gaussian", "sphere"]
 
@@ -103,6 +93,53 @@ TokensOption = Annotated[int | None, typer.Option(help="Number k of tokens, inst
 InputsOption = Annotated[
     InputsName | None, typer.Option(help="Distribution of the tokens, instead of the file's.")
 ]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of every command that computes cells; `takes_run_options` adds them."""
+
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one per core.")] = None
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the dask cluster of this scheduler.")
+    ] = None
+    store: Annotated[
+        Path | None, typer.Option(help="The run store; by default a file in the folder of --out.")
+    ] = None
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute every cell again, also those in the store.")
+    ] = False
+
+    def begin(self, out: Path, name: str) -> dict[str, Any]:
+        """The arguments for `runs.run`, checked before the work; the folder `out` is made.
+
+        Raises
+        ------
+        ValueError
+            If options exclude each other, or the folder cannot be written to.
+        """
+        processes = cores(self.jobs, self.dask)
+        require_writable(out, directory=True)
+        kept = Store(out / f"{name}.sqlite" if self.store is None else self.store)
+        return {"jobs": processes, "cluster": self.dask, "store": kept, "fresh": self.fresh}
+
+
+def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `RunOptions` in the place of its parameter `run`."""
+    own, added = inspect.signature(command), inspect.signature(RunOptions).parameters
+
+    @functools.wraps(command)
+    def taking(**given: Any) -> None:
+        command(run=RunOptions(**{name: given.pop(name) for name in added}), **given)
+
+    parameters = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in own.parameters.values()
+        for one in (added.values() if parameter.name == "run" else (parameter,))
+    ]
+    taking.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    taking.__annotations__ = {one.name: one.annotation for one in parameters}
+    return taking
 
 
 def _writable(out: Path) -> Path:
@@ -242,22 +279,6 @@ def listed(option: str, text: str, kind: Callable[[str], Item], what: str, examp
         raise ValueError(
             f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
         ) from None
-
-
-def run_options(
-    out: Path, name: str, jobs: int | None, dask: str | None, store: Path | None, fresh: bool
-) -> dict[str, Any]:
-    """The options of `runs.run`, checked before the work; the folder `out` is made.
-
-    Raises
-    ------
-    ValueError
-        If options exclude each other, or the folder cannot be written to.
-    """
-    processes = cores(jobs, dask)
-    require_writable(out, directory=True)
-    kept = Store(out / f"{name}.sqlite" if store is None else store)
-    return {"jobs": processes, "cluster": dask, "store": kept, "fresh": fresh}
 
 
 def gather(

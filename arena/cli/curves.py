@@ -7,20 +7,17 @@ import typer
 
 from arena.attacks import ATTACKS
 from arena.cli.console import (
-    DaskOption,
     FolderOption,
-    FreshOption,
-    JobsOption,
     JsonOption,
+    RunOptions,
     SeedOption,
-    StoreOption,
     TimeoutOption,
     gather,
     listed,
     report_curve,
     require_all,
     require_writable,
-    run_options,
+    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError
 from arena.curves import (
@@ -47,6 +44,7 @@ curves_app = typer.Typer(
 
 
 @curves_app.command("sq")
+@takes_run_options
 def curves_command(
     dims: Annotated[str, typer.Option(help="Comma-separated dimensions d.")] = "10,16,20,30,40",
     bits: Annotated[
@@ -73,12 +71,10 @@ def curves_command(
         ),
     ] = None,
     out: FolderOption = Path("curves"),
-    jobs: JobsOption = None,
-    dask: DaskOption = None,
-    store: StoreOption = None,
+    *,
+    run: RunOptions,
     timeout: TimeoutOption = None,
     seed: SeedOption = 0,
-    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count the statistical queries that each learner needs to find a secret; draw them and the lower bound against d.
@@ -98,7 +94,7 @@ def curves_command(
         seed=seed,
         family=family,
     )
-    options = run_options(out, "curves", jobs, dask, store, fresh) | {"timeout": timeout}
+    options = run.begin(out, "curves") | {"timeout": timeout}
     done, whole = gather(
         "curves", len(cells), as_json, lambda keep: run_curves(cells, on_point=keep, **options)
     )
@@ -114,6 +110,7 @@ def curves_command(
 
 
 @curves_app.command("lwr")
+@takes_run_options
 def lwr_curve_command(
     dims: Annotated[
         str, typer.Option(help="Comma-separated sizes n of the secret.")
@@ -134,11 +131,9 @@ def lwr_curve_command(
     budget: Annotated[float, typer.Option(help="Seconds for each attack on each size.")] = 5.0,
     samples: Annotated[int, typer.Option(help="How many samples each attack gets.")] = 20_000,
     out: FolderOption = Path("lwr-curves"),
-    jobs: JobsOption = None,
-    dask: DaskOption = None,
-    store: StoreOption = None,
+    *,
+    run: RunOptions,
     seed: SeedOption = 0,
-    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Plot the largest n at which each attack and each learner of layers breaks learning with rounding, against q/p.
@@ -154,7 +149,7 @@ def lwr_curve_command(
     sizes = listed("--dims", dims, int, "whole numbers", "8,16,24")
     numbers = listed("--levels", levels, int, "whole numbers", "2,8,32")
     given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
-    options = run_options(out, "lwr", jobs, dask, store, fresh) | {"seed": seed, **given}
+    options = run.begin(out, "lwr") | {"seed": seed, **given}
     done, whole = gather(
         "attacks",
         None,

@@ -10,12 +10,14 @@ import typer
 
 from arena.cli.console import (
     JsonOption,
+    RunOptions,
     SeedOption,
     print_json,
     progress_bar,
     require_counts,
     require_writable,
     say,
+    takes_run_options,
 )
 from arena.cli.generate import InputsName
 from arena.cli.study import measure_studies
@@ -276,6 +278,7 @@ def linear_certify_command(
 
 
 @linear_app.command("experiment")
+@takes_run_options
 def linear_experiment_command(
     name: Annotated[
         str,
@@ -287,10 +290,8 @@ def linear_experiment_command(
         "results/studies"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure everything again, also stored cells.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    *,
+    run: RunOptions,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -305,7 +306,7 @@ def linear_experiment_command(
         )
     chosen = find_studies([f"linear-{one}" for one in (_EXPERIMENTS if "all" in names else names)])
     scale = Scale.QUICK if quick else Scale.FULL
-    measure_studies(chosen, scale=scale, out=out, jobs=jobs, seed=seed, fresh=fresh, as_json=as_json)
+    measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
 
 
 def _show(name: str, result: Any, out: Path | None, as_json: bool) -> None:

@@ -10,30 +10,31 @@ import typer
 from arena.cli.console import (
     BiasesOption,
     CoordinatesOption,
-    FreshOption,
     HeadsOption,
     InputsName,
-    JobsOption,
     JsonOption,
     PrefixOption,
+    RunOptions,
     SeedOption,
     TimeoutOption,
     cores,
     gather,
     print_json,
     require_counts,
-    run_options,
     say,
+    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import plural
 from arena.recovery import Recovery, Way, recover_layers, recovery_cells
 from attention.checkpoints import checkpoint_layers
 from attention.validation import non_negative
+from runs import Store
 
 __all__ = ["recover_command"]
 
 
+@takes_run_options
 def recover_command(
     checkpoint: Annotated[Path, typer.Argument(help="A safetensors file, its index, or its folder.")],
     layers: Annotated[str, typer.Option(help="all, or numbers from 0 and ranges, such as 0,2-4.")] = "all",
@@ -53,10 +54,10 @@ def recover_command(
         Path | None,
         typer.Option("--out", "-o", help="Folder for a page with a map of heads, and for the results."),
     ] = None,
-    jobs: JobsOption = None,
+    *,
+    run: RunOptions,
     timeout: TimeoutOption = None,
     seed: SeedOption = 0,
-    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Learn the attention layers of a trained model back, and compare each with the truth.
@@ -73,11 +74,16 @@ def recover_command(
     settings: dict[str, Any] = {"tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
     reading: dict[str, Any] = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
     cells = recovery_cells(checkpoint, chosen, by=by, **settings, **reading)
-    options: dict[str, Any] = {"jobs": cores(jobs, None), "timeout": timeout}
-    if out is not None:
-        options |= run_options(out, "recover", jobs, None, None, fresh)
+    if out is None:
+        store = None if run.store is None else Store(run.store)
+        options = {"jobs": cores(run.jobs, run.dask), "cluster": run.dask, "store": store, "fresh": run.fresh}
+    else:
+        options = run.begin(out, "recover")
     done, whole = gather(
-        "layers", len(cells), as_json, lambda keep: recover_layers(cells, on_layer=keep, **options)
+        "layers",
+        len(cells),
+        as_json,
+        lambda keep: recover_layers(cells, on_layer=keep, timeout=timeout, **options),
     )
     ordered = tuple(sorted(done, key=lambda one: one.layer))
     told = Recovery(checkpoint.resolve().name, by, settings | reading, ordered)
@@ -88,7 +94,7 @@ def recover_command(
     if out is not None and done:
         say(f"\nThe page with the map of heads: {told.save(out)}", quiet=as_json)
     if not whole:
-        kept = "" if out is None else " and kept: the same command continues"
+        kept = "" if options["store"] is None else " and kept: the same command continues"
         raise WorkInterruptedError(
             f"Interrupted: {len(done)} of {plural(len(cells), 'layer')} are done{kept}."
         )

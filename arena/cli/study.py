@@ -8,17 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli.console import (
-    DaskOption,
-    FreshOption,
-    JobsOption,
     JsonOption,
+    RunOptions,
     SeedOption,
-    StoreOption,
     TimeoutOption,
     print_json,
     progress_bar,
-    run_options,
     say,
+    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import aligned, plural
@@ -31,6 +28,7 @@ from studies.folder import result_json
 __all__ = ["measure_studies", "study_command"]
 
 
+@takes_run_options
 def study_command(
     names: Annotated[
         list[str] | None,
@@ -44,12 +42,10 @@ def study_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
         "results/studies"
     ),
-    store: StoreOption = None,
-    jobs: JobsOption = None,
-    dask: DaskOption = None,
+    *,
+    run: RunOptions,
     timeout: TimeoutOption = None,
     seed: SeedOption = 0,
-    fresh: FreshOption = False,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Measure nothing: draw the records in --out again.")
     ] = False,
@@ -73,18 +69,7 @@ def study_command(
     if redraw:
         _redraw(chosen, out, as_json)
         return
-    measure_studies(
-        chosen,
-        scale=scale,
-        out=out,
-        store=store,
-        jobs=jobs,
-        dask=dask,
-        timeout=timeout,
-        seed=seed,
-        fresh=fresh,
-        as_json=as_json,
-    )
+    measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
 
 
 def measure_studies(
@@ -92,12 +77,9 @@ def measure_studies(
     *,
     scale: Scale,
     out: Path,
-    store: Path | None = None,
-    jobs: int | None = None,
-    dask: str | None = None,
+    run: RunOptions,
     timeout: float | None = None,
     seed: int = 0,
-    fresh: bool = False,
     as_json: bool = False,
 ) -> None:
     """Measure studies, print their tables and write them into a folder.
@@ -113,7 +95,7 @@ def measure_studies(
     """
     if timeout is not None:
         non_negative("--timeout", timeout, strictly=True)
-    options = run_options(out, "studies", jobs, dask, store, fresh)
+    options = run.begin(out, "studies")
     done: list[dict[str, Any]] = []
     failures: list[str] = []
     for study in studies:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +14,10 @@ from attention import (
     Learner,
     Outcome,
     Recorder,
-    check_budget,
     draw_examples,
 )
 from attention.evaluation import orbits, verdict
-from attention.inputs import Rng
-from attention.learning import Predictor, Progress
+from attention.learning import Access, LearnerBase, Predictor
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.outcome import (
@@ -36,8 +35,7 @@ from lwe.attacks.tokens import (
     realised,
     token_examples,
 )
-from lwe.examples import rows_of_tokens
-from lwe.heads import lwr_heads
+from lwe.heads import lwr_heads, rows_of_tokens
 from lwe.parameters import LWRParameters, covariate_form
 from lwe.samples import LWRSamples
 
@@ -144,7 +142,7 @@ class LearnerAttack(Attack):
 
 @dataclass(frozen=True)
 @checked
-class AttackLearner:
+class AttackLearner(LearnerBase):
     """Learn a layer whose outputs are learning-with-rounding labels by attacking them.
 
     Notes
@@ -168,6 +166,8 @@ class AttackLearner:
     'EXACT'
     """
 
+    access: ClassVar[Access] = "samples of rounding"
+
     attack: Attack  #: the attack
     parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
     #: The budget in examples; if left out, 20000, or all given examples. About half of them are on the gate, and each
@@ -185,17 +185,9 @@ class AttackLearner:
         """D + 10: fewer may hold fewer than five samples, and cannot determine d - 1 entries."""
         return d + 10
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        """Draw examples, read them as samples, attack. ImportError if the attack needs a package that is missing."""
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget = check_budget(self, oracle)
         number = _EXAMPLES if budget is None else budget
         x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.k, oracle.d)))
         recorder.step("Draw examples", predict=np.zeros_like)

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, erf, gammaln
-from scipy.stats import hypergeom
 
 from attention.validation import PositiveInt, checked
 from lwe.costs.cost import Cost
@@ -203,9 +203,14 @@ def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
     if guessed == 0 or form.nonzero is None:
         return np.zeros(1), np.ones(1)
     w = np.arange(max(0, guessed - form.n + form.weight), min(guessed, form.weight) + 1)
-    chosen = gammaln(guessed + 1) - gammaln(w + 1) - gammaln(guessed - w + 1) + w * math.log(form.nonzero)
-    chances = np.cumsum(hypergeom(form.n, form.weight, guessed).pmf(w))
-    return np.logaddexp.accumulate(chosen) / math.log(2), chances
+    chosen = _log_choose(guessed, w)
+    chances = chosen + _log_choose(form.n - guessed, form.weight - w) - _log_choose(form.n, form.weight)
+    guesses = np.logaddexp.accumulate(chosen + w * math.log(form.nonzero))
+    return guesses / math.log(2), np.cumsum(np.exp(chances))
+
+
+def _log_choose(many: int, chosen: Any) -> Any:
+    return gammaln(many + 1) - gammaln(chosen + 1) - gammaln(many - chosen + 1)
 
 
 def _attack(

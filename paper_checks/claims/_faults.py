@@ -58,7 +58,7 @@ OPPOSITE_SECRET = Fault(
 )
 REPLIES_NEAR_ONE = Fault(
     "sq.adversaries:ReferenceAdversary._choose",
-    lambda right: lambda self, values, many, reference: right(self, values, many, 1.0),
+    lambda right: lambda self, values, many, reference, group: right(self, values, many, 1.0, group),
     "replies near 1 in place of 0",
 )
 REVERSED_COEFFICIENTS = Fault(

@@ -15,8 +15,7 @@ from attention import AttentionLayer
 from attention.intervals import proportion_interval
 from lower import solve_gf2
 from lwe import BinomialLaw, FlipLaw, LWRFamily, LWRParameters, make_lwr_instance, noisy_examples
-from lwe.examples import covariates_of
-from lwe.heads import lwr_heads
+from lwe.heads import covariates_of, lwr_heads
 from lwe.parameters import centred, covariate_form, rounded
 from paper_checks.check import Constants, Scale
 from paper_checks.claims import _heads_by_hand as by_hand

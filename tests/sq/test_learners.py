@@ -1,10 +1,12 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lower import query_lower_bound
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.fitting import DescentLearner, LowDegreeLearner, _Student
 from sq.learners import (
@@ -62,6 +64,48 @@ def test_signed_groups_against_the_most_preserving_adversary():
     # 89 groups of M*, and then all that are left
     assert [len(query.numbers) for query, _ in oracle.log] == [11] * 89 + [10, 5, 3, 2]
     assert adversary.survivors.tolist() == [result.number]
+
+
+def stepped(number, steps):
+    for _ in range(abs(steps)):
+        number = math.nextafter(number, math.copysign(1, steps))
+    return number
+
+
+# tolerances at 1/sqrt(M) and 1/(2 sqrt(M)), a few floats beside them, and within the 4e-12 that rounding could hide
+edges = st.tuples(st.integers(2, 129), st.sampled_from([1, 2])).flatmap(
+    lambda one: st.one_of(
+        st.integers(-3, 3).map(lambda steps: stepped(1 / math.sqrt(one[0]) / one[1], steps)),
+        st.floats(-5e-12, 5e-12).map(lambda shift: 1 / math.sqrt(one[0]) / one[1] + shift),
+    )
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(edges, st.sampled_from([(8, 3), (9, 2)]))
+@example(1 / math.sqrt(2), (8, 3))
+@example(math.nextafter(1 / math.sqrt(2), 1), (8, 3))
+@example(0.49999999999999994, (8, 3))
+@example(0.5, (8, 3))
+@example(0.5 - 1e-12, (8, 3))
+@example(1 / math.sqrt(11) - 3e-12, (8, 3))
+@example(1 / math.sqrt(3), (9, 2))
+def test_counts_meet_the_bounds_at_and_around_the_tolerances_where_these_jump(tau, cell):
+    family = ParityFamily(dim=cell[0], bits=cell[1])
+    size = len(family.secrets)
+    # M* by the definition, with tau as the decimal that it prints
+    most = max(one for one in range(1, 600) if one * Fraction(repr(tau)) ** 2 < 1)
+    result = GroupLearner().learn(ReferenceAdversary(CSQ(tau), family), family)
+    assert result.asked == math.ceil((size - 1) / most) == query_lower_bound(size, tau)
+    assert group_learner_bound(size, tau) == result.asked + math.ceil(math.log2(most))
+    exact = GroupLearner().learn(ExactOracle(CSQ(tau), family, size // 2), family)
+    assert (exact.number, exact.asked <= group_learner_bound(size, tau)) == (size // 2, True)
+    for learner, sure in ((GroupLearner(), tau < 0.5), (SignedGroupLearner(), most >= 2)):
+        adversary = MostPreservingAdversary(CSQ(tau), family)
+        found = learner.learn(adversary, family)
+        assert found.found == sure
+        assert not sure or adversary.survivors.tolist() == [found.number]
+        assert not sure or found.asked >= query_lower_bound(size, tau)
 
 
 @settings(max_examples=30, deadline=None)

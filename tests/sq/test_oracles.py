@@ -240,7 +240,7 @@ def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
     values = np.round(rng.uniform(model.low, model.high, size=rng.integers(1, 9)), 2)
     many = int(rng.integers(0, 4))
     counts = np.append(np.ones(len(values), dtype=int), many)
-    reply = oracle._choose(np.append(values, 0.25), counts, 0.0)
+    reply = oracle._choose(np.append(values, 0.25), counts, 0.0, None)
 
     def kept(reply):
         return model.allows(values, reply).sum() + many * model.allows(np.array([0.25]), reply)[0]

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import ENOUGH_IN_SPAN, HELD_OUT_SHARE, HeldOut, orbits
-from attention.inputs import Rng
-from attention.learning import Progress
+from attention.learning import LearnerBase
 from attention.validation import NonNegativeInt, checked
 from upper.linear_attention.features import (
     as_tokens,
@@ -80,7 +79,7 @@ class LinearAttentionPredictor:
 
 @dataclass(frozen=True)
 @checked
-class LinearAttentionLearner:
+class LinearAttentionLearner(LearnerBase):
     """Linear attention learned exactly, by regression of the labels of every row on cubic features.
 
     Parameters
@@ -136,18 +135,10 @@ class LinearAttentionLearner:
         """As many equations as features, min(k, d) an example, and one to hold out; 2 for the least norm."""
         return 2 if self.least_norm else -(-softmax_feature_count(self.features, d) // min(k, d)) + 1
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        """Regress the labels of every row on the features; `rng` is not needed. Errors as above."""
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        n = check_budget(self, oracle)
-        k, d = oracle.k, oracle.d
+        n, k, d = budget, oracle.k, oracle.d
         features = softmax_feature_count(self.features, d)
         if n is None:
             equations = -(-_EQUATIONS * features // min(k, d))

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from scipy.linalg import cho_factor, cho_solve, eigh, lstsq, solve_triangular, svd
-from scipy.linalg.lapack import dpocon, dtrcon
+from scipy.linalg import cho_factor, cho_solve, lstsq, norm, qr, solve_triangular, svd
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
 
 from attention._arrays import shown
 from attention.memory import memory_text, require_memory
@@ -39,7 +40,9 @@ _RCOND = 1e-10  # singular values of the features below this share of the larges
 _GRAM_RCOND = 1e-13  # the same for a Gram matrix, which has errors of 1e-16 of the largest
 _EXACT_ENOUGH = 1e-11  # above this reciprocal condition, two corrections reach rounding error
 _CORRECTIONS = 2
-_GAP = 1e-7  # eigenvalues of dependent features: those above this share count, and smaller ones must be zero
+_COLUMNS = 256  # mirrored at a time
+_GAP = 1e-9  # the least share of the largest pivot that counts; rounding leaves at most D 1e-16 of it
+_PROBES = 4
 _UNDERFLOW = 1e-250  # products of smaller numbers have lost digits
 _UNSEEN = 3e-12  # the largest rounding error in directions that the features do not have
 
@@ -83,7 +86,8 @@ class FeatureMoments:
         self.features, self.outputs = features, outputs
         require_feature_memory(features)
         require_memory(f"A matrix of {features} features by {shown(outputs)} outputs", 8 * features * outputs)
-        self._gram = np.zeros((features, features))
+        # by columns, so that BLAS adds to it in place; sums go to the lower half only
+        self._gram = np.zeros((features, features), order="F")
         self.cross = np.zeros((features, outputs))
         self.squares = 0.0
         self.count = 0
@@ -117,6 +121,11 @@ class FeatureMoments:
 
     def gram(self) -> Float[np.ndarray, "D D"]:
         """The sum of phi phi^T; it is not a copy, so later additions change it."""
+        for start in range(0, self.features, _COLUMNS):
+            stop = start + _COLUMNS
+            corner = np.tril(self._gram[start:stop, start:stop])
+            self._gram[start:stop, start:stop] = corner + np.tril(corner, -1).T
+            self._gram[start:stop, stop:] = self._gram[stop:, start:stop].T
         return self._gram
 
     def __repr__(self) -> str:
@@ -125,7 +134,7 @@ class FeatureMoments:
     def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
         if y.shape[-1] != self.outputs:
             raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
-        self._gram += phi.T @ phi
+        self._gram = dsyrk(1.0, np.ascontiguousarray(phi).T, beta=1.0, c=self._gram, lower=1, overwrite_c=1)
         self.cross += phi.T @ y
         self.squares += float(np.vdot(y, y))
         self.count += len(phi)
@@ -188,31 +197,23 @@ def by_normal_equations(
 ) -> FeatureRegression | None:
     """Solve by the moments of a stream, corrected with its residuals; None if the rank is unclear.
 
-    Independent features are solved by Cholesky factors. Dependent features give the solution of least norm by
-    eigenvectors, or None if `dependent` is not set.
+    Independent features are solved by Cholesky factors. Dependent features give the solution of least norm by Cholesky
+    factors with pivots, or None if `dependent` is not set. Both overwrite the moments, which take D^2 numbers.
     """
     moments = FeatureMoments(features, outputs)
     for block in stream():
         moments.add_features(*block)
     gram, cross = moments.gram(), moments.cross
-    factor, reciprocal = _cholesky(gram)
+    diagonal = gram.diagonal().copy()
+    factor, reciprocal = _cholesky(gram, overwrite=True)
     if reciprocal >= _EXACT_ENOUGH:
         found = _corrected(stream, cross, lambda side: cho_solve(factor, side, check_finite=False))
         return _regression(stream, found, len(gram), float(reciprocal**-0.5), "cholesky")
-    del factor
     if not dependent:
         return None
-    values, vectors = eigh(gram, driver="evr", check_finite=False)
-    if values[-1] < _UNDERFLOW:
-        return None
-    rank = int(np.sum(values > _GAP * values[-1]))
-    unseen, seen, kept = vectors[:, :-rank], vectors[:, -rank:], values[-rank:]
-    # the matrix has squares, accurate to 1e-16 of the largest; its null space may be visible in the features
-    shown = sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream())
-    if np.any(shown > _UNSEEN**2 * values[-1]):
-        return None
-    found = _corrected(stream, cross, lambda side: seen @ ((seen.T @ side) / kept[:, None]))
-    return _regression(stream, found, rank, float(np.sqrt(kept[-1] / kept[0])), "cholesky")
+    np.fill_diagonal(gram, diagonal)  # with the half above it, that is the matrix again
+    by_pivots = _by_pivots(stream, gram, cross)
+    return None if by_pivots is None else _regression(stream, *by_pivots, "cholesky")
 
 
 def by_moments(moments: FeatureMoments) -> FeatureRegression:
@@ -252,8 +253,7 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
     found, rank, condition = _least_norm(triangle, rotated, _RCOND)
     if 0 < rank < features and np.ptp(units):
         seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
-        basis = np.linalg.qr(seen)[0]
-        found = units[:, None] * (basis @ (basis.T @ (found / units[:, None])))
+        found = units[:, None] * _on_span(seen, found / units[:, None])
     return _regression(stream, found, rank, condition, "svd")
 
 
@@ -296,13 +296,57 @@ def require_feature_memory(features: PositiveInt) -> None:
     require_memory(f"A matrix of {number} x {number}", needed, advice="take tokens of fewer dimensions")
 
 
-def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
-    """The factor for `cho_solve`, and the reciprocal condition; 0 if the matrix is not positive definite."""
+def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> tuple[Any, float]:
+    """The factor for `cho_solve`, and the reciprocal condition; 0 if the matrix is not positive definite.
+
+    To overwrite a matrix by columns takes no memory, and leaves the half above the diagonal as it is.
+    """
+    size = norm(matrix, 1, check_finite=False)
     try:
-        factor = cho_factor(matrix, lower=True, check_finite=False)
+        factor = cho_factor(matrix, lower=True, overwrite_a=overwrite, check_finite=False)
     except np.linalg.LinAlgError:
         return None, 0.0
-    return factor, float(dpocon(factor[0], np.linalg.norm(matrix, 1), uplo="L")[0])
+    return factor, float(dpocon(factor[0], size, uplo="L")[0])
+
+
+def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
+    """Coefficients of least norm, rank and condition from a basis of dependent features; None if the rank is unclear.
+
+    The features of the first r pivots of the Cholesky factor [U11 U12] are a basis (Higham, Accuracy and Stability of
+    Numerical Algorithms, Section 10.3). The coefficients on them are exact. Their projection has the least norm: on the
+    row space, which [U11 U12]^T spans, or off the null space, which [-U11^-1 U12; 1] spans. Reads the half above the
+    diagonal, and overwrites it. O(D^3/3 + D min(r, D - r)^2).
+    """
+    largest = float(gram.diagonal().max(initial=0.0))
+    if largest < _UNDERFLOW:
+        return None
+    factor, pivots, rank, _ = dpstrf(gram, overwrite_a=1)
+    order, size, diagonal = pivots - 1, len(gram), factor.diagonal()[:rank]  # LAPACK counts from 1
+    if float(diagonal[-1]) ** 2 < _GAP * largest:
+        return None
+    top, rest, basis = factor[:rank, :rank], factor[:rank, rank:], order[:rank]
+
+    def solve(side: np.ndarray) -> np.ndarray:
+        found = np.zeros_like(side)
+        found[basis] = cho_solve((top, False), side[basis], check_finite=False)
+        return found
+
+    probes = np.random.default_rng(0).standard_normal((size, _PROBES))
+    both = np.hstack([_corrected(stream, cross, solve), probes])
+    spanning = np.zeros((size, min(rank, size - rank)))
+    if in_rows := rank <= size - rank:
+        spanning[order] = np.vstack([np.triu(top).T, rest.T])
+    else:
+        spanning[basis] = -solve_triangular(top, rest, check_finite=False)
+        spanning[order[rank:]] = np.eye(size - rank)
+    on_span = _on_span(spanning, both)
+    seen = on_span if in_rows else both - on_span
+    # the matrix has squares, accurate to 1e-16 of the largest; its null space may be visible in the features
+    unseen = probes - seen[:, -_PROBES:]
+    shown = sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream())
+    if np.any(shown > _UNSEEN**2 * largest * np.sum(unseen**2, axis=0)):
+        return None
+    return seen[:, :-_PROBES], int(rank), float(diagonal[0] / diagonal[-1])
 
 
 def _triangle(matrix: np.ndarray) -> np.ndarray:
@@ -313,6 +357,12 @@ def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.
     """The solution of least norm, the rank and the condition: singular values above a share of the largest count."""
     found, _, rank, values = lstsq(matrix, side, cond=share, check_finite=False)
     return found, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0
+
+
+def _on_span(spanning: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """The orthogonal projection on the span of independent columns; it may overwrite them."""
+    basis = qr(spanning, mode="economic", overwrite_a=True, check_finite=False)[0]
+    return np.asarray(basis @ (basis.T @ vectors))
 
 
 def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -14,19 +14,17 @@ from attention import (
     GroundTruth,
     Outcome,
     Recorder,
-    check_budget,
     draw_examples,
 )
 from attention.evaluation import verdict
 from attention.inputs import Rng
-from attention.learning import Progress
+from attention.learning import LearnerBase, Progress
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
     Real,
     checked,
-    random_generator,
 )
 from upper.floor import counting_floor
 from upper.six_phase.common import Jobs, PhaseFailedError
@@ -136,7 +134,7 @@ def share_of_budget(
 
 @dataclass(frozen=True)
 @checked
-class SixPhase:
+class SixPhase(LearnerBase):
     """The six-phase learner of Chen and Li.
 
     Parameters
@@ -214,20 +212,6 @@ class SixPhase:
         """The fewest examples with which every phase can begin: the sum of what each phase needs at least."""
         return 1 if self._refusal(k, d) else sum(wish.least for wish in self._wishes(k, d).values())
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        """Learn a layer of m heads from the oracle.
-
-        A ValueError if the budget is below `minimum_examples`, or the oracle's examples are malformed.
-        """
-        return self.run(oracle, rng=rng, truth=truth, progress=progress).fit
-
     def run(
         self,
         oracle: ExampleOracle,
@@ -237,21 +221,31 @@ class SixPhase:
         progress: Progress | None = None,
     ) -> Phases:
         """Learn as `fit` does, and return everything that the phases found."""
-        k, d = oracle.k, oracle.d
-        if self.body == "polytope" and d > LARGEST_DIM:
+        return self._found(oracle, *self._begin(oracle, rng, truth, progress))
+
+    def _prepare(self, oracle: ExampleOracle) -> None:
+        if self.body == "polytope" and oracle.d > LARGEST_DIM:
             raise ValueError(
-                f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
+                f"The polytope has d = {oracle.d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
             )
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget, why = check_budget(self, oracle), self._refusal(k, d)
-        run = _Run(self, oracle, recorder, {} if why else self._wishes(k, d), budget)
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        return self._found(oracle, recorder, budget, rng).fit
+
+    def _found(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Phases:
+        why = self._refusal(oracle.k, oracle.d)
+        run = _Run(self, oracle, recorder, {} if why else self._wishes(oracle.k, oracle.d), budget)
         if why:
             recorder.step("Not applicable", layer=run.provisional())
             return run.ended(
                 run.provisional(), Outcome.NOT_APPLICABLE, f"the six phases do not apply: {why}."
             )
         try:
-            return self._six_phases(run, random_generator(rng))
+            return self._six_phases(run, rng)
         except PhaseFailedError as failure:
             return run.ended(run.provisional(), failure.outcome, failure.explanation)
 

@@ -12,7 +12,7 @@ from attention.evaluation import EXACT_ERROR, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from upper.value_queries.logits import read_logits
-from upper.value_queries.rank_one import rank_one_heads
+from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads
 from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
 
@@ -22,19 +22,12 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
 _FLOOR = 1e-8
+# The shortest tokens of a check, in units of the scale.
+_SHORTEST = 2.0**-16
+# Times that rays are drawn along which a scale is looked for.
+_SCALES = 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
-# Tries on heads whose outputs have one direction: whether x and delta are exchanged, and whether those of one form are
-# measured together.
-_TRIES = (
-    (False, True),
-    (False, True),
-    (True, True),
-    (True, True),
-    (False, True),
-    (False, False),
-    (False, False),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +38,8 @@ class RecoveredLayer:
     w: Float[np.ndarray, "m d d"]
     key_bias: Float[np.ndarray, "m d"]  #: c
     bias: Float[np.ndarray, " d"]  #: b
-    #: for each head |delta W_i| over its distance to the span of the other heads' at the first delta: the digits that
-    #: separating it costs
+    #: by how much separating a head from the others makes rounding grow: |delta W_i| over its distance to the span of
+    #: the other heads' at the first delta, or, where outputs have one direction, `RankOneHeads.condition`
     condition: Float[np.ndarray, " m"]
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
@@ -77,7 +70,8 @@ class ByQueries(LearnerBase):
     Parameters
     ----------
     m : int or "auto"
-        Heads of the layer; "auto" finds how many, as the rank of values.
+        Heads of the layer; "auto" finds how many, as the rank of values. Where outputs have one direction, it is the
+        most heads that are accepted.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
 
@@ -144,7 +138,9 @@ class ByQueries(LearnerBase):
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[RecoveredLayer | None, Outcome]:
         linear, d = pairs.linear, pairs.oracle.d
-        scale = find_scale(pairs, random)
+        # rays may miss where heads that cancel at a distance bend
+        scales = (find_scale(pairs, random) for _ in range(_SCALES))
+        scale = next((one for one in scales if one is not None), None)
         if scale is None:  # one head that attends to all tokens alike
             zeros = np.zeros((1, d, d))
             alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
@@ -157,15 +153,22 @@ class ByQueries(LearnerBase):
             outcome = _verdict(pairs.oracle, found, random)
             if outcome is Outcome.EXACT or rank > 1:
                 return found, outcome
-        # heads whose outputs have one direction: those of one form are measured together, where that is right
-        for swapped, shared in _TRIES if rank == 1 else ():
-            heads = rank_one_heads(pairs, scale, random, swapped=swapped, shared=shared)
-            if heads is None:
+        if rank > 1:  # at some delta all values are so small that rounding counts as heads
+            rank, _ = count_heads(pairs, scale, random)
+        # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
+        floor = None
+        for attempt in ATTEMPTS if rank == 1 else ():
+            heads = rank_one_heads(pairs, scale, random, attempt, recorder)
+            if heads is None or (self.m != "auto" and len(heads.w) > self.m):
                 continue
-            found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, np.ones(len(heads.w)))
+            found = RecoveredLayer(heads.theta, heads.w, heads.key_bias, linear.bias, heads.condition)
+            recorder.step("Heads assembled", predict=found, layer=found.layer, heads=len(heads.w))
             outcome = _agreement(pairs.oracle, found, scale, random)
-            if outcome.succeeded:
+            if outcome is Outcome.EXACT or (outcome.succeeded and floor is not None):
                 return found, outcome
+            floor = found if outcome.succeeded else floor
+        if floor is not None:
+            return floor, Outcome.PRECISION_FLOOR
         return None, Outcome.NOT_SEPARATED
 
     def _recovered(
@@ -199,21 +202,17 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
 def _agreement(
     oracle: ValueOracle, found: RecoveredLayer, scale: float, random: np.random.Generator
 ) -> Outcome:
-    """How closely fresh answers are as predicted, relative to the heads' outputs, which may cancel.
+    """How closely fresh answers are as predicted, relative to the heads' values X W_i, which may cancel.
 
-    A third of the tokens are Gaussian of unit variance, a third Boolean, and a third so short that no sigmoid
-    saturates.
+    A third of the tokens are Gaussian of unit variance, a third Boolean. A third have lengths from the scale down to
+    one at which no head saturates: every head then shows, also two that cancel where both are saturated.
     """
     x = random.standard_normal((12 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     x[1::3] = np.sign(x[1::3])
-    x[::3] *= 2 * scale / np.sqrt(oracle.d)
+    x[::3] *= 2 * scale / np.sqrt(oracle.d) * _SHORTEST ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
-    terms = np.zeros(len(x))
-    for theta, w, key_bias in zip(found.theta, found.w, found.key_bias, strict=True):
-        head = RecoveredLayer(theta[None], w[None], key_bias[None], found.bias, np.ones(1))
-        terms += np.linalg.norm(head(x), axis=(1, 2))
-    # of each kind of tokens the worst answer, in units of its kind
-    error = np.max(difference.reshape(-1, 3) / np.sqrt(np.mean(terms.reshape(-1, 3) ** 2, axis=0)))
+    values = np.linalg.norm(found.bias) + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
+    error = float(np.max(difference / values))
     if error < EXACT_ERROR:
         return Outcome.EXACT
     return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED

@@ -1,27 +1,55 @@
 """Heads whose outputs have one direction, told apart by their steps: all that the function determines."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import qr
 
-from upper.value_queries.steps import SATURATED, Scalar, Shape, Step, find_steps
+from attention import Recorder
+from upper.value_queries.step_following import follow_steps
+from upper.value_queries.step_form import Form, first_forms
+from upper.value_queries.step_shape import Scalar, Step
+from upper.value_queries.steps import find_steps
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
-# Circles grow by this factor, at most so often, until steps are apart; one more growth leaves room between them.
-_GROWTH, _GROWN, _CIRCLES = np.sqrt(2), 20, 1
-# Moves of tokens are halved at most so often.
-_HALVINGS = 40
-# The second delta is this share of the first away, or less where heads meet on the way.
-_LARGE = 0.25
-# Slopes are combinations of others to this share of their size; heights add up to this share of them.
-_DEPENDENT, _ADDS_UP = 1e-7, 1e-7
-# Points of the last reading more than there are unknowns, how often points are drawn, and delta where heads meet.
-_MORE, _DRAWS, _OTHER_DELTAS = 8, 30, 6
+__all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
+
+# Circles grow by this factor from this multiple of the scale, at most so often; then once more, for room.
+_GROWTH, _FIRST, _GROWN, _ROOM = 1.5, 2.0, 16, np.sqrt(2)
+# Points of a circle at which steps are looked for, until two looks see as many.
+_LOOKS = (96, 384, 768, 1536)
+# The rows' common vector is measured at up to so many times d delta, so many times as far away as where it was first
+# seen, at those where it predicts h to one share; heads are saturated to the other.
+_DRAWS, _FAR, _ALIKE, _SATURATED = 16, 8.0, 1e-6, 1e-13
+# Values grow with the tokens' lengths, and their rounding is this share of them.
+_ROUNDING = 1e-14
+# Heights add up to this share of them.
+_ADDS_UP = 1e-7
 # Signs of so many heads are tried in all ways.
 _ALL_WAYS = 13
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is taken for granted while heads of one output direction are looked for."""
+
+    swapped: bool = False  #: x and delta exchange their roles
+    shared: bool = True  #: forms that are combinations of others at one delta are so at all
+    low_rank: bool = True  #: slopes that lie in the span of those before show the rank of Theta
+
+
+ATTEMPTS = (
+    Attempt(),
+    Attempt(swapped=True),
+    Attempt(),
+    Attempt(swapped=True, low_rank=False),
+    Attempt(low_rank=False),
+    Attempt(shared=False, low_rank=False),
+    Attempt(shared=False, low_rank=False),
+)
+"""Attempts in the order in which they are made, until one gives a layer that fresh queries confirm."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +59,13 @@ class RankOneHeads:
     theta: Float[np.ndarray, "m d d"]
     w: Float[np.ndarray, "m d d"]
     key_bias: Float[np.ndarray, "m d"]
-
-
-@dataclass(frozen=True)
-class _Form:
-    """A step for all delta: h = low + (amplitude . delta) shape(z) with z = x Theta delta + bias . delta."""
-
-    step: Step
-    sign: float  #: -1 where the step is that of the negative of its head
-    shift: float  #: what numbers of copies of the two tokens add to z
-    slope: Float[np.ndarray, " d"]  #: Theta delta_0
-    offset: float  #: bias . delta_0
-    height: float  #: amplitude . delta_0
-    theta: Float[np.ndarray, "d d"] = field(default_factory=lambda: np.zeros((0, 0)))
-    bias: Float[np.ndarray, " d"] = field(default_factory=lambda: np.zeros(0))
-    amplitude: Float[np.ndarray, " d"] = field(default_factory=lambda: np.zeros(0))
+    #: by how much rounding grows in a head's logits: the logits that cancel where it steps, times the share of its
+    #: step in the sum of all
+    condition: Float[np.ndarray, " m"]
 
 
 def rank_one_heads(
-    pairs: TwoTokens, scale: float, rng: np.random.Generator, *, swapped: bool = False, shared: bool = True
+    pairs: TwoTokens, scale: float, rng: np.random.Generator, attempt: Attempt, recorder: Recorder
 ) -> RankOneHeads | None:
     """All heads of a layer whose g(x; delta) has one direction, or None where their steps are not told apart.
 
@@ -63,12 +79,14 @@ def rank_one_heads(
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
-    About 2 d^2 queries for each Theta_i that is measured, d for each other.
+    Three readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
     """
     d = pairs.oracle.d
-    axes = scale * orthonormal(rng, min(3, d), d)
-    some = 2 * rng.standard_normal((8, d)) * scale
-    output = np.linalg.svd(np.concatenate(pairs(some, axes[0])))[2][0]
+    some = 2 * scale * rng.standard_normal((8, d))
+    seen = np.concatenate(pairs(some, scale * orthonormal(rng, 1, d)[0]))
+    output = np.linalg.svd(seen)[2][0]
+    rounding = _ROUNDING * float(np.abs(seen @ output).max()) / scale
+    total = pairs.linear.projection_sum @ output
 
     def h(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
         if delta.ndim == 1:
@@ -80,28 +98,36 @@ def rank_one_heads(
         return h(other, x) * (other @ common) / (x @ common)
 
     common = None
-    if swapped:
-        common = _common(h, pairs.linear.projection_sum @ output, scale, rng)
-        if common is None or (pairs.oracle.k or 2) != 2:
+    if attempt.swapped:
+        common = _common(h, scale, d, rng) if (pairs.oracle.k or 2) == 2 else None
+        if common is None:
             return None
     values = h if common is None else exchanged
-    found = _first(pairs, values, scale, output, rng)
+    found = _first_steps(values, scale, rounding, d, rng)
     if found is None:
         return None
-    everywhere = _followed(pairs, values, output, *found, rng, shared)
+    delta, steps = found
+    heads = sum(len(step.shape.rate) for step in steps)
+    recorder.step("Steps found", steps=len(steps), heads=heads, radius=float(np.linalg.norm(delta)))
+    signs = [_sign(pairs, values, delta, step, output) for step in steps]
+    if any(shift != 0 and len(step.shape.rate) > 1 for step, (_, shift) in zip(steps, signs, strict=True)):
+        return None
+    forms = first_forms(values, delta, steps, signs, rng, low_rank=attempt.low_rank)
+    if forms is None:
+        return None
+    everywhere = follow_steps(
+        values, total, delta, forms, rng, shared=attempt.shared, low_rank=attempt.low_rank
+    )
     if everywhere is None:
         return None
-    heads = _assembled(pairs, everywhere, output)
-    return replace(heads, theta=np.swapaxes(heads.theta, 1, 2)) if swapped else heads
+    recorder.step("Steps followed", rank=max(len(form.span) for form in everywhere if len(form.span)))
+    return _assembled(pairs, everywhere, output, attempt.swapped)
 
 
-def _common(
-    h: Scalar, total: Float[np.ndarray, " d"], scale: float, rng: np.random.Generator
-) -> Float[np.ndarray, " d"] | None:
+def _common(h: Scalar, scale: float, d: int, rng: np.random.Generator) -> Float[np.ndarray, " d"] | None:
     """The vector a with h(x; delta) proportional to a . delta where all heads are saturated."""
-    d = len(total)
-    for growth in range(4, _GROWN):
-        radius = scale * _GROWTH**growth
+    for growth in range(_GROWN):
+        radius = scale * _FIRST * _GROWTH**growth
         delta, x = radius * orthonormal(rng, 2, d)
         moved = delta + 1e-3 * radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, 2, d)])
         values = h(np.tile(x, (len(moved), 1)), moved)
@@ -109,93 +135,54 @@ def _common(
         size = np.linalg.norm(found)
         right = np.abs(moved @ found - values).max() < 1e-9 * np.abs(values).max()
         if right and size * scale > 1e-9 * np.abs(h(scale * orthonormal(rng, 2, d), delta)).max():
-            return found / size
+            return _far_apart(h, _FAR * x, _FAR * radius, found, rng)
     return None
 
 
-def _first(
-    pairs: TwoTokens, h: Scalar, scale: float, output: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, list[_Form]] | None:
-    d = pairs.oracle.d
-    for _ in range(_CIRCLES):
-        axes = scale * orthonormal(rng, 3, d)
-        apart = False
-        for growth in range(3, _GROWN):
-            delta, *plane = axes * _GROWTH**growth
-            steps = find_steps(h, delta, np.stack(plane))
-            if apart and steps is not None:
-                forms = [_at_first(pairs, h, delta, step, output, rng) for step in steps]
-                if all(form is not None for form in forms):
-                    return delta, [form for form in forms if form is not None]
-            apart = apart or steps is not None
+def _far_apart(
+    h: Scalar, x: np.ndarray, radius: float, common: np.ndarray, rng: np.random.Generator
+) -> Float[np.ndarray, " d"]:
+    """The vector a to the last digits, from delta far apart at which the same heads are saturated as at the first."""
+    d = len(x)
+    kept: list[tuple[np.ndarray, float]] = []
+    for _ in range(_DRAWS):
+        moved = radius / np.sqrt(d) * rng.standard_normal((d, d))
+        values, expected = h(np.tile(x, (d, 1)), moved), moved @ common
+        alike = np.abs(values - expected) < _ALIKE * np.abs(expected)
+        kept += zip(moved[alike], values[alike], strict=True)
+        if len(kept) > d + 4:
+            rows, values = (np.array(part) for part in zip(*kept, strict=True))
+            found = np.linalg.lstsq(rows, values, rcond=None)[0]
+            off = np.abs(rows @ found - values)
+            if off.max() < _SATURATED * np.abs(values).max():
+                common = found
+                break
+            # a head is not quite saturated there
+            del kept[int(np.argmax(off))]
+    return common / np.linalg.norm(common)
+
+
+def _first_steps(
+    h: Scalar, scale: float, rounding: float, d: int, rng: np.random.Generator
+) -> tuple[np.ndarray, list[Step]] | None:
+    """A delta and the steps there, on a circle a little larger than one on which they are apart.
+
+    `rounding` is that of h for tokens of unit length. Each circle has a delta and a plane of its own: in some planes
+    two steps are close on all circles.
+    """
+    for growth in range(_GROWN):
+        radius = scale * _FIRST * _GROWTH**growth
+        delta, *plane = radius * orthonormal(rng, 3, d)
+        steps = find_steps(h, delta, np.stack(plane), _LOOKS[0], rounding * radius)
+        delta, plane = _ROOM * delta, [_ROOM * one for one in plane]
+        for look in _LOOKS[1:]:
+            if steps is None:
+                break
+            seen = len(steps)
+            steps = find_steps(h, delta, np.stack(plane), look, _ROOM * rounding * radius)
+            if steps is not None and len(steps) == seen:
+                return delta, steps
     return None
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """A step at n delta; NaN where it was out of reach."""
-
-    slope: Float[np.ndarray, "n d"]
-    offset: Float[np.ndarray, " n"]
-    height: Float[np.ndarray, " n"]
-    at_centre: Float[np.ndarray, " n"]  #: the logit there
-
-
-def _read(
-    h: Scalar,
-    shape: Shape,
-    delta: Float[np.ndarray, "n d"],
-    centre: Float[np.ndarray, "n d"],
-    along: Float[np.ndarray, "n d"],
-    rate: Float[np.ndarray, " n"],
-    size: Float[np.ndarray, " n"],
-    directions: Float[np.ndarray, "d d"],
-) -> _Reading:
-    """Plateaus and logits around `centre`; `rate` is the slope along `along`, `size` about its norm."""
-    n, d = delta.shape
-    far = (SATURATED / (rate * shape.rate.min()))[:, None] * along
-    low, high, middle = np.split(
-        h(np.concatenate([centre - far, centre + far, centre]), np.concatenate([delta] * 3)), 3
-    )
-    height = high - low
-    with np.errstate(divide="ignore", invalid="ignore"):
-        at_centre = shape.inverse((middle - low) / height)
-    slope = np.full((n, d), np.nan)
-    away = shape.reach / size
-    left = np.flatnonzero(np.isfinite(at_centre))
-    for _ in range(_HALVINGS):
-        if not len(left):
-            break
-        x = centre[left, None] + away[left, None, None] * directions
-        values = h(x.reshape(-1, d), delta[left].repeat(d, axis=0)).reshape(-1, d)
-        z = shape.inverse((values - low[left, None]) / height[left, None])
-        slope[left] = (z - at_centre[left, None]) / away[left, None] @ directions
-        left = left[~np.isfinite(slope[left]).all(axis=1)]
-        away[left] /= 2
-    return _Reading(slope, at_centre - np.einsum("nd,nd->n", centre, slope), height, at_centre)
-
-
-def _at_first(
-    pairs: TwoTokens, h: Scalar, delta: np.ndarray, step: Step, output: np.ndarray, rng: np.random.Generator
-) -> _Form | None:
-    d = len(delta)
-    sign, shift = _sign(pairs, h, delta, step, output)
-    if shift != 0 and len(step.shape.rate) > 1:
-        return None
-    along, rate, size = step.along, step.rate, step.rate * np.sqrt(d / 2)
-    for _ in range(2):
-        reading = _read(
-            h, step.shape, delta[None], step.centre[None], along[None], np.array([rate]), np.array([size]),
-            orthonormal(rng, d, d),
-        )  # fmt: skip
-        slope = reading.slope[0]
-        if not np.isfinite(slope).all():
-            return None
-        size = rate = float(np.linalg.norm(slope))
-        along = slope / size
-    return _Form(
-        step, sign, sign * shift, slope, float(reading.offset[0]) - sign * shift, float(reading.height[0])
-    )
 
 
 def _sign(
@@ -217,211 +204,7 @@ def _sign(
     return (-1.0 if less else 1.0), float(np.log(first / (k - first)))
 
 
-def _followed(
-    pairs: TwoTokens,
-    h: Scalar,
-    output: np.ndarray,
-    delta: np.ndarray,
-    forms: list[_Form],
-    rng: np.random.Generator,
-    shared: bool,
-) -> list[_Form] | None:
-    """The forms at all delta."""
-    d, radius = len(delta), float(np.linalg.norm(delta))
-    directions = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
-    directions[0] = delta / radius
-    slopes = np.stack([form.slope for form in forms])
-    basis = np.arange(len(forms))
-    if shared:
-        _, triangle, order = qr(slopes.T, mode="economic", pivoting=True)
-        size = np.abs(np.diag(triangle))
-        basis = order[: int(np.sum(size > _DEPENDENT * size[0]))]
-    nearby = [_nearby(h, delta, forms[i], directions) for i in basis]
-    measured = [one for one in nearby if one is not None]
-    if len(measured) < len(basis):
-        return None
-    total = pairs.linear.projection_sum @ output
-    for polish in (False, False, True, True):
-        every = _combined(forms, basis, measured)
-        if every is None:
-            return None
-        if not polish:
-            measured = [_far(h, delta, every[i], every, directions) for i in basis]
-            continue
-        measured = [_polished(h, total, every[i], every, radius * directions, rng) for i in basis]
-        # the slopes of the others at the first delta, of which combinations are taken
-        forms = [
-            one if i in basis else _polished(h, total, one, every, delta[None], rng)
-            for i, one in enumerate(every)
-        ]
-    return _combined(forms, basis, measured)
-
-
-def _nearby(h: Scalar, delta: np.ndarray, form: _Form, directions: np.ndarray) -> _Form | None:
-    """A form at all delta, from d - 1 of them so near that the step stays in reach."""
-    d, step = len(delta), form.step
-    size = float(np.linalg.norm(form.slope))
-    away = np.full(d, 0.7 * step.shape.reach / size)
-    reading = _Reading(np.full((d, d), np.nan), np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan))
-    left = np.arange(1, d)
-    for _ in range(_HALVINGS):
-        n = len(left)
-        some = _read(
-            h, step.shape, delta + away[left, None] * directions[left], np.tile(step.centre, (n, 1)),
-            np.tile(form.slope / size, (n, 1)), np.full(n, size), np.full(n, size), directions,
-        )  # fmt: skip
-        _put(reading, some, left)
-        left = left[~np.isfinite(some.slope).all(axis=1)]
-        if not len(left):
-            return _differences(form, reading, away, directions, float(np.linalg.norm(delta)))
-        away[left] /= 2
-    return None
-
-
-def _put(reading: _Reading, some: _Reading, where: np.ndarray) -> None:
-    for name in ("slope", "offset", "height", "at_centre"):
-        getattr(reading, name)[where] = getattr(some, name)
-
-
-def _differences(
-    form: _Form, reading: _Reading, away: np.ndarray, directions: np.ndarray, radius: float
-) -> _Form:
-    slope = (reading.slope - form.slope) / away[:, None]
-    offset = (reading.offset - form.shift - form.offset) / away
-    height = (reading.height - form.height) / away
-    # all is linear in delta
-    slope[0], offset[0], height[0] = form.slope / radius, form.offset / radius, form.height / radius
-    return replace(form, theta=slope.T @ directions, bias=offset @ directions, amplitude=height @ directions)
-
-
-def _combined(forms: list[_Form], basis: np.ndarray, measured: list[_Form]) -> list[_Form] | None:
-    """The forms of all steps from those of the basis."""
-    known = dict(zip(basis.tolist(), measured, strict=True))
-    slopes = np.stack([one.slope for one in measured])
-    first = measured[0].amplitude / measured[0].height
-    amplitudes = np.stack([one.amplitude / one.height for one in measured])
-    if len(known) < len(forms) and np.abs(amplitudes - first).max() > 1e-4 * np.abs(first).max():
-        return None
-    every = []
-    for i, form in enumerate(forms):
-        if i not in known:
-            share = np.linalg.lstsq(slopes.T, form.slope, rcond=None)[0]
-            theta = np.tensordot(share, np.stack([one.theta for one in measured]), 1)
-            bias = share @ np.stack([one.bias for one in measured])
-            known[i] = replace(form, theta=theta, bias=bias, amplitude=form.height * first)
-        every.append(known[i])
-    return every
-
-
-def _far(h: Scalar, delta: np.ndarray, form: _Form, every: list[_Form], directions: np.ndarray) -> _Form:
-    """The form from delta as far away as it finds its own step, with no other in the way."""
-    d, radius = len(delta), float(np.linalg.norm(delta))
-    shape = form.step.shape
-    reach = SATURATED / float(shape.rate.min())
-    away = np.full(d, _LARGE * radius)
-    reading = _Reading(np.full((d, d), np.nan), np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan))
-    left = np.arange(d)
-    for _ in range(_HALVINGS):
-        moved = delta + away[left, None] * directions[left]
-        slope = moved @ form.theta.T
-        size = np.linalg.norm(slope, axis=1)
-        z = slope @ form.step.centre + moved @ form.bias + form.shift
-        along = slope / size[:, None]
-        centre = form.step.centre - (z / size)[:, None] * along
-        clear = np.ones(len(left), bool)
-        for other in every:
-            if other is not form:
-                slopes, offset = moved @ other.theta.T, moved @ other.bias
-                ends = [
-                    (np.sum((centre + end / size[:, None] * along) * slopes, axis=1) + offset)
-                    * other.step.shape.rate.min()
-                    for end in (-reach, reach)
-                ]
-                clear &= (ends[0] * ends[1] > 0) & (np.abs(ends).min(axis=0) > SATURATED + 3)
-        if clear.any():
-            to = size[clear]
-            _put(
-                reading,
-                _read(h, shape, moved[clear], centre[clear], along[clear], to, to, directions),
-                left[clear],
-            )
-        left = left[~np.isfinite(reading.slope[left]).all(axis=1)]
-        if not len(left):
-            return _differences(form, reading, away, directions, radius)
-        away[left] /= 2
-    return form
-
-
-def _polished(
-    h: Scalar,
-    total: np.ndarray,
-    form: _Form,
-    every: list[_Form],
-    deltas: Float[np.ndarray, "n d"],
-    rng: np.random.Generator,
-) -> _Form:
-    """The form read again at orthogonal delta, or its slope at one, at points far apart of a small logit.
-
-    Other heads are saturated there. A logit is a small difference of large numbers, so the place of the step is exact
-    to their last digits.
-    """
-    used, slopes, offsets = [], [], []
-    for r, delta in enumerate(deltas):
-        tried = delta
-        for _ in range(_OTHER_DELTAS):
-            found = _slope(h, total, form, every, tried, rng)
-            if found is not None or len(deltas) == 1:
-                break
-            # heads meet there, as where delta is orthogonal to what tells them apart: beside another delta they do not
-            tried = (
-                delta + rng.choice([-1, 1]) * deltas[rng.integers(r + 1, r + len(deltas)) % len(deltas)]
-            ) / np.sqrt(2)
-        if found is None:
-            return form
-        used.append(tried)
-        slopes.append(found[0])
-        offsets.append(found[1])
-    if len(deltas) == 1:
-        return replace(form, slope=slopes[0], offset=offsets[0])
-    theta = np.linalg.solve(np.array(used), np.array(slopes)).T
-    bias = np.linalg.solve(np.array(used), np.array(offsets))
-    return replace(form, theta=theta, bias=bias, slope=theta @ deltas[0], offset=float(bias @ deltas[0]))
-
-
-def _slope(
-    h: Scalar, total: np.ndarray, form: _Form, every: list[_Form], delta: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, float] | None:
-    """Theta delta and bias . delta."""
-    d, shape, radius = len(delta), form.step.shape, float(np.linalg.norm(delta))
-    slope, offset = form.theta @ delta, form.bias @ delta + form.shift
-    size = np.linalg.norm(slope)
-    x = radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, min(d, _MORE), d)])
-    wanted = np.zeros(len(x))
-    wanted[d:] = shape.reach * np.linspace(-0.8, 0.8, len(x) - d)
-    for _ in range(_DRAWS):
-        x += (((wanted - offset) - x @ slope) / size**2)[:, None] * slope
-        clear = np.ones(len(x), bool)
-        low = np.full(len(x), delta @ (total - sum(one.amplitude for one in every)) / 2)
-        for other in every:
-            if other is not form:
-                logits = x @ (other.theta @ delta) + other.bias @ delta
-                clear &= np.abs(logits) * other.step.shape.rate.min() > SATURATED + 3
-                low += np.where(logits > 0, other.amplitude @ delta, 0.0)
-        if clear.all():
-            break
-        fresh = rng.standard_normal((int(np.sum(~clear)), d))
-        x[~clear] = radius * fresh / np.linalg.norm(fresh, axis=1, keepdims=True)
-    values = h(x, np.tile(delta, (len(x), 1)))
-    off = shape.inverse((values - low) / (form.amplitude @ delta)) - x @ slope - offset
-    read = clear & np.isfinite(off)
-    if read.sum() < d + 2:
-        return None
-    rows = np.concatenate([x / radius, np.ones((len(x), 1))], axis=1)
-    change = np.linalg.lstsq(rows[read], off[read], rcond=None)[0]
-    return slope + change[:-1] / radius, float(form.bias @ delta + change[-1])
-
-
-def _assembled(pairs: TwoTokens, forms: list[_Form], output: np.ndarray) -> RankOneHeads:
+def _assembled(pairs: TwoTokens, forms: Sequence[Form], output: np.ndarray, swapped: bool) -> RankOneHeads:
     """The layer: the heads of each step, signs, and what is left of W_1 + ... + W_m."""
     rates = [
         (form, rate, share)
@@ -432,6 +215,11 @@ def _assembled(pairs: TwoTokens, forms: list[_Form], output: np.ndarray) -> Rank
     theta = np.stack([rate * form.theta for form, rate, _ in rates])
     bias = np.stack([rate * form.bias for form, rate, _ in rates])
     amplitude = np.stack([share * form.amplitude for form, _, share in rates])
+    height = np.array([abs(share * form.height) for form, _, share in rates])
+    logits = np.array(
+        [rate * np.linalg.norm(form.slope) * np.linalg.norm(form.step.centre) for form, rate, _ in rates]
+    )
+    condition = np.maximum(1.0, logits) * height.sum() / height
     total = pairs.linear.projection_sum
     if (pairs.oracle.k or 2) == 2:
         sign = _signs(amplitude, total @ output)
@@ -442,7 +230,8 @@ def _assembled(pairs: TwoTokens, forms: list[_Form], output: np.ndarray) -> Rank
         theta = np.concatenate([theta, np.zeros_like(theta[:1])])
         bias = np.concatenate([bias, np.zeros_like(bias[:1])])
         w = np.concatenate([w, rest[None]])
-    return RankOneHeads(theta, w, bias)
+        condition = np.append(condition, 1.0)
+    return RankOneHeads(np.swapaxes(theta, 1, 2) if swapped else theta, w, bias, condition)
 
 
 def _signs(amplitude: Float[np.ndarray, "m d"], total: Float[np.ndarray, " d"]) -> Float[np.ndarray, " m"]:

@@ -98,7 +98,9 @@ def separate(
         for kept, new in zip((unknowns, ends, left), (trial, *found[:2]), strict=True):
             kept[some] = np.where(better[..., None], new, kept[some])
         squared[some] = np.where(better, found[2], squared[some])
-        damping[some] = np.where(better, damping[some] * 0.05, np.maximum(damping[some], 1e-12) * 10)
+        damping[some] = np.where(
+            better, np.maximum(damping[some] * 0.05, 1e-15), np.maximum(damping[some], 1e-12) * 10
+        )
         damping[some] = np.where(~better & (squared[some] < rows * _SMALL), _MOST_DAMPING, damping[some])
     single = np.linalg.solve(triangle[:, None], np.swapaxes(q, 1, 2)[:, None] @ ends[..., None])[..., 0]
     singular = np.linalg.svd(single, compute_uv=False)

@@ -80,7 +80,8 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     for _ in range(_DOUBLINGS):
         there, there_share = odd(distance * factor)
         rounded = min(share, there_share) < _ROUNDING
-        if not rounded and bends(min(here, there), max(here, there)) != (factor < 1):
+        # beyond where heads saturate, those that cancel leave less than nearer by
+        if not rounded and bends(*((there, here) if factor < 1 else (here, there))) != (factor < 1):
             return float(np.sqrt(distance if factor > 1 else distance * factor))
         distance, here, share = distance * factor, there, there_share
     return None

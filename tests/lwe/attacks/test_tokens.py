@@ -3,8 +3,9 @@ import pytest
 
 from attention import draw_examples
 from lwe.attacks.tokens import SampleOracle, realised
-from lwe.examples import rows_of_tokens, samples_from_examples
+from lwe.examples import samples_from_examples
 from lwe.families import LWRFamily
+from lwe.heads import rows_of_tokens
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, make_samples
 

@@ -126,7 +126,7 @@ def test_memory_is_a_stated_multiple_of_the_problem(n, m, k, d, r):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 4 * numbers + 2**16
+    assert peak < 4 * numbers + 2**18  # and what the process allocates beside
 
 
 # examples in counting floors of that rank, each from one random start; fewer are enough where d / r and k are small

@@ -1,0 +1,271 @@
+"""Value queries against the dimension: on nice layers and on hard families, beside examples and lower bounds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
+from attention.learning import Predictor
+from lower import Family, HardInstance
+from lwe import make_lwr_instance
+from runs import Scale
+from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    TokenParityFamily,
+    TwoSlopeFamily,
+)
+from studies.line_figure import decade_axis, title_axes
+from studies.rows import chosen, grouped, of_all
+from studies.study import Parameters, Row, Study
+from upper import Newton, counting_floor
+from upper.value_queries import ByQueries
+
+__all__ = ["STUDY"]
+
+_HEADS = 4  # of nice layers
+_FOUND = 1e-8  # errors on what is not known in advance
+_FRESH = 500  # inputs on which errors are measured
+_TOLERANCE = 0.1  # of the statistical queries that are counted beside value queries
+# the looks of the two learners: their places in the list of a comparison, as in its figures
+_NEWTON, _QUERIES = 0, 9
+
+# the hard families with a lower bound for statistical queries, and their parameters beside d
+_SQ: Mapping[str, tuple[type[Family], Mapping[str, Any]]] = {
+    "parity of 3 bits": (ParityFamily, {"bits": 3}),
+    "parity of 7 bits": (ParityFamily, {"bits": 7}),
+    "hidden gate": (HiddenGateFamily, {"bits": 3}),
+    "pair": (PairFamily, {}),
+    "bump": (BumpFamily, {"bits": 8}),
+    "two slopes": (TwoSlopeFamily, {"bits": 8}),
+    "designed steps": (DesignedStepsFamily, {"bits": 6, "heads_count": 4}),
+    "centre thresholds": (CentreThresholdFamily, {"bits": 16, "heads_count": 4}),
+    "parity of each token": (TokenParityFamily, {"bits": 2, "tokens": 3}),
+}
+# the lower bounds that are shown, by the lines in the figure; the other families' are small at these d
+_BOUNDED: Mapping[str, Any] = {
+    "parity of 3 bits": (0, (1.5, 1.5)),
+    "parity of 7 bits": (0, (5, 2)),
+    "hidden gate": (0, (6, 2, 1.5, 2)),
+}
+# nice layers by what is counted: value queries of two tokens or of any number of them, or Newton's examples of two
+_NICE = {
+    "two tokens": "By queries of two tokens",
+    "any tokens": "By queries of any number of tokens",
+    "examples": "Newton, examples of two tokens",
+}
+_ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
+
+
+def _cells(scale: Scale) -> list[Parameters]:
+    hard: tuple[int, ...]
+    if scale is Scale.QUICK:
+        nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
+        names: Sequence[str] = ("parity of 3 bits", "rounding")
+    else:
+        nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 32)}
+        hard, draws, names = (12, 24, 48), 3, (*_SQ, _ROUNDING)
+    sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
+    sizes += [
+        ("hard", name, dim)
+        for name in names
+        for dim in hard
+        if name == _ROUNDING or dim > _SQ[name][1].get("bits", 1) + 1
+    ]
+    return [
+        {"part": part, "name": name, "dim": dim, "draw": draw}
+        for part, name, dim in sizes
+        for draw in range(1 if part == "hard" or dim > 128 else draws)
+    ]
+
+
+def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
+    for_target, for_oracle, for_learner, for_tests = rng.spawn(4)
+    inputs: Inputs = BooleanInputs(k=2, d=dim)
+    known: Predictor | None = None
+    if part == "nice":
+        layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
+        bound: int | None = counting_floor(heads=_HEADS, tokens=2, dim=dim)
+    else:
+        instance = _instance(name, dim, for_target)
+        layer, inputs, known = instance.layer, instance.inputs, instance.known
+        bound = _statistical_queries(instance)
+    truth = GroundTruth.draw(layer, inputs, _FRESH, known=known, rng=for_tests)
+    if name == "examples":
+        oracle: Any = ExampleOracle(layer, inputs, rng=for_oracle)
+        fit = Newton(m=_HEADS).fit(oracle, rng=for_learner)
+    else:
+        oracle = ValueOracle(layer, k=None if name == "any tokens" else inputs.k)
+        fit = ByQueries().fit(oracle, rng=for_learner)
+    error = truth.measure(predict=fit.predict)["unknown_part_error"]
+    return {
+        "count": fit.examples_used,
+        "tokens": getattr(oracle, "tokens", inputs.k * fit.examples_used),
+        "heads": layer.heads,
+        "outcome": fit.outcome.name,
+        "error": error if math.isfinite(error) else None,
+        "bound": bound,
+    }
+
+
+def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
+    if name in _SQ:
+        family, parameters = _SQ[name]
+        return family.preset(dim=dim, **parameters).instance(rng=rng)
+    return make_lwr_instance(secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, rng=rng)
+
+
+def _statistical_queries(instance: HardInstance) -> int | None:
+    """The proved number of correlational queries of tolerance .1 that the family needs; None without a proof."""
+    found: dict[str, Any] = {one.name: one.value for one in instance.certificate}
+    return found.get(f"queries at tolerance {_TOLERANCE:g}")
+
+
+_Curve = tuple[list[int], list[float]]
+"""Dimensions and values."""
+
+
+def _found(row: Row) -> bool:
+    """Whether the function is found; on hard families parameters need not be determined."""
+    return row["error"] is not None and row["error"] < _FOUND
+
+
+def _curve(rows: Sequence[Row], value: str = "count", **wanted: Any) -> _Curve:
+    """The median of a value by dimension, over the draws in which the function was found."""
+    groups = grouped([row for row in chosen(rows, **wanted) if _found(row) and row[value]], "dim")
+    points = sorted(
+        (dim, float(np.median([row[value] for row in those]))) for (dim,), those in groups.items()
+    )
+    return [dim for dim, _ in points], [median for _, median in points]
+
+
+def _slope(curve: _Curve) -> float | None:
+    """The slope in log-log scale, from the largest dimension down to the first of at most half of it."""
+    dims, values = curve
+    lower = [place for place, dim in enumerate(dims) if 2 * dim <= dims[-1]]
+    if not lower:
+        return None
+    return math.log(values[-1] / values[lower[-1]]) / math.log(dims[-1] / dims[lower[-1]])
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+    nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
+    named: dict[str, Any] = {
+        "nice": of_all(_found(row) for row in nice if row["name"] != "examples"),
+        "newton": of_all(_found(row) for row in nice if row["name"] == "examples"),
+        "hard": of_all(map(_found, hard)),
+    }
+    for name in _NICE:
+        key, curve, floor = (
+            name.replace(" ", "_"),
+            _curve(nice, name=name),
+            _curve(nice, "bound", name=name),
+        )
+        named[f"slope_{key}"] = _text(_slope(curve))
+        if curve[0]:
+            named |= {f"dim_{key}": curve[0][-1], f"last_{key}": f"{curve[1][-1]:,.0f}"}
+            named[f"floors_{key}"] = f"{curve[1][-1] / floor[1][-1]:.2f}"
+    slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, _ROUNDING)]
+    if known := [slope for slope in slopes if slope is not None]:
+        named |= {"least_slope": _text(min(known)), "largest_slope": _text(max(known))}
+    for bits in (3, 7):
+        asked, needed = (_curve(hard, one, name=f"parity of {bits} bits") for one in ("count", "bound"))
+        if asked[0]:
+            named |= {
+                f"parity_{bits}_dim": asked[0][-1],
+                f"parity_{bits}_asked": f"{asked[1][-1]:,.0f}",
+                f"parity_{bits}_needed": f"{needed[1][-1]:,.0f}",
+            }
+    return named
+
+
+def _text(slope: float | None) -> str:
+    return "-" if slope is None else f"{slope:.2f}"
+
+
+def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
+    dims = sorted({row["dim"] for row in rows})
+    lines = []
+    for (part, name), those in grouped(rows, "part", "name").items():
+        shown = [(_NICE.get(name, f"By queries: {name}"), _curve(those), of_all(map(_found, those)))]
+        if name in _BOUNDED or name == "two tokens":
+            least = (
+                "Lower bound, queries of two tokens"
+                if part == "nice"
+                else f"Statistical queries, at least: {name}"
+            )
+            shown.append((least, _curve(those, "bound"), ""))
+        lines += [_line(*one, dims) for one in shown if one[1][0] or one[2]]
+    return lines
+
+
+def _line(title: str, curve: _Curve, found: str, dims: Sequence[int]) -> dict[str, str]:
+    by_dim = dict(zip(*curve, strict=True))
+    counts = {f"d = {dim}": f"{by_dim[dim]:,.0f}" if dim in by_dim else "" for dim in dims}
+    return {"count": title, **counts, "slope": _text(_slope(curve)), "found": found}
+
+
+def _figure(rows: Sequence[Row]) -> Any:
+    """Left nice layers, right hard families: a colour for each learner, a marker for each family, grey for bounds."""
+    nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
+    queries = line_look(_QUERIES)
+    bound = {"color": FAINT, "linewidth": 1.1, "zorder": 3}
+    left: list[tuple[str, _Curve, Mapping[str, Any]]] = [
+        (_NICE["examples"], _curve(nice, name="examples"), line_look(_NEWTON)),
+        (_NICE["two tokens"], _curve(nice, name="two tokens"), queries | _mark(0)),
+        (_NICE["any tokens"], _curve(nice, name="any tokens"), queries | _mark(1)),
+        ("Lower bound, queries of two tokens", _curve(nice, "bound", name="two tokens"), bound),
+    ]
+    right: list[tuple[str, _Curve, Mapping[str, Any]]] = [
+        (f"By queries: {name}", _curve(hard, name=name), queries | _mark(place))
+        for place, name in enumerate((*_SQ, _ROUNDING))
+    ]
+    right += [
+        (
+            f"Statistical queries, at least: {name}",
+            _curve(hard, "bound", name=name),
+            {**bound, "linestyle": line},
+        )
+        for name, line in _BOUNDED.items()
+    ]
+    with canvas(10.8, 5.2) as figure:
+        for x, curves, above in (
+            (0.055, left, f"Nice layers, {_HEADS} heads: queries or examples"),
+            (0.555, right, "Layers that hide a secret: queries"),
+        ):
+            curves = [one for one in curves if one[1][0]]
+            if not curves:
+                continue
+            axes = axes_in(figure, (x, 0.1, 0.43, 0.62))
+            for label, (dims, values), look in curves:
+                axes.plot(dims, values, label=label, clip_on=False, **look)
+            decade_axis(axes.yaxis, [value for _, (_, values), _ in curves for value in values])
+            dimension_axis(axes, [dim for _, (dims, _), _ in curves for dim in dims])
+            title_axes(axes, "dimension d", above)
+        legend_above(figure, columns=3)
+        return figure
+
+
+def _mark(place: int) -> dict[str, Any]:
+    look = line_look(place)
+    return {"marker": look["marker"], "linestyle": look["linestyle"]}
+
+
+STUDY = Study(
+    name="queries-by-dimension",
+    title="Value queries against the dimension",
+    question="How does the number of value queries grow with d, on nice layers and on layers that hide a secret, "
+    "beside examples and lower bounds?",
+    cells=_cells,
+    measure=_measure,
+    numbers=_numbers,
+    table=_table,
+    figure=_figure,
+)

@@ -1,0 +1,122 @@
+"""How a learner saw its target is said wherever its result is, and the wrong oracle is a sentence."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from arena import compare, learn, lwr_target, nice_target
+from arena.page import render_page
+from arena.results import Results
+from arena.table import table_text
+from attention import BooleanInputs, ExampleOracle, ValueOracle, make_nice_layer, save_layer
+from attention.testing import check_learner
+from upper import LinearBaseline, Newton
+from upper.value_queries import ByQueries
+
+SEEN = {"by-queries": "value queries", "linearisation": "samples of rounding", "linear": "random examples"}
+
+
+@pytest.fixture(scope="module")
+def nice():
+    return nice_target(heads=1, tokens=2, dim=4)
+
+
+@pytest.fixture(scope="module")
+def rounding():
+    return lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget")
+
+
+@pytest.fixture(scope="module")
+def results(nice, rounding):
+    return compare([nice, rounding], list(SEEN), isolated=False)
+
+
+def test_a_comparison_says_who_saw_what(results):
+    assert {one.name: one.access for one in Results.from_json(results.to_json()).learners} == SEEN
+    text, page = table_text(results), render_page(results)
+    for said in (
+        "From value queries: By queries.",
+        "From samples of rounding: Linearisation.",
+        "From random examples: Linear baseline.",
+    ):
+        assert said in text
+        assert said in page
+    assert "q: value queries asked" in text
+    assert f"{results.summary('nice-1-2-4', 'by-queries').examples:.0f} queries" in page
+    for access in SEEN.values():
+        assert f"<strong>Sees.</strong> {access.capitalize()}." in page
+
+
+def test_where_all_draw_random_examples_nothing_is_said(results):
+    assert "From random examples" not in table_text(results.only(learners=["linear"]))
+
+
+@pytest.mark.parametrize(("name", "access"), SEEN.items())
+def test_learn_says_what_was_seen(nice, rounding, name, access):
+    learned = learn(nice if name == "linear" else rounding, name, preset="quick")
+    assert learned.to_json()["access"] == access
+    assert ("learned from" in str(learned)) == (access != "random examples")
+    assert ("queries asked" in str(learned)) == (access == "value queries")
+
+
+@dataclass(frozen=True)
+class Asks(Newton):
+    """Declares value queries and draws examples."""
+
+    access = "value queries"
+
+
+@dataclass(frozen=True)
+class Misnamed(LinearBaseline):
+    """Declares what there is not."""
+
+    access = "questions"
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("act", "complaint"),
+    [
+        (lambda layer, x: Newton(m=1).fit(ValueOracle(layer)), "gives value queries: random examples are needed"),
+        (lambda layer, x: ByQueries().fit(ExampleOracle(layer, x)), "gives random examples: value queries are needed"),
+        (lambda layer, x: ByQueries().fit(layer), "of the type AttentionLayer: value queries are needed"),
+        (lambda layer, x: check_learner(Asks(m=1), layer, x), "gives value queries: random examples are needed"),
+        (lambda layer, x: Misnamed().fit(ExampleOracle(layer, x)), "^Misnamed.access is 'questions'"),
+        (lambda layer, x: check_learner(Misnamed(), layer, x), "^Misnamed.access is 'questions'"),
+    ],
+)  # fmt: skip
+def test_the_wrong_oracle_is_a_sentence(act, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        act(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4))
+
+
+@pytest.mark.bad_input
+def test_a_learner_that_declares_the_wrong_access_is_refused_by_learn_and_compare(nice):
+    with pytest.raises(ValueError, match="gives value queries: random examples are needed"):
+        learn(nice, Asks(m=1))
+    (cell,) = compare([nice], [Asks(m=1)], isolated=False).cells
+    assert "gives value queries: random examples are needed" in cell.message
+    with pytest.raises(ValueError, match=r"^Misnamed.access is 'questions'"):
+        compare([nice], [Misnamed()], isolated=False)
+
+
+@pytest.mark.bad_input
+def test_given_examples_answer_no_queries(cli, tmp_path):
+    x = BooleanInputs(k=2, d=4).sample(60, rng=0)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", make_nice_layer(heads=1, dim=4, rng=0)(x))
+    files = (str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
+    said = cli("learn", "--examples-from", *files, "--learner", "by-queries", status=2)
+    assert "learns from value queries, which given examples cannot answer" in said.err
+
+
+def test_the_command_says_it(cli, tmp_path):
+    save_layer(tmp_path / "layer.safetensors", make_nice_layer(heads=2, dim=8, rng=0))
+    file = str(tmp_path / "layer.safetensors")
+    said = cli("learn", file, "--learner", "by-queries", "--tokens", "2")
+    assert "value queries" in said.out
+    assert "queries asked" in said.out
+    told = json.loads(cli("learn", file, "--learner", "by-queries", "--tokens", "2", "--json").out)
+    assert (told["access"], told["outcome"]) == ("value queries", "EXACT")

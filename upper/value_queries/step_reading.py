@@ -1,0 +1,104 @@
+"""A step read at many delta: its plateaus, and its logits around a point."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from upper.value_queries.step_shape import SATURATED, Scalar, Shape
+
+__all__ = ["Reading", "Span", "fill", "read_step", "spanned"]
+
+# Moves of x and of delta are halved at most so often.
+_HALVINGS = 14
+# Slopes span a space if the next singular value is below this share of the largest, and so many more slopes lie in it.
+_IN_SPAN, _MORE = 1e-6, 2
+
+# Orthonormal rows.
+Span = Float[np.ndarray, "p d"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The logit x . slope + offset and the height of a step at n delta; NaN where the step was out of reach."""
+
+    slope: Float[np.ndarray, "n d"]
+    offset: Float[np.ndarray, " n"]
+    height: Float[np.ndarray, " n"]
+
+    @classmethod
+    def nothing(cls, n: int, d: int) -> "Reading":
+        """A reading to be filled."""
+        return cls(np.full((n, d), np.nan), np.full(n, np.nan), np.full(n, np.nan))
+
+    @property
+    def found(self) -> Bool[np.ndarray, " n"]:
+        """Where the step was in reach."""
+        return np.isfinite(self.slope).all(axis=1)
+
+    def put(self, some: "Reading", where: Int[np.ndarray, " some"]) -> None:
+        """Write the reading of some delta into this one."""
+        self.slope[where], self.offset[where], self.height[where] = some.slope, some.offset, some.height
+
+
+def read_step(
+    h: Scalar,
+    shape: Shape,
+    delta: Float[np.ndarray, "n d"],
+    centre: Float[np.ndarray, "n d"],
+    along: Float[np.ndarray, "n d"],
+    rate: Float[np.ndarray, " n"],
+    size: Float[np.ndarray, " n"],
+    span: Span,
+) -> Reading:
+    """A step with its middle near `centre`, where only it changes: 3 + p queries a delta, more where moves are halved.
+
+    The slope is looked for in the span. `rate` is the slope along the unit vectors `along`, `size` about its norm.
+    """
+    n, d = delta.shape
+    far = (SATURATED / (rate * shape.rate.min()))[:, None] * along
+    low, high, middle = np.split(
+        h(np.concatenate([centre - far, centre + far, centre]), np.concatenate([delta] * 3)), 3
+    )
+    height = high - low
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at_centre = shape.inverse((middle - low) / height)
+    slope = np.full((n, d), np.nan)
+    away = shape.reach / size
+    left = np.flatnonzero(np.isfinite(at_centre))
+    for _ in range(_HALVINGS):
+        if not len(left):
+            break
+        x = centre[left, None] + away[left, None, None] * span
+        values = h(x.reshape(-1, d), delta[left].repeat(len(span), axis=0)).reshape(-1, len(span))
+        with np.errstate(invalid="ignore"):
+            z = shape.inverse((values - low[left, None]) / height[left, None])
+        slope[left] = (z - at_centre[left, None]) / away[left, None] @ span
+        left = left[~np.isfinite(slope[left]).all(axis=1)]
+        away[left] /= 2
+    return Reading(slope, at_centre - np.einsum("nd,nd->n", centre, slope), height)
+
+
+def fill(
+    reading: Reading,
+    which: Int[np.ndarray, " some"],
+    away: Float[np.ndarray, " n"],
+    read: Callable[[Int[np.ndarray, " some"]], Reading],
+) -> bool:
+    """Fill the reading at some delta, whose moves `away` are halved where the step is out of reach; whether all are."""
+    for _ in range(_HALVINGS):
+        some = read(which)
+        reading.put(some, which)
+        which = which[~some.found]
+        if not len(which):
+            return True
+        away[which] /= 2
+    return False
+
+
+def spanned(slopes: Float[np.ndarray, "n d"]) -> Span | None:
+    """The space that slopes span, or None where more of them may leave it."""
+    _, singular, rows = np.linalg.svd(slopes, full_matrices=False)
+    rank = int(np.sum(singular > _IN_SPAN * singular[0]))
+    return rows[:rank] if rank <= len(slopes) - _MORE and rank < slopes.shape[1] else None
