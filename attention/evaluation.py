@@ -47,6 +47,10 @@ class Outcome(Enum):
     PRECISION_FLOOR = (
         "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
     )
+    NOISE_FLOOR = (
+        "Floor of the noise: fresh answers are predicted as well as the stated noise allows; average more answers, or "
+        "allow longer tokens, for more."
+    )
     UNCONFIRMED = (
         "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
         "from fitted ones by a symmetry; give more examples, of more different inputs."
@@ -130,7 +134,9 @@ class Outcome(Enum):
         return self.value
 
 
-_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
+_SUCCESSES = frozenset(
+    {Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.NOISE_FLOOR}
+)
 # Outcomes of learners that converged; if the error is about 1, NOTHING_LEARNED replaces them.
 _CONVERGED = (Outcome.LOCAL_MINIMUM, Outcome.RESIDUAL_FLOOR, Outcome.BEST_OF_CLASS)
 

@@ -1,6 +1,7 @@
 """The value oracle: outputs of an unknown layer on token matrices that the learner chooses; it counts them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,12 @@ class ValueOracle:
         budget: PositiveInt | None = None,
         rng: Rng = None,
     ) -> "ValueOracle":
-        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape."""
+        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape.
+
+        What the function raises becomes a ValueError that says so.
+        """
         oracle = cls.__new__(cls)
-        oracle._prepare(f, k, d, noise, budget, rng)
+        oracle._prepare(partial(_answer, f), k, d, noise, budget, rng)
         return oracle
 
     def _prepare(
@@ -124,3 +128,12 @@ class ValueOracle:
         require_array("The answer", answers, x.shape)
         answers = answers.astype(np.float64)
         return answers + self.noise * self._rng.standard_normal(x.shape) if self.noise else answers
+
+
+def _answer(f: Callable[[np.ndarray], Any], x: np.ndarray) -> Any:
+    try:
+        return f(x)
+    except Exception as error:
+        raise ValueError(
+            f"The function that is asked raised {type(error).__name__} on an array of shape {x.shape}: {error}"
+        ) from error

@@ -115,6 +115,13 @@ BENCHMARKS = {
         (_targets(20), _JSON, _ENGINE),
         "success_complaint",
     ),
+    "value-queries-nice": Benchmark(
+        "nice layers recovered by value queries: errors, queries, seconds",
+        "value_queries_nice",
+        "run_value_queries",
+        (_targets(20), Option("largest", 128, "the largest d"), _JSON),
+        "value_queries_complaint",
+    ),
     "kernels": Benchmark(
         "the solver's kernels against the rate of a matrix product",
         "kernels",

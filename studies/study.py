@@ -81,6 +81,7 @@ STUDIES = (
     "positions",
     "cost",
     "queries-by-dimension",
+    "query-noise",
     "linear-random",
     "linear-ranks",
     "linear-heads",

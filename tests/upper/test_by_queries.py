@@ -1,5 +1,7 @@
 """All heads of a layer are recovered from value queries, with biases, from any function; and what is not is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,6 +133,7 @@ def test_what_is_no_layer_of_few_heads_ends_with_an_outcome(answer):
         (lambda x: np.full_like(x, np.nan), "NaN"),
         (lambda x: x[:, :1], "shape"),
         (lambda x: None, "answer"),
+        (lambda x: 1 / 0, "raised ZeroDivisionError"),
     ],
 )
 def test_wrong_answers_are_refused_with_what_was_given(answer, wrong):
@@ -158,6 +161,70 @@ def test_a_budget_that_does_not_suffice_is_kept_and_said(spent):
     assert fit.examples_used == oracle.drawn <= 40
 
 
+@pytest.mark.parametrize(
+    ("m", "heads", "step"),
+    [(2, (0, 1, 2), "No pencil"), (5, (0, 1, 2), "Fewer heads"), (3, (0, 0, 1), "Fewer heads")],
+)
+def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, step):
+    nice = make_nice_layer(heads=3, dim=8, rng=0)
+    layer = AttentionLayer(nice.theta[list(heads)], nice.w)
+    fit = ByQueries(m=m).fit(ValueOracle(layer), rng=0)
+    assert fit.outcome is Outcome.NOT_SEPARATED
+    assert fit.trace[-1].name.startswith(step)
+
+
+@pytest.mark.parametrize("gain", [3.0, 300.0])
+def test_a_saturated_head_is_recovered_or_no_success(gain):
+    nice = make_nice_layer(heads=3, dim=8, rng=0)
+    layer = AttentionLayer(nice.theta * np.array([gain, 1, 1])[:, None, None], nice.w)
+    fit = ByQueries().fit(ValueOracle(layer), rng=0)
+    if fit.outcome is Outcome.EXACT:
+        assert parameter_errors(fit.layer, layer).theta.max() < 1e-9
+    else:
+        assert gain == 300
+        assert fit.outcome is Outcome.NOT_SEPARATED
+
+
+@pytest.mark.parametrize("learner", [ByQueries(), ByQueries(noise=1e-3)])
+@pytest.mark.parametrize("queries", [0, 1, 8, 16, 40])
+def test_no_budget_is_exceeded(learner, queries):
+    oracle = ValueOracle(make_nice_layer(heads=2, dim=8, rng=0), noise=learner.noise, rng=1)
+    few = replace(learner, examples=queries)
+    if queries < few.minimum_examples(None, 8):
+        with pytest.raises(ValueError, match=f"has {queries} queries"):
+            few.fit(oracle, rng=0)
+    else:
+        assert few.fit(oracle, rng=0).outcome is Outcome.EXAMPLES_SPENT
+    assert oracle.drawn <= queries
+
+
+@pytest.mark.parametrize("stated", [0.0, 1e-3])
+def test_more_noise_than_stated_is_no_success(stated):
+    oracle = ValueOracle(make_nice_layer(heads=3, dim=8, rng=0), noise=0.05, rng=1)
+    assert not ByQueries(noise=stated).fit(oracle, rng=0).outcome.succeeded
+
+
+@pytest.mark.parametrize(
+    ("level", "stretch", "worst"), [(1e-6, 1.0, 1e-5), (1e-4, 1.0, 1e-3), (1e-2, 1000.0, 1e-3)]
+)
+def test_heads_are_recovered_from_noisy_answers(level, stretch, worst):
+    layer = make_nice_layer(heads=2, dim=12, rng=0)
+    oracle = ValueOracle(layer, noise=level, rng=1)
+    fit = ByQueries(noise=level, stretch=stretch).fit(oracle, rng=2)
+    assert fit.outcome is Outcome.NOISE_FLOOR
+    errors = parameter_errors(fit.layer, layer)
+    assert max(errors.theta.max(), errors.w.max()) < worst
+
+
+def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
+    truth = biased(2, 8, seed=0)
+    oracle = ValueOracle.from_callable(truth, 3, 8, noise=1e-3, rng=1)
+    fit = ByQueries(noise=1e-3).fit(oracle, rng=2)
+    assert fit.outcome is Outcome.NOISE_FLOOR
+    assert fit.layer is None
+    assert max(errors(fit.predict, truth)) < 1e-3
+
+
 @pytest.mark.bad_input
 def test_it_keeps_the_contract_of_learners():
     check_learner(ByQueries(), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(k=3, d=6))
@@ -173,7 +240,7 @@ def test_noise_has_the_stated_standard_deviation():
 @pytest.mark.bad_input
 def test_each_learner_refuses_the_other_ones_oracle():
     layer = make_nice_layer(heads=1, dim=6, rng=0)
-    with pytest.raises(ValueError, match="gives value queries: random examples is needed"):
+    with pytest.raises(ValueError, match="gives value queries: random examples are needed"):
         Newton(m=1).fit(ValueOracle(layer, k=2), rng=0)
-    with pytest.raises(ValueError, match="gives random examples: value queries is needed"):
+    with pytest.raises(ValueError, match="gives random examples: value queries are needed"):
         ByQueries().fit(ExampleOracle(layer, BooleanInputs(k=2, d=6)), rng=0)

@@ -9,9 +9,12 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import EXACT_ERROR, relative_error
+from attention.layer import contract, mix, softmax
 from attention.learning import Access, LearnerBase, apart
-from attention.validation import NonNegativeInt, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.logits import read_logits
+from upper.value_queries.noisy import recover_from_noise
+from upper.value_queries.polish import KeptAnswers, Parameters
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads
 from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
@@ -22,9 +25,11 @@ __all__ = ["ByQueries", "RecoveredLayer"]
 _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
 _FLOOR = 1e-8
+# With noise, a prediction is off by so many times the noise at most.
+_LOUD = 3.0
 # The shortest tokens of a check, in units of the scale.
 _SHORTEST = 2.0**-16
-# Times that rays are drawn along which a scale is looked for.
+# Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
 _SCALES = 4
 # Biases below this share of the other parameters are rounding.
 _NO_BIAS = 1e-9
@@ -44,11 +49,8 @@ class RecoveredLayer:
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The outputs on the token matrices `x`."""
-        layer = AttentionLayer(self.theta, self.w)
-        patterns = np.exp(_shifted(layer.logits(x) + np.einsum("nkd,md->nmk", x, self.key_bias)[:, :, None]))
-        patterns /= patterns.sum(axis=-1, keepdims=True)
-        read = np.swapaxes(patterns @ x[:, None], 1, 2).reshape(*x.shape[:2], -1)
-        return self.bias + read @ self.w.reshape(-1, x.shape[2])
+        read = mix(softmax(contract(x, self.theta, np, self.key_bias), np), x, np)
+        return self.bias + (read @ self.w.reshape(-1, x.shape[2])).reshape(x.shape)
 
     @property
     def biased(self) -> bool:
@@ -74,6 +76,12 @@ class ByQueries(LearnerBase):
         most heads that are accepted.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
+    noise : float
+        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`. The thresholds, the length of the
+        differences and the number of answers that are averaged follow from it.
+    stretch : float
+        With noise, differences of tokens are at most so many times as long as without it, which makes the noise count
+        less. Give 1 where the noise grows with the tokens; answers are then averaged.
 
     Raises
     ------
@@ -107,10 +115,12 @@ class ByQueries(LearnerBase):
 
     m: PositiveInt | Literal["auto"] = "auto"
     examples: NonNegativeInt | None = None
+    noise: NonNegativeFloat = 0.0
+    stretch: PositiveFloat = 1000.0
 
     def minimum_examples(self, k: int | None, d: int) -> int:
         """The queries of the linear part."""
-        return d + 1
+        return 2 * d if self.noise else d + 1
 
     def _prepare(self, oracle: ValueOracle) -> None:
         if oracle.k == 1:
@@ -122,6 +132,8 @@ class ByQueries(LearnerBase):
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         random = apart(rng)
+        if self.noise:
+            return self._learn_noisy(oracle, recorder, budget, random)
         linear = linear_part(oracle)
         known = partial(_linear, linear)
         recorder.step("Equal tokens", predict=known)
@@ -138,16 +150,20 @@ class ByQueries(LearnerBase):
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[RecoveredLayer | None, Outcome]:
         linear, d = pairs.linear, pairs.oracle.d
-        # rays may miss where heads that cancel at a distance bend
-        scales = (find_scale(pairs, random) for _ in range(_SCALES))
-        scale = next((one for one in scales if one is not None), None)
+        # rays and points may miss where heads bend that cancel elsewhere
+        for _ in range(_SCALES):
+            scale = find_scale(pairs, random)
+            rank = 0 if scale is None else count_heads(pairs, scale, random)[0]
+            if rank > 0:
+                break
         if scale is None:  # one head that attends to all tokens alike
             zeros = np.zeros((1, d, d))
             alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
             return alike, _verdict(pairs.oracle, alike, random)
-        rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
+        if m > rank > 1:
+            recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
         found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
         if found is not None:
             outcome = _verdict(pairs.oracle, found, random)
@@ -171,15 +187,39 @@ class ByQueries(LearnerBase):
             return floor, Outcome.PRECISION_FLOOR
         return None, Outcome.NOT_SEPARATED
 
+    def _learn_noisy(
+        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, random: np.random.Generator
+    ) -> Fit:
+        kept = KeptAnswers(oracle if budget is None else oracle.limited(budget))
+        try:
+            heads = recover_from_noise(
+                kept,
+                self.noise,
+                m=None if self.m == "auto" else self.m,
+                most=max(self.stretch, 1.0),
+                rng=random,
+                recorder=recorder,
+                seen=_with_biases,
+            )
+            if heads is None:
+                return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
+            found = _with_biases(heads.parameters, heads.condition)
+            outcome = _noisy_verdict(kept, found, self.noise, random)
+        except QueriesExhaustedError:
+            return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
+        return recorder.fit(outcome, predict=found, layer=found.layer)
+
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
     ) -> RecoveredLayer | None:
         first = first_heads(pairs, m, scale, random)
         if first is None:
+            recorder.step("No pencil separates the heads", heads=m)
             return None
         recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
         followed = follow_heads(pairs, first, scale, random)
         if followed is None:
+            recorder.step("Heads fall together", heads=m)
             return None
         w, directions = followed
         recorder.step(
@@ -197,6 +237,21 @@ def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Gener
     answers, predicted = oracle.ask(x), found(x)
     error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+
+
+def _with_biases(of: Parameters, condition: np.ndarray) -> RecoveredLayer:
+    return RecoveredLayer(of.theta, of.w, of.key_bias, of.bias, condition)
+
+
+def _noisy_verdict(
+    oracle: ValueOracle, found: RecoveredLayer, noise: float, random: np.random.Generator
+) -> Outcome:
+    """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
+    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    answers = oracle.ask(x)
+    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
+    within = off < max(_LOUD * noise, EXACT_ERROR * size) and off < size / 2
+    return Outcome.NOISE_FLOOR if within else Outcome.NOT_SEPARATED
 
 
 def _agreement(
@@ -221,7 +276,3 @@ def _agreement(
 def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:
     """What is known without the heads: every token's weight is 1 / k."""
     return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)
-
-
-def _shifted(logits: np.ndarray) -> np.ndarray:
-    return logits - logits.max(axis=-1, keepdims=True)

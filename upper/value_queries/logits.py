@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from attention.value_oracle import ValueOracle
-from upper.value_queries.two_tokens import LinearPart
+from upper.value_queries.two_tokens import LinearPart, TwoTokens, ask_often
 
 # Of the d numbers in a row of an answer so many are spent on weights at most: the system is well conditioned then.
 _SHARE = 0.6
 # A query with a smaller weight is asked again with tokens half as long, so often at most.
 _SMALL, _SHORTER = 1e-2, 8
+# With noise, so much of them, and the common part of the logits of a query is read so often.
+_NOISY_SHARE, _COMMON = 0.4, 8
 # Queries are solved so many numbers at a time.
 _AT_A_TIME = 4_000_000
 
@@ -66,6 +68,70 @@ def read_logits(
             theta.add((slice(None), i, j), read[:, 0] + diagonal[:, i], weights[:, 0, 0])
             theta.add((slice(None), j, i), diagonal[:, j] - read[:, 1], weights[:, 1, 0])
     return Logits(directions.T @ theta.value @ directions, bias.value @ directions)
+
+
+def read_noisy_logits(
+    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"], scale: float
+) -> Logits:
+    """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.
+
+    The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the stretch L of `pairs` and
+    t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token along
+    each direction, shorter where a weight is small. About (d + 8) d / s queries for groups of s = .4 d / m.
+
+    Notes
+    -----
+    O(m d^3) operations a group.
+    """
+    m, d = len(w), pairs.oracle.d
+    most = max(1, int(_NOISY_SHARE * d / m))
+    size = most if pairs.oracle.k is None else min(most, pairs.oracle.k - 1)
+    theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
+    for group in np.array_split(np.arange(d), -(-d // size)):
+        far = scale * directions[group]
+        for _ in range(_SHORTER):
+            centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
+            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], _COMMON, axis=0), far)
+            if not small.any():
+                break
+            far = far / 2
+        length = np.full(d, scale)
+        logits, left = np.empty((d, m, len(group))), np.arange(d)
+        for _ in range(_SHORTER):
+            tokens = centre + length[left, None] * directions[left] / pairs.stretch
+            logits[left], small = _row_logits(pairs, w, tokens, far)
+            left = left[small]
+            if not len(left):
+                break
+            length[left] /= 2
+        shared, far_length = at_centre.mean(axis=0), float(np.linalg.norm(far[0]))
+        theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
+        common[:, group] = -shared / (pairs.stretch * far_length)
+        centres[group] = centre
+    theta = directions.T @ theta @ directions
+    # what is common to a group is (centre Theta_i + c_i) . t_b
+    key_bias = common - np.einsum("bd,mde,be->mb", centres, theta, directions, optimize=True)
+    return Logits(theta, key_bias @ directions)
+
+
+def _row_logits(
+    pairs: TwoTokens,
+    w: Float[np.ndarray, "m d d"],
+    x: Float[np.ndarray, "n d"],
+    far: Float[np.ndarray, "s d"],
+) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
+    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
+    apart = pairs.stretch * far
+    tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
+    copies = (pairs.oracle.k or tokens.shape[1]) - len(far)  # of the first token
+    tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
+    answers = ask_often(pairs.oracle, tokens, pairs.repeats)[:, :copies].mean(axis=1)
+    rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
+    columns = (-apart @ w).reshape(-1, x.shape[1])
+    weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T.reshape(len(x), len(w), len(far))
+    first = 1 - weights.sum(axis=2, keepdims=True)
+    small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < _SMALL
+    return np.log(np.maximum(weights, 1e-30) * copies / np.maximum(first, 1e-30)), small
 
 
 def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:

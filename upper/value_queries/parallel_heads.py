@@ -10,6 +10,8 @@ __all__ = ["fit_parallel", "middle_of", "oddness"]
 
 # Points of the fit, points that find the middle, and heads at most.
 _POINTS, _FEWER, _MOST = 120, 80, 6
+# The interval that holds the middle is divided so often, by so many points.
+_CLOSER, _BETWEEN = 3, 10
 # Steps that are less odd than this about their middle, relative to their size, have several places.
 _ODD = 0.1
 
@@ -33,6 +35,11 @@ def fit_parallel(
     middle = middle_of(at, share)
     if oddness(at, share, middle) > _ODD:
         return None
+    for _ in range(_CLOSER):  # half of the step is done at its middle
+        right = int(np.clip(np.searchsorted(at, middle), 1, len(at) - 1))
+        at = np.linspace(at[right - 1], at[right], _BETWEEN)
+        share = shares(at)
+        middle = middle_of(at, share)
     centre = centre + middle * along
     at = length * np.sinh(np.linspace(-7, 7, _POINTS)) / np.sinh(7)
     share = shares(at)
@@ -46,19 +53,21 @@ def fit_parallel(
         found = np.linalg.lstsq(table, share, rcond=1e-15)[0]
         return found, float(np.abs(table @ found - share).max())
 
+    def of(unknown: np.ndarray) -> tuple[np.ndarray, float]:
+        return np.exp(np.clip(unknown[:-1], -30, 30)), unknown[-1] * length
+
     def residual(unknown: np.ndarray) -> np.ndarray:
-        m = len(unknown) // 2
-        return (
-            columns(np.exp(np.clip(unknown[:m], -30, 30)), unknown[-1] * length) @ unknown[m:-1] - share
-        ) / size
+        rate, place = of(unknown)
+        return (columns(rate, place) @ heights(rate, place)[0] - share) / size
 
     def jacobian(unknown: np.ndarray) -> np.ndarray:
-        m = len(unknown) // 2
-        rate, place = np.exp(np.clip(unknown[:m], -30, 30)), unknown[-1] * length
+        rate, place = of(unknown)
         step = columns(rate, place)
-        bend = step * (1 - step) * unknown[m:-1] * rate * SATURATED
-        by_rate = bend * (at[:, None] - place) / length
-        return np.concatenate([by_rate, step, -bend.sum(axis=1, keepdims=True)], axis=1) / size
+        bend = step * (1 - step) * heights(rate, place)[0] * rate * SATURATED
+        changes = np.column_stack([bend * (at[:, None] - place) / length, -bend.sum(axis=1)]) / size
+        # heights follow the rates: what they can make up for is no change
+        q = np.linalg.qr(step)[0]
+        return changes - q @ (q.T @ changes)
 
     grid = 2.0 ** np.arange(-1, 9, 0.5)
     best: list[np.ndarray] = []
@@ -70,7 +79,7 @@ def fit_parallel(
         ranked = sorted(starts, key=lambda rates: heights(rates, 0.0)[1])[:4]
         results = []
         for rates in ranked:
-            start = np.concatenate([np.log(rates), heights(rates, 0.0)[0], [0.0]])
+            start = np.append(np.log(rates), 0.0)
             fit = least_squares(
                 residual,
                 start,
@@ -87,13 +96,13 @@ def fit_parallel(
                 break
         results.sort(key=lambda result: result[0])
         error, unknown = results[0]
-        rate = np.exp(np.clip(unknown[:m], -30, 30)) * SATURATED / length
+        sizes, _ = heights(*of(unknown))
+        rate = of(unknown)[0] * SATURATED / length
         noise = RIGHT * (1 + 1e-3 * float(np.linalg.norm(centre)) * rate.max())
         if error < noise:
-            heads = unknown[m:-1]
-            shape = Shape.of(heads / heads.sum(), rate / rate.max())
+            shape = Shape.of(sizes / sizes.sum(), rate / rate.max())
             return Step(shape, centre + unknown[-1] * length * along, along, float(rate.max()), height)
-        best = [np.exp(np.clip(result[1][:m], -30, 30)) for result in results[:2]]
+        best = [of(result[1])[0] for result in results[:2]]
     return None
 
 

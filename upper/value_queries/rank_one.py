@@ -79,6 +79,9 @@ def rank_one_heads(
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
+    Only row 1 of an answer is read: at one delta the logit of row 2 is that of row 1 less delta . Theta delta, the same
+    for all x.
+
     Three readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
     """
     d = pairs.oracle.d

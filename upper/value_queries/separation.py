@@ -1,12 +1,13 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
+from upper.value_queries.polish import Parameters
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
@@ -18,8 +19,15 @@ _PENCILS, _TRIES, _GOOD = 3, 12, 10.0
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
 _CHANGE, _HALVINGS = 0.125, 5
-# A separation is right where its residual is rounding, and where no two heads are nearly one.
-_RESIDUAL, _WORSE = 1e-11, 1e3
+# With noise the first change is longer, as its error is that of the values over the change; and the heads at the first
+# delta are asked d / 4 times.
+_LONG_CHANGE, _FEWER = 0.5, 4
+# A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.
+_RESIDUAL, _LOUD, _WORSE = 1e-11, 3.0, 1e3
+# Heads read again are wrong where they change by more than this.
+_CHANGED = 0.5
+# The step of differences, and the longest that noise asks for. Noise of this size, relative to v, needs no averages.
+_STEP, _LONG_STEP, _QUIET = 0.25, 0.5, 1e-5
 
 
 @dataclass(frozen=True)
@@ -66,15 +74,37 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
         if start is not None:
             plane = Plane(basis, rng.standard_normal((_points(m, p), p)))
             heads = _separated(pairs, plane, delta[None], start)
-            if heads.residual[0] < _RESIDUAL and np.isfinite(heads.condition[0]):
-                sigmoids = Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
+            if _fitted(heads)[0] and np.isfinite(heads.condition[0]):
                 values = heads.values[0]
                 single = np.linalg.norm(values, axis=1) * np.linalg.norm(np.linalg.pinv(values), axis=0)
-                one = FirstHeads(delta, plane, sigmoids, values, float(heads.residual[0]), single)
+                one = FirstHeads(delta, plane, _first(heads), values, float(heads.residual[0]), single)
                 found.append((float(single.max()), one))
         if len(found) == _PENCILS or (found and found[-1][0] < _GOOD):
             break
-    return min(found, key=lambda one: one[0])[1] if found else None
+    if not found:
+        return None
+    best = min(found, key=lambda one: one[0])[1]
+    if not pairs.noise:
+        return best
+    # these values are taken from those of every other delta
+    often = replace(pairs, repeats=pairs.repeats * -(-d // _FEWER))
+    heads = _separated(often, best.plane, best.delta[None], best.sigmoids)
+    if not _fitted(heads)[0] or not heads.condition[0] < _WORSE * best.condition.max():
+        return best
+    return replace(
+        best,
+        sigmoids=_first(heads),
+        values=_matched(heads.values, best.values)[0],
+        residual=float(heads.residual[0]),
+    )
+
+
+def _first(heads: Separated) -> Sigmoids:
+    return Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
+
+
+def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
+    return heads.residual < np.maximum(_RESIDUAL, _LOUD * heads.noise)
 
 
 def _points(m: int, p: int) -> int:
@@ -82,7 +112,15 @@ def _points(m: int, p: int) -> int:
 
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
-    p, step = len(basis), 0.25
+    p, total = len(basis), delta @ pairs.linear.projection_sum
+    with np.errstate(divide="ignore"):
+        # fourth-order differences of a step h are off by h^4, and by the noise over h
+        loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
+    step = _STEP
+    if pairs.noise:
+        step = float(np.clip(2 * loudness**0.2, _STEP, _LONG_STEP))
+        often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
+        pairs = replace(pairs, repeats=pairs.repeats * often)
     x = np.concatenate(
         [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
     )
@@ -97,7 +135,7 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
     if np.any(np.abs(eigenvalues.imag) > 1e-9 * np.abs(eigenvalues).max()) or np.linalg.cond(vectors) > 1e10:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):  # the sum of the v_i may be zero
-        dual = vectors.real / ((delta @ pairs.linear.projection_sum @ space) @ vectors.real)
+        dual = vectors.real / ((total @ space) @ vectors.real)
     if not np.isfinite(dual).all():
         return None
     # the heads' sigmoids at 0 and at -delta, and their slopes, as far as differences show them
@@ -109,7 +147,7 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
 def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
     x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
     values = np.concatenate(pairs(x, deltas), axis=1)
-    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start)
+    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=pairs.value_noise)
 
 
 def follow_heads(
@@ -126,12 +164,12 @@ def follow_heads(
     at_delta = first.values
     projected = np.empty((d, *at_delta.shape))
     projected[0] = at_delta / scale
-    left, change = np.arange(1, d), _CHANGE * scale
+    left, change = np.arange(1, d), (_LONG_CHANGE if pairs.noise else _CHANGE) * scale
     for _ in range(_HALVINGS):
         failed = []
         for some in np.split(left, range(batch, len(left), batch)):
             heads = _separated(pairs, first.plane, delta + change * q[some], first.sigmoids)
-            right = (heads.residual < _RESIDUAL) & (heads.condition < _WORSE * first.condition.max())
+            right = _fitted(heads) & (heads.condition < _WORSE * first.condition.max())
             projected[some[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(some[~right])
         left, change = np.concatenate(failed), change / 2
@@ -140,11 +178,44 @@ def follow_heads(
     return None
 
 
+def read_heads(
+    pairs: TwoTokens,
+    plane: Plane,
+    directions: Float[np.ndarray, "d d"],
+    scale: float,
+    known: Parameters,
+    *,
+    batch: int = 64,
+) -> Float[np.ndarray, "m d d"]:
+    """All projections W_i once more, from the differences r q_j themselves, with fits that start at known heads.
+
+    The error is that of the values; `follow_heads` divides it by the change of delta. A fit that goes wrong leaves the
+    known rows. About m + 4 queries a direction.
+    """
+    w = np.einsum("je,med->jmd", directions, known.w)
+    for some in np.array_split(np.arange(len(w)), -(-len(w) // batch)):
+        deltas = scale * directions[some]
+        turned = np.einsum("mde,je->jmd", known.theta, deltas)  # u_i
+        offset = np.einsum("me,je->jm", known.key_bias, deltas)
+        if pairs.centre is not None:
+            offset = offset + np.einsum("jmd,jd->jm", turned, pairs.centre(deltas[:, None]))
+        k = pairs.oracle.k or 2
+        offset = pairs.stretch * offset + np.log(((k + 1) // 2) / (k // 2))
+        start = Sigmoids(turned @ plane.basis.T, offset, np.einsum("jmd,jd->jm", turned, deltas))
+        heads = _separated(pairs, plane, deltas, start)
+        before = scale * w[some]
+        values = _matched(heads.values, before)
+        off = np.linalg.norm(values - before, axis=2) / np.linalg.norm(before, axis=2)
+        right = _fitted(heads) & np.isfinite(heads.condition) & (off.max(axis=1) < _CHANGED)
+        w[some[right]] = values[right] / scale
+    return np.einsum("je,jmd->med", directions, w)
+
+
 def _matched(
-    values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "m d"]
+    values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "*batch m d"]
 ) -> Float[np.ndarray, "batch m d"]:
     """The values in the order of the heads they have changed the least from: a fit may end with two heads exchanged."""
-    distance = np.linalg.norm(values[:, None] - before[:, None], axis=-1)
+    distance = np.linalg.norm(values[:, None] - before[..., :, None, :], axis=-1)
     return np.array(
         [some[linear_sum_assignment(one)[1]] for some, one in zip(values, distance, strict=True)]
     ).reshape(values.shape)

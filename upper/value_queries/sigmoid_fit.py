@@ -7,10 +7,12 @@ from jaxtyping import Float
 from scipy.special import expit
 
 _ITERATIONS = 40
-_DAMPING, _MOST_DAMPING = 1e-3, 1e8
+_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-15, 1e8
 # Squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, where a step
 # takes nothing off.
 _ROUNDING, _SMALL = 1e-32, 1e-26
+# Keeps the normal equations of a saturated head regular.
+_SATURATED = 1e-100
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Separated:
     sigmoids: Sigmoids
     values: Float[np.ndarray, "batch m d"]  #: v_i = delta W_i
     residual: Float[np.ndarray, " batch"]  #: the worst head's, root mean square over rows
+    noise: Float[np.ndarray, " batch"]  #: what the noise on the values alone makes of it
     #: the condition number of the combinations that single out the heads; infinite if two heads fell together
     condition: Float[np.ndarray, " batch"]
 
@@ -38,6 +41,8 @@ def separate(
     g: Float[np.ndarray, "batch 2*n d"],
     total: Float[np.ndarray, "batch d"],
     start: Sigmoids,
+    *,
+    noise: float = 0.0,
 ) -> Separated:
     """Fit, for every delta of a batch and every head i, p_i with g(x) . p_i = sigmoid(slope . y + offset).
 
@@ -53,18 +58,21 @@ def separate(
     total : array (batch, d)
         delta (W_1 + ... + W_m).
     start : Sigmoids
-        Where to begin, for m heads; one start for all deltas.
+        Where to begin, for m heads; one start for all deltas or one for each.
+    noise : float
+        Standard deviation of the noise on an entry of g; a fit ends where it reaches that.
 
     Notes
     -----
     O(batch m n (m + p)^2) an iterate. From a start that is a small change of delta away it takes 4 to 8 iterates.
     """
     batch, rows, _ = g.shape
-    m, p = start.slope.shape
+    m, p = start.slope.shape[-2:]
     space = np.linalg.svd(g, full_matrices=False)[2][:, :m]
     inside = np.concatenate([g, total[:, None]], axis=1) @ np.swapaxes(space, 1, 2)
     unit = np.sqrt(np.mean(inside**2, axis=(1, 2), keepdims=True))
     q, triangle = np.linalg.qr(inside / unit)
+    small = np.maximum(_SMALL, (noise / unit[:, :, 0]) ** 2)
     at_x = np.concatenate([y, np.ones((len(y), 1)), np.zeros((len(y), 1))], axis=1)
     at_other = np.concatenate([y, np.ones((len(y), 1)), -np.ones((len(y), 1))], axis=1)
     inner = np.concatenate([at_x, at_other])
@@ -75,8 +83,8 @@ def separate(
         left = _outside(q, ends)
         return ends, left, np.sum(left**2, axis=-1)
 
-    unknowns = np.concatenate([start.slope, start.offset[:, None], start.drop[:, None]], axis=1)
-    unknowns = np.repeat(unknowns[None], batch, axis=0)
+    unknowns = np.concatenate([start.slope, start.offset[..., None], start.drop[..., None]], axis=-1)
+    unknowns = np.array(np.broadcast_to(unknowns, (batch, m, p + 2)))
     ends, left, squared = residuals(unknowns, q)
     damping = np.full((batch, m), _DAMPING)
     for _ in range(_ITERATIONS):
@@ -89,7 +97,7 @@ def separate(
         # columns off the span of the values, as the residual is
         jacobian -= q[some, None] @ (np.swapaxes(q[some], 1, 2)[:, None] @ jacobian)
         normal = np.swapaxes(jacobian, -1, -2) @ jacobian
-        scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + np.finfo(float).tiny
+        scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + _SATURATED
         normal += (damping[some] * scale)[..., None, None] * np.eye(p + 2)
         gradient = np.swapaxes(jacobian, -1, -2) @ left[some][..., None]
         trial = unknowns[some] - np.linalg.solve(normal, gradient)[..., 0]
@@ -99,12 +107,13 @@ def separate(
             kept[some] = np.where(better[..., None], new, kept[some])
         squared[some] = np.where(better, found[2], squared[some])
         damping[some] = np.where(
-            better, np.maximum(damping[some] * 0.05, 1e-15), np.maximum(damping[some], 1e-12) * 10
+            better, np.maximum(damping[some] * 0.05, _LEAST_DAMPING), np.maximum(damping[some], 1e-12) * 10
         )
-        damping[some] = np.where(~better & (squared[some] < rows * _SMALL), _MOST_DAMPING, damping[some])
+        damping[some] = np.where(~better & (squared[some] < rows * small[some]), _MOST_DAMPING, damping[some])
     single = np.linalg.solve(triangle[:, None], np.swapaxes(q, 1, 2)[:, None] @ ends[..., None])[..., 0]
     singular = np.linalg.svd(single, compute_uv=False)
-    condition = singular[:, 0] / np.maximum(singular[:, -1], np.finfo(float).tiny)
+    with np.errstate(over="ignore"):
+        condition = singular[:, 0] / np.maximum(singular[:, -1], np.finfo(float).tiny)
     usable = condition < 1e12
     single = np.where(usable[:, None, None], single, np.eye(m))
     values = np.swapaxes(np.linalg.inv(single), 1, 2) @ (space * unit)
@@ -112,6 +121,7 @@ def separate(
         Sigmoids(unknowns[..., :p], unknowns[..., p], unknowns[..., p + 1]),
         values,
         np.sqrt(squared.max(axis=1) / rows),
+        noise * np.linalg.norm(single / unit, axis=2).max(axis=1),
         np.where(usable, condition, np.inf),
     )
 

@@ -12,6 +12,9 @@ __all__ = ["Reading", "Span", "fill", "read_step", "spanned"]
 
 # Moves of x and of delta are halved at most so often.
 _HALVINGS = 14
+# The step of parallel heads may rise and fall, so a value has several logits. The right one is less than this share of
+# the reach; a move changes it by less than another, and one along the slope by as much as expected, up to a third.
+_NEAR_MIDDLE, _SHORT, _AS_EXPECTED = 0.6, 0.3, 0.3
 # Slopes span a space if the next singular value is below this share of the largest, and so many more slopes lie in it.
 _IN_SPAN, _MORE = 1e-6, 2
 
@@ -54,18 +57,26 @@ def read_step(
 ) -> Reading:
     """A step with its middle near `centre`, where only it changes: 3 + p queries a delta, more where moves are halved.
 
-    The slope is looked for in the span. `rate` is the slope along the unit vectors `along`, `size` about its norm.
+    Two more a delta for parallel heads. The slope is looked for in the span. `rate` is the slope along the unit vectors
+    `along`, `size` about its norm.
     """
     n, d = delta.shape
     far = (SATURATED / (rate * shape.rate.min()))[:, None] * along
     low, high, middle = np.split(
         h(np.concatenate([centre - far, centre + far, centre]), np.concatenate([delta] * 3)), 3
     )
-    height = high - low
+    height, away = high - low, shape.reach / size
     with np.errstate(divide="ignore", invalid="ignore"):
         at_centre = shape.inverse((middle - low) / height)
+    if len(shape.rate) > 1:
+        away = _SHORT * away
+        sides = [h(centre + side * away[:, None] * along, delta) for side in (-1, 1)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            before, after = (shape.inverse((one - low) / height) for one in sides)
+        expected = 2 * away * rate
+        right = np.abs(after - before - expected) < _AS_EXPECTED * expected
+        at_centre[~(right & (np.abs(at_centre) < _NEAR_MIDDLE * shape.reach))] = np.nan
     slope = np.full((n, d), np.nan)
-    away = shape.reach / size
     left = np.flatnonzero(np.isfinite(at_centre))
     for _ in range(_HALVINGS):
         if not len(left):

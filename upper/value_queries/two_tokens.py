@@ -1,5 +1,6 @@
 """Queries of one token and of two: the linear part of a layer, and the sigmoid network that two tokens show."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ _BENT = 0.75
 _RAYS = 3
 # An odd part below the share _ROUNDING of the answers is rounding. At most _DOUBLINGS doublings or halvings are tried.
 _ROUNDING, _DOUBLINGS = 1e-12, 60
+# An odd part is measured where it is so many times the noise; a singular value counts where it is.
+_LOUD, _COUNTED = 8.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,20 @@ class LinearPart:
     projection_sum: Float[np.ndarray, "d d"]  #: W_1 + ... + W_m
 
 
-def linear_part(oracle: ValueOracle) -> LinearPart:
-    """The bias and the sum of the projections, from d + 1 queries: equal tokens get equal weights in every head."""
-    tokens = np.concatenate([np.zeros((1, oracle.d)), np.eye(oracle.d)])
-    answers = oracle.ask(np.repeat(tokens[:, None], oracle.k or 1, axis=1))[:, 0]
-    return LinearPart(answers[0], answers[1:] - answers[0])
+def linear_part(
+    oracle: ValueOracle, *, noise: float = 0.0, length: float = 1.0, repeats: int = 1
+) -> LinearPart:
+    """The bias and the sum of the projections, from d + 1 queries: equal tokens get equal weights in every head.
+
+    With noise, 2 d queries of tokens of this length, each with its opposite.
+    """
+    axes = length * np.eye(oracle.d)
+    tokens = np.concatenate([axes, -axes] if noise else [np.zeros((1, oracle.d)), axes])
+    answers = ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
+    if noise:
+        there, opposite = answers[: oracle.d], answers[oracle.d :]
+        return LinearPart(answers.mean(axis=0), (there - opposite) / (2 * length))
+    return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
 
 
 @dataclass(frozen=True)
@@ -35,23 +47,54 @@ class TwoTokens:
 
     Here u_i = Theta_i delta, v_i = delta W_i, and beta_i = c_i . delta + ln(n_1 / n_2). A query has n_1 copies of x and
     n_2 of x - delta. Each query gives two values of g: row 1 at x and row 2 at x - delta.
+
+    Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L
+    times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off
+    once c_i and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
     """
 
     oracle: ValueOracle
     linear: LinearPart
+    noise: float = 0.0  #: standard deviation of the noise on an entry of an answer
+    stretch: float = 1.0  #: L
+    repeats: int = 1  #: how often each query is asked
+    #: maps s differences to the token from which x is counted
+    centre: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @property
+    def value_noise(self) -> float:
+        """Standard deviation of the noise on an entry of g."""
+        return self.noise / (self.stretch * float(np.sqrt(self.repeats)))
 
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
-        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta."""
-        other = x - delta[..., None, :]
+        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if stretched."""
+        if self.stretch == 1 and self.centre is None:
+            return self._rows(x, delta[..., None, :])
+        centre = 0.0 if self.centre is None else self.centre(delta[..., None, :])[..., None, :]
+        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.stretch + centre
+        values, _ = self._rows(x, self.stretch * delta[..., None, :])
+        here, there = np.split(values / self.stretch, 2, axis=-2)
+        return here, there
+
+    def _rows(self, x: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        other = x - delta
         k = self.oracle.k or 2
         first = (k + 1) // 2
         tokens = np.stack([x, other], axis=-2).repeat([first, k - first], axis=-2)
-        answers = self.oracle.ask(tokens.reshape(-1, k, x.shape[-1]))[:, [0, -1]]
-        answers = answers.reshape(*x.shape[:-1], 2, x.shape[-1])
+        answers = ask_often(self.oracle, tokens.reshape(-1, k, x.shape[-1]), self.repeats)
+        answers = answers.reshape(*x.shape[:-1], k, x.shape[-1])
         rest = self.linear.bias + other @ self.linear.projection_sum
-        return answers[..., 0, :] - rest, answers[..., 1, :] - rest
+        return answers[..., :first, :].mean(axis=-2) - rest, answers[..., first:, :].mean(axis=-2) - rest
+
+
+def ask_often(oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int) -> Float[np.ndarray, "n k d"]:
+    """The mean of `repeats` answers to each query."""
+    answers = oracle.ask(x)
+    for _ in range(repeats - 1):
+        answers = answers + oracle.ask(x)
+    return answers / repeats
 
 
 def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
@@ -64,6 +107,8 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_RAYS + 1, d), d)
     delta, rays = directions[0], directions[-_RAYS:]
+    # differences that noise alone makes, several times over
+    noise = _LOUD * pairs.value_noise * float(np.sqrt(2 * len(rays) * d))
 
     def odd(distance: float) -> tuple[float, float]:
         x = distance * np.concatenate([rays, -rays])
@@ -76,10 +121,10 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
         return far < 2 * _BENT * near
 
     distance, (here, share) = 1.0, odd(1.0)
-    factor = 0.5 if share > _ROUNDING and bends(here, odd(2.0)[0]) else 2.0
+    factor = 0.5 if share > _ROUNDING and here > noise and bends(here, odd(2.0)[0]) else 2.0
     for _ in range(_DOUBLINGS):
         there, there_share = odd(distance * factor)
-        rounded = min(share, there_share) < _ROUNDING
+        rounded = min(share, there_share) < _ROUNDING or min(here, there) < noise
         # beyond where heads saturate, those that cancel leave less than nearer by
         if not rounded and bends(*((there, here) if factor < 1 else (here, there))) != (factor < 1):
             return float(np.sqrt(distance if factor > 1 else distance * factor))
@@ -103,7 +148,8 @@ def count_heads(
         x = 2 * scale / np.sqrt(d) * rng.standard_normal((max(6, len(values) // 2), d))
         values = np.concatenate([values, *pairs(x, delta)])
         singular = np.linalg.svd(values, compute_uv=False)
-        rank = int(np.sum(singular > gap * singular[0]))
+        noise = _COUNTED * pairs.value_noise * (np.sqrt(len(values)) + np.sqrt(d))
+        rank = int(np.sum(singular > max(gap * singular[0], noise)))
         if rank <= len(values) - 4 or len(values) > 2 * d + 8:
             return rank, singular
 
