@@ -16,7 +16,7 @@ from attention.conversion import Biases, ImportedLayer, Projections, convert_pro
 from attention.files import guarded, read_json, read_safetensors, tensor_names, wrong
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
-__all__ = ["read_checkpoint_layer"]
+__all__ = ["checkpoint_layers", "read_checkpoint_layer"]
 
 
 @checked
@@ -67,7 +67,11 @@ def read_checkpoint_layer(
     The names, layouts and options are those of the Hugging Face implementations and of PyTorch.
     """
     shown, files = _locate(as_path(path))
-    naming, prefix = _choose(shown, files, prefix, layer)
+    naming, prefix, there = _choose(shown, files, prefix)
+    if layer not in there:
+        raise ValueError(
+            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(there)}."
+        )
     stem = f"{prefix}{naming.layers}.{layer}."
     projections = _read_projections(shown, naming, files, stem)
     p, d = projections.query.shape
@@ -88,6 +92,13 @@ def read_checkpoint_layer(
         prefix=prefix,
         number=layer,
     )
+
+
+@checked
+def checkpoint_layers(path: str | os.PathLike[str], *, prefix: str | None = None) -> tuple[int, ...]:
+    """The numbers of the attention layers in a checkpoint, in order; parameters as of `read_checkpoint_layer`."""
+    shown, files = _locate(as_path(path))
+    return tuple(sorted(_choose(shown, files, prefix)[2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +220,8 @@ def _in_folder(folder: Path) -> Path:
     raise wrong(folder, f"the folder holds no {_SINGLE}{never}")
 
 
-def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int) -> tuple[_Naming, str]:
-    """The naming and the full prefix of the model that has the layer."""
+def _choose(shown: Path, files: Collection[str], prefix: str | None) -> tuple[_Naming, str, set[int]]:
+    """The naming and the full prefix of the model, and the numbers of its layers."""
     found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
     for naming in _NAMINGS:
         # families may share the name of the output map
@@ -237,13 +248,7 @@ def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int
         )
         why = "several models fit" if fitting else f"no layers have the prefix {prefix!r}"
         raise ValueError(f"{shown}: {why}: give as prefix one of {listed}.")
-    naming, whole = fitting[0]
-    if number not in found[naming, whole]:
-        raise ValueError(
-            f"{shown} has no layer {number} of attention: with the prefix {whole!r} there are "
-            f"{_ranges(found[naming, whole])}."
-        )
-    return naming, whole
+    return *fitting[0], found[fitting[0]]
 
 
 def _ranges(numbers: set[int]) -> str:

@@ -35,6 +35,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show a layer, its conditions, and the certificate of a hard instance.",
     ),
     "learn": ("learn:learn_command", "Learn a target, or examples of your own."),
+    "recover": ("recover:recover_command", "Learn every attention layer of a trained model back."),
     "learners": ("lists:learners_command", "List the learners and what each promises."),
     "attack": ("attack:attack_command", "Attack samples of learning with rounding or with errors."),
     "attacks": ("lists:attacks_command", "List the attacks."),

@@ -21,6 +21,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 import numpy as np
 import pytest
 import typer
+from safetensors.numpy import save_file
 
 import runs.engine
 from arena.cli.main import app, run
@@ -36,6 +37,7 @@ CALLS = {
     "generate nice": "--heads 1 --dim 8 --out new.safetensors",
     "generate lwr": "--secret-dim 4 --modulus 8 --out new.safetensors",
     "generate from-checkpoint": "nice.safetensors --layer 0 --out new.safetensors",
+    "recover": "model --layers 0 --by queries --jobs 1 --out recovered",
     "families": "--dim 10",
     "estimate": "toy",
     "inspect": "nice.safetensors",
@@ -128,6 +130,11 @@ def files(tmp_path_factory):
             assert run(words.split()) == 0
         x = np.random.default_rng(0).standard_normal((60, 3, 2))
         np.save("x.npy", x)
+        Path("model").mkdir()
+        parts = ("self.query", "self.key", "self.value", "output.dense")
+        maps = {f"layer.0.attention.{part}.weight": np.eye(4) + x[n, :1, :1] for n, part in enumerate(parts)}
+        save_file(maps, "model/model.safetensors")
+        Path("model/config.json").write_text('{"num_attention_heads": 1}')
         write_examples("examples.safetensors", x, x)
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
         with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,162 @@
+"""Every layer of a small model with biases learned back, from examples and from queries; resumed; refused."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import arena.recovery
+from arena.cli.main import run
+from arena.recovery import LayerRecovery, Recovery, recover_layers, recovery_cells
+from attention.checkpoints import checkpoint_layers
+from runs import Store
+
+HEADS, DIM, LAYERS = 2, 16, 2
+
+
+def write(folder, *, dtype=np.float32, seed=0, prefix="encoder.", name="attention"):
+    folder.mkdir(parents=True)
+    rng, tensors = np.random.default_rng(seed), {}
+    for module in ("self.query", "self.key", "self.value", "output.dense"):
+        for number in range(LAYERS):
+            stem = f"{prefix}layer.{number}.{name}.{module}"
+            tensors[f"{stem}.weight"] = rng.normal(size=(DIM, DIM), scale=DIM**-0.5).astype(dtype)
+            tensors[f"{stem}.bias"] = rng.normal(size=DIM, scale=0.2).astype(dtype)
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "num_attention_heads": HEADS}))
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write(tmp_path / "model")
+
+
+def recovered(model, by, layers=(0, 1), **settings):
+    return recover_layers(recovery_cells(model, layers, by=by, **settings), isolated=False)
+
+
+@pytest.mark.parametrize("by", ["examples", "queries"])
+def test_every_layer_comes_back_with_its_biases(model, by):
+    for number, one in enumerate(recovered(model, by)):
+        assert (one.layer, one.status, one.outcome, one.succeeded) == (number, "done", "EXACT", True)
+        assert (one.heads, one.heads_found, one.dim, one.head_dim, one.ranks) == (HEADS, HEADS, DIM, 8, "8")
+        assert one.biased
+        assert one.recovered == ("F", "Theta", "W", "c", "b")
+        assert max(one.errors.values()) < 1e-11
+        assert max(head.theta_error for head in one.per_head) == one.errors["Theta"]
+        assert "theta_stable_rank" in one.violated
+        assert one.used > 0
+        assert one.seconds > 0
+
+
+def test_the_same_seed_gives_the_same_record(model):
+    first, again = (recovered(model, "queries", [1], seed=3)[0] for _ in range(2))
+    assert (first.errors, first.used, first.per_head) == (again.errors, again.used, again.per_head)
+
+
+def test_half_precision_and_layers_without_biases_are_recovered(tmp_path):
+    model = write(tmp_path / "half", dtype=np.float16)
+    assert recovered(model, "queries", [0])[0].outcome == "EXACT"
+    one = recovered(model, "queries", [0], biases="dropped")[0]
+    assert not one.biased
+    assert one.recovered == ("F", "Theta", "W")
+    assert one.errors["c"] is one.errors["b"] is None
+
+
+def test_too_few_queries_end_with_their_outcome_and_recover_nothing(model):
+    one = recovered(model, "queries", [0], examples=100)[0]
+    assert (one.status, one.outcome, one.succeeded, one.recovered) == ("done", "EXAMPLES_SPENT", False, ())
+    assert one.heads_found is None
+    assert one.per_head[0].theta_error is None
+
+
+def test_a_layer_that_cannot_be_learned_is_a_failed_row_and_the_others_stay(model, cli):
+    one = recovered(model, "examples", [0], examples=1)[0]
+    assert (one.status, one.outcome, one.recovered) == ("failed", "", ())
+    assert "examples" in one.message
+    assert "failed" in str(Recovery("model", "examples", {}, (one,)))
+    said = cli("recover", model, "--examples", 1, "--jobs", 1, status=1)
+    assert "2 of 2 layers failed" in said.err
+
+
+def test_a_resumed_command_computes_nothing_twice_wherever_the_file_is(model, tmp_path, monkeypatch):
+    store = Store(tmp_path / "kept.sqlite")
+    first = recover_layers(recovery_cells(model, [0], by="queries"), store=store, isolated=False)
+    computed = []
+    monkeypatch.setattr(arena.recovery, "checkpoint_target", lambda *given, **_: computed.append(given))
+    again = recover_layers(recovery_cells(model, [0], by="queries"), store=store, isolated=False)
+    moved = model.rename(tmp_path / "elsewhere")
+    there = recover_layers(recovery_cells(moved, [0], by="queries"), store=store, isolated=False)
+    assert first == again == there
+    assert computed == []
+    other = write(tmp_path / "other", seed=1)
+    assert recovery_cells(other, [0])[0].key != recovery_cells(moved, [0])[0].key
+    assert recovery_cells(moved, [0], seed=1)[0].key != recovery_cells(moved, [0])[0].key
+
+
+def test_the_command_prints_a_table_and_json_and_makes_a_page(model, tmp_path, cli):
+    out = tmp_path / "out"
+    options = ["--by", "queries", "--layers", "0-1", "--jobs", 1, "--out", out]
+    words = cli("recover", model, *options).out
+    assert "Layers of model, learned from queries" in words
+    assert words.count("F Theta W c b") == 2
+    told = json.loads(cli("recover", model, *options, "--json").out)
+    assert told["checkpoint"] == "model"
+    assert [one["layer"] for one in told["layers"]] == [0, 1]
+    assert told == json.loads((out / "recovered.json").read_text())  # the second call found all in the store
+    page = (out / "index.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert str(tmp_path) not in page
+    assert "norm of Θ" in page
+    assert "norm of Θ" in (out / "heads.svg").read_text()
+
+
+def test_the_map_shows_layers_that_were_not_measured_and_names_are_text_on_the_page(tmp_path):
+    failed = LayerRecovery(3, 2, 4, 2, False, "failed", message="<b>no</b>")
+    told = Recovery("<i>x", "queries", {"seed": 0}, (failed,))
+    told.save(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "&lt;i&gt;x" in page
+    assert "&lt;b&gt;no&lt;/b&gt;" in page
+    assert "norm of Θ<" in page  # no range: nothing was measured
+
+
+def test_layers_are_chosen_by_numbers_and_ranges(model, cli):
+    assert checkpoint_layers(model) == (0, 1)
+    for text, wanted in {"1": [1], " 1 , 0-1": [0, 1], "ALL": [0, 1]}.items():
+        told = cli("recover", model, "--by", "queries", "--jobs", 1, "--layers", text, "--json").out
+        assert [one["layer"] for one in json.loads(told)["layers"]] == wanted
+
+
+WRONG = [
+    (["{dir}/none"], "none"),
+    (["{model}", "--layers", "2"], "there is no layer 2, only 0, 1"),
+    (["{model}", "--layers", "0-5"], "there is no layer 5"),
+    (["{model}", "--layers", "1-0"], "as in 0,2-4"),
+    (["{model}", "--layers", "first"], "as in 0,2-4"),
+    (["{model}", "--by", "guesses"], "queries"),
+    (["{dir}/headless"], "how many heads"),
+    (["{model}", "--heads", "3"], "a divisor of 16"),
+    (["{model}", "--prefix", "decoder"], "no layers have the prefix"),
+    (["{dir}/unknown"], "no attention layer named as in BERT"),
+    (["{model}", "--tokens", "0"], "--tokens is 0"),
+    (["{model}", "--timeout", "0"], "--timeout is 0"),
+    (["{model}", "--out", "{model}/config.json"], "is a file"),
+]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), WRONG, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
+)
+def test_wrong_input_is_one_line(model, tmp_path, capsys, arguments, complaint):
+    (write(tmp_path / "headless") / "config.json").unlink()
+    write(tmp_path / "unknown", name="mixer")
+    names = {"model": model, "dir": tmp_path}
+    assert run(["recover", *(argument.format(**names) for argument in arguments)]) in (1, 2)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert complaint in said.err
