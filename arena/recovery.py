@@ -18,7 +18,7 @@ from arena.page import template
 from arena.recovery_map import head_map
 from arena.table import LINES, rendered
 from arena.targets import Target, checkpoint_target, inputs_named
-from attention import AttentionLayer, Fit, Learner, parameter_errors, read_checkpoint_layer
+from attention import AttentionLayer, Learner, parameter_errors, read_checkpoint_layer
 from attention.files import write_whole
 from attention.learning import access_of
 from runs import Cell, run, single_thread
@@ -270,7 +270,7 @@ def _recovered(
     with single_thread():
         fresh = target.ground_truth(_FRESH, rng=for_truth)  # refuses sizes beyond the memory before any work
         fit = learner.fit(target.oracle(access_of(learner), rng=for_oracle), rng=for_learner)
-        found = _layer_of(fit)
+        found = fit.layer
         measures = fresh.measure(predict=fit.predict, layer=found)
     one = LayerRecovery(
         layer,
@@ -290,14 +290,6 @@ def _recovered(
         per_head=_heads(target, found),
     )
     return as_plain(asdict(one))
-
-
-def _layer_of(fit: Fit) -> AttentionLayer | None:
-    """The layer of a fit, or the one with biases that only predicts."""
-    there: Any = fit.predict
-    if fit.layer is not None or not hasattr(there, "key_bias"):
-        return fit.layer
-    return AttentionLayer(there.theta, there.w, there.key_bias, there.bias)
 
 
 def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, ...]:
