@@ -14,7 +14,7 @@ from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import first_heads, follow_heads, numbered
-from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part
+from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
 
@@ -61,7 +61,7 @@ class ByQueries(LearnerBase):
     Theta_i delta, all parameters follow by arithmetic, up to the order of the heads:
 
     1. equal tokens give b and the sum of the W_i (`linear_part`);
-    2. two tokens show a two-layer network of sigmoids, whose rank is the number of heads (`count_heads`);
+    2. two tokens show a two-layer network of sigmoids, whose rank is the number of heads (`rank_of_values`);
     3. a matrix pencil separates the heads for one difference of the tokens (`first_heads`);
     4. they are followed to d differences, which gives all W_i (`follow_heads`);
     5. with those known, the weights of any tokens are linear in an answer, and their log ratios are logits: Theta_i and
@@ -127,7 +127,7 @@ class ByQueries(LearnerBase):
         # rays and points may miss where heads bend that cancel elsewhere
         for _ in range(_SCALES):
             scale = find_scale(pairs, random)
-            rank = 0 if scale is None else count_heads(pairs, scale, random)[0]
+            rank = 0 if scale is None else rank_of_values(pairs, scale, random)
             if rank > 0:
                 break
         if scale is None:  # one head that attends to all tokens alike
@@ -142,7 +142,7 @@ class ByQueries(LearnerBase):
             if outcome is Outcome.EXACT or rank > 1:
                 return found, outcome
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
-            rank, _ = count_heads(pairs, scale, random)
+            rank = rank_of_values(pairs, scale, random)
         # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
         floor = None
         for attempt in ATTEMPTS if rank == 1 else ():

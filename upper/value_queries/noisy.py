@@ -9,7 +9,7 @@ from attention import AttentionLayer, Recorder
 from upper.value_queries.logits import read_noisy_logits
 from upper.value_queries.polish import KeptAnswers, Parameters, polish
 from upper.value_queries.separation import FirstHeads, first_heads, follow_heads, numbered, read_heads
-from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part, orthonormal
+from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, orthonormal, rank_of_values
 
 # The noise that is wanted on g, relative to its entries, and the most that the separation bears.
 _QUIET, _BORNE = 1e-6, 2e-3
@@ -61,7 +61,7 @@ def recover_from_noise(
         loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
     if loud is None:
         return linear.layer
-    rank, _ = count_heads(loud.pairs, loud.scale, rng)
+    rank = rank_of_values(loud.pairs, loud.scale, rng)
     heads = rank if m is None else m
     recorder.step(
         "Heads counted",

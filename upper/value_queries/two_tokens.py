@@ -17,6 +17,8 @@ _RAYS = 3
 _ROUNDING, _DOUBLINGS = 1e-12, 60
 # An odd part is measured where it is so many times the noise; a singular value counts where it is.
 _LOUD, _COUNTED = 8.0, 2.0
+# Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
+_GAP = 1e-10
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,12 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     return None
 
 
-def count_heads(
-    pairs: TwoTokens, scale: float, rng: np.random.Generator, *, gap: float = 1e-10
-) -> tuple[int, Float[np.ndarray, " n"]]:
-    """The number of heads, as the rank of values of g, and the singular values of these.
+def rank_of_values(pairs: TwoTokens, scale: float, rng: np.random.Generator) -> int:
+    """The rank of values of g at random points: the number of heads, if their v_i are independent.
 
-    Values of g are combinations of v_1, ..., v_m. So their rank is m if the v_i are independent; at most d heads can be
-    told apart. Values are added until there are at least four more than the rank, or more than 2 d + 8. A singular
-    value counts if it is above `gap` times the largest.
+    Values of g are combinations of v_1, ..., v_m, so at most d heads can be told apart. Values are added until there are
+    at least four more than the rank, or more than 2 d + 8. A singular value counts if it is above 1e-10 times the
+    largest, and above the noise.
     """
     d = pairs.oracle.d
     delta = scale * orthonormal(rng, 1, d)[0]
@@ -157,9 +157,9 @@ def count_heads(
         values = np.concatenate([values, *pairs(x, delta)])
         singular = np.linalg.svd(values, compute_uv=False)
         noise = _COUNTED * pairs.value_noise * (np.sqrt(len(values)) + np.sqrt(d))
-        rank = int(np.sum(singular > max(gap * singular[0], noise)))
+        rank = int(np.sum(singular > max(_GAP * singular[0], noise)))
         if rank <= len(values) - 4 or len(values) > 2 * d + 8:
-            return rank, singular
+            return rank
 
 
 def orthonormal(rng: np.random.Generator, n: int, d: int) -> Float[np.ndarray, "n d"]:
