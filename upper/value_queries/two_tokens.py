@@ -145,8 +145,8 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
 def rank_of_values(pairs: TwoTokens, scale: float, rng: np.random.Generator) -> int:
     """The rank of values of g at random points: the number of heads, if their v_i are independent.
 
-    Values of g are combinations of v_1, ..., v_m, so at most d heads can be told apart. Values are added until there are
-    at least four more than the rank, or more than 2 d + 8. A singular value counts if it is above 1e-10 times the
+    Values of g are combinations of v_1, ..., v_m, so at most d heads can be told apart. Values are added until there
+    are at least four more than the rank, or more than 2 d + 8. A singular value counts if it is above 1e-10 times the
     largest, and above the noise.
     """
     d = pairs.oracle.d
