@@ -18,6 +18,7 @@ from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
+from upper.value_queries import ByQueries
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -250,8 +251,8 @@ def learn(
     biases : bool, optional
         For Newton: whether it learns biases too; by default where the target has some.
     noise : float
-        Standard deviation of Gaussian noise that is added to every entry of the training labels. The labels used for
-        measuring have no noise.
+        Standard deviation of Gaussian noise that is added to every entry of the training labels, or of the answers to
+        value queries. The labels used for measuring have no noise.
     engine, device : str, optional
         They override the learner's engine ("auto", "numpy" or "torch") and its device ("cpu", "cuda", "cuda:1").
     progress : callable, optional
@@ -320,9 +321,11 @@ class SetUp:
 
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
-        noise = non_negative("noise", noise)
+        noise, learner = non_negative("noise", noise), self.learner
+        if isinstance(learner, ByQueries):  # its differences and its thresholds follow from the noise
+            learner = dataclasses.replace(learner, noise=learner.noise or noise)
         fit, measures = fit_target(
-            self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
+            self.target, learner, seed, noise=noise, extra=self.student.extra, progress=progress
         )
         engine = engine_used(self.learner, self.target)
         return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)

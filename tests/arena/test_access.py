@@ -120,3 +120,9 @@ def test_the_command_says_it(cli, tmp_path):
     assert "queries asked" in said.out
     told = json.loads(cli("learn", file, "--learner", "by-queries", "--tokens", "2", "--json").out)
     assert (told["access"], told["outcome"]) == ("value queries", "EXACT")
+
+
+def test_a_learner_of_queries_is_told_the_noise_of_the_answers():
+    found = learn(nice_target(heads=2, tokens=2, dim=8, seed=1), "by-queries", noise=1e-3, seed=1)
+    assert found.fit.outcome.name == "NOISE_FLOOR"
+    assert found.error < 1e-3
