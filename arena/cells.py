@@ -170,7 +170,12 @@ def identity(value: Any) -> Any:
     parts: list[Any] = []
     top, described = _described(value, parts), []
     for part in parts:  # the list grows during the loop
-        fields = {one.name: _described(getattr(part, one.name), parts) for one in dataclasses.fields(part)}
+        # an optional field that is not given is left out: streams stay as they were when a class gets one
+        fields = {
+            one.name: _described(getattr(part, one.name), parts)
+            for one in dataclasses.fields(part)
+            if not (one.default is None and getattr(part, one.name) is None)
+        }
         described.append({"dataclass": [{"named": _name(type(part))}, fields]})
     return {"is": top, "parts": described}
 

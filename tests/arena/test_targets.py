@@ -13,6 +13,7 @@ from arena import (
     preset_targets,
     save_target,
 )
+from arena.cells import target_stream
 from arena.targets import layer_target
 from attention import (
     AttentionLayer,
@@ -246,3 +247,9 @@ def test_what_a_family_is_built_on_is_kept():
     made = family_target(HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=6)), seed=3).made
     assert (made["generator"], made["seed"]) == ("sq-hidden-gate", 3)
     assert made["parameters"] == {"base": "sq-two-slope", "dim": 8, "bits": 6, "slopes": [0.1, 1.0]}
+
+
+def test_the_streams_of_recorded_comparisons_stay():
+    """The documentation quotes figures of these targets; their random streams follow from their content alone."""
+    assert target_stream(nice_target(heads=2, tokens=2, dim=16, seed=1)) == 14440424315234398478
+    assert target_stream(parity_target(heads=2, dim=24, seed=1)) == 3582006625176005400
