@@ -110,8 +110,8 @@ class RunOptions:
         bool, typer.Option("--fresh", help="Compute every cell again, also those in the store.")
     ] = False
 
-    def begin(self, out: Path, name: str) -> dict[str, Any]:
-        """The arguments for `runs.run`, checked before the work; the folder `out` is made.
+    def begin(self, out: Path | None, name: str) -> dict[str, Any]:
+        """The arguments for `runs.run`, checked before the work; the folder `out`, if there is one, is made.
 
         Raises
         ------
@@ -119,8 +119,11 @@ class RunOptions:
             If options exclude each other, or the folder cannot be written to.
         """
         processes = cores(self.jobs, self.dask)
-        require_writable(out, directory=True)
-        kept = Store(out / f"{name}.sqlite" if self.store is None else self.store)
+        place = self.store
+        if out is not None:
+            require_writable(out, directory=True)
+            place = out / f"{name}.sqlite" if place is None else place
+        kept = None if place is None else Store(place)
         return {"jobs": processes, "cluster": self.dask, "store": kept, "fresh": self.fresh}
 
 

@@ -17,7 +17,6 @@ from arena.cli.console import (
     RunOptions,
     SeedOption,
     TimeoutOption,
-    cores,
     gather,
     print_json,
     require_counts,
@@ -29,7 +28,6 @@ from arena.formats import plural
 from arena.recovery import Recovery, Way, recover_layers, recovery_cells
 from attention.checkpoints import checkpoint_layers
 from attention.validation import non_negative
-from runs import Store
 
 __all__ = ["recover_command"]
 
@@ -74,11 +72,7 @@ def recover_command(
     settings: dict[str, Any] = {"tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
     reading: dict[str, Any] = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
     cells = recovery_cells(checkpoint, chosen, by=by, **settings, **reading)
-    if out is None:
-        store = None if run.store is None else Store(run.store)
-        options = {"jobs": cores(run.jobs, run.dask), "cluster": run.dask, "store": store, "fresh": run.fresh}
-    else:
-        options = run.begin(out, "recover")
+    options = run.begin(out, "recover")
     done, whole = gather(
         "layers",
         len(cells),
