@@ -146,27 +146,3 @@ def test_what_was_found_before_the_budget_was_spent_is_out_of_budget_unless_it_i
     wrong = attempt.stopped(attempt.found(secret + 4, "Found."), "Stopped.")
     assert wrong.outcome is AttackOutcome.BUDGET_SPENT
     assert wrong.accuracy is not None
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"secret_dim": 5}, "they must agree"),
-        ({"levels": 2, "modulus": 16}, "from 0 to 1 is allowed"),
-        ({"matrix": "binary"}, "take matrix='uniform'"),
-    ],
-)
-@pytest.mark.bad_input
-def test_samples_of_other_parameters_are_an_error(change, words):
-    made = LWRParameters(secret_dim=4, modulus=16, levels=4, matrix="uniform")
-    samples, _ = toy(50, made)
-    for action in (ExhaustiveAttack(), lambda s, p: run_attacks([], s, p)):
-        with pytest.raises(ValueError, match=words):
-            action(samples, made.updated(**change))
-
-
-@pytest.mark.bad_input
-def test_too_few_samples_are_an_error_of_the_caller():
-    samples, _ = toy(4)
-    with pytest.raises(ValueError, match="at least 5 are needed"):
-        run_attacks([ExhaustiveAttack()], samples, TOY)
