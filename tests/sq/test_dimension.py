@@ -106,17 +106,6 @@ def test_no_query_rules_out_more_than_its_cap(targets, dim, seed):
             assert szorenyi_cap(gamma, tau).whole // 2 >= size
 
 
-def test_the_statistical_dimension_of_parities_is_two_gamma_n():
-    found = statistical_dimension(reference_gram(SecretSet(8, 3)), 0.1)
-    assert found.value == 7
-    assert "SDA(0.1) >= N/s = 35/5 = 7" in str(found)
-    # whole sets: five targets are needed for an average of 0.1, and 35/8 targets are at least five
-    assert found.whole == 8
-    for gamma in (Fraction(1, 30), Fraction(1, 300), Fraction(3, 20)):
-        kernel = reference_gram(SecretSet(40, 4))
-        assert statistical_dimension(kernel, gamma).value == 2 * gamma * 82_251
-
-
 def dimension_by_definition(gram, gamma):
     size = len(gram)
     largest = [
