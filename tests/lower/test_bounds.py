@@ -1,15 +1,13 @@
 import math
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lower import query_lower_bound
-from lower.bounds import eliminated_per_query, exact_fraction, parity_targets
+from lower.bounds import eliminated_per_query
 
 TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
 QUERIES = {
@@ -61,35 +59,3 @@ def test_a_randomised_learner_may_save_its_failures():
     assert query_lower_bound(9139, 0.1, success="2/3") == math.ceil((Fraction(2, 3) * 9139 - 1) / 99)
     assert query_lower_bound(1, 0.1) == 0
     assert query_lower_bound(1, 0.1, success=0.5) == 0
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3, 4])
-def test_the_number_of_targets_has_degree_2m_minus_1_in_d(heads):
-    polynomial = parity_targets(heads)
-    assert polynomial.degree() == 2 * heads - 1
-    assert polynomial.LC() == sympy.Rational(1, math.factorial(2 * heads - 1))
-    for d in (2, 5, 17, 40):
-        assert polynomial.eval(d) == math.comb(d - 1, 2 * heads - 1)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("tolerance", [0, 1, 1.5, -0.1, float("nan"), float("inf"), "small", None, "1/0"])
-def test_tolerances_outside_0_to_1_are_explained(tolerance):
-    with pytest.raises(ValueError, match="tolerance is"):
-        eliminated_per_query(tolerance)
-
-
-@pytest.mark.bad_input  # they are no floats by type
-def test_numbers_of_numpy_are_read_as_they_print():
-    assert exact_fraction("x", np.float64(0.1)) == exact_fraction("x", 0.1) == Fraction(1, 10)
-    assert exact_fraction("x", np.float16(0.5)) == exact_fraction("x", np.float32(0.5)) == Fraction(1, 2)
-    assert exact_fraction("x", np.int64(3)) == exact_fraction("x", np.uint8(3)) == 3
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "value", [Decimal("1e-999999999"), "1e-1_000_000_000", "1E+99999", True, np.bool_(True)]
-)
-def test_numbers_that_cannot_be_written_out_are_refused_at_once(value):
-    with pytest.raises(ValueError, match=r"needed|exponents of up to 999"):
-        exact_fraction("x", value)

@@ -1,4 +1,3 @@
-import itertools
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
@@ -126,29 +125,3 @@ def test_an_error_too_small_for_a_float_is_not_zero(slope):
     )
     assert heads.error(limits(heads), c=2.0) > 0
     assert heads.one_slope_error() > 0
-
-
-def test_the_error_along_a_direction_has_its_norm_and_the_rounding_of_products():
-    heads = Heads(
-        form=np.array([0, 1]),
-        thresholds=np.array([0.5]),
-        coefficients=np.array([3.0]),
-        slopes=np.ones(1),
-        direction=np.array([0.6, 0.8]),
-    )
-    assert 0.5 + 3 * 2.0**-53 <= heads.along(0.5) <= 0.5 + 2e-15
-
-
-@pytest.mark.parametrize("beta", [38.0, 40.0, 400.0])
-def test_from_slope_38_on_the_float64_layer_is_the_limit_exactly(beta):
-    heads = Heads(
-        form=np.array([0, 1, 1, 1]),
-        thresholds=np.array([0.5, 1.5, 2.5]),
-        coefficients=np.array([-1.0, 1.0, -1.0]),
-        slopes=np.full(3, beta),
-    )
-    x = np.array(list(itertools.product([-1.0, 1.0], repeat=8))).reshape(-1, 2, 4)
-    t = (x[:, 0] != x[:, 1]) @ heads.form
-    on_gate = x[:, 0, 0] != x[:, 1, 0]
-    value = np.where(on_gate, heads.limit(t), -1.0)
-    np.testing.assert_array_equal(heads.layer()(x)[..., 0], x[..., 0] * value[:, None])

@@ -29,8 +29,9 @@ def make(**changes):
     return HardInstance(**(parts | changes))
 
 
-def test_a_file_gives_the_instance_back_bit_for_bit(tmp_path):
-    instance = make()
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_file_gives_the_instance_back_bit_for_bit(tmp_path, dtype):
+    instance = make(layer=make().layer.map(lambda array: array.astype(dtype)))
     save_instance(tmp_path / "one.safetensors", instance, made={"seed": 3})
     again = load_instance(tmp_path / "one.safetensors")
     for name in ("theta", "w"):
@@ -61,63 +62,37 @@ def test_a_layer_file_is_no_instance(tmp_path):
         load_instance(tmp_path / "nowhere.safetensors")
 
 
-def test_single_precision_layers_keep_their_precision(tmp_path):
-    layer = make().layer.map(lambda array: array.astype(np.float32))
-    save_instance(tmp_path / "one.safetensors", make(layer=layer))
-    assert load_instance(tmp_path / "one.safetensors").layer.theta.dtype == np.float32
-
-
-def wrong_contents():
-    def without(part, name):
-        def change(tensors, metadata):
-            (tensors if part == "tensors" else metadata).pop(name)
-
-        return change
-
-    def with_metadata(name, value):
-        def change(tensors, metadata):
-            metadata[name] = value
-
-        return change
-
-    def with_tensor(name, value):
-        def change(tensors, metadata):
-            tensors[name] = value
-
-        return change
-
-    yield from (without("tensors", name) for name in ("theta", "secret", "known_mixing"))
-    yield from (without("metadata", name) for name in ("family", "inputs", "certificate", "parameters"))
-    for name, values in {
-        "family": (3, "", "other", None),
-        "inputs": ({"name": "boolean", "k": 3, "d": 3}, {"name": "boolean", "k": 2, "d": 4}, [], "boolean"),
-        "certificate": ({}, [], None, {"family": "toy", "statements": [3]}),
-        "realisation_error": (-1.0, "small", None, [1], True),
-        "parameters": ([1], None, 3),
-    }.items():
-        yield from (with_metadata(name, value) for value in values)
-    yield with_tensor("theta", np.zeros((2, 3, 4)))
-    yield with_tensor("theta", np.zeros((1, 3, 3)))
-    yield with_tensor("w", np.zeros((2, 3, 3), dtype=np.int64))
-    yield with_tensor("secret", np.array([0.5]))
-    yield with_tensor("secret", np.zeros(0, dtype=np.int64))
-    yield with_tensor("known_mixing", np.zeros((3, 3)))
-    yield with_tensor("known_projection", np.zeros((3, 4)))
+GONE = object()
+# of a well-formed file, what is not what an instance has: the part, the name, its value
+WRONG = [
+    *(("tensors", name, GONE) for name in ("theta", "secret", "known_mixing")),
+    *(("metadata", name, GONE) for name in ("family", "inputs", "certificate", "parameters")),
+    *(("metadata", "family", value) for value in (3, "", "other", None)),
+    *(("metadata", "inputs", {"name": "boolean", "k": k, "d": d}) for k, d in ((3, 3), (2, 4))),
+    *(("metadata", "inputs", value) for value in ([], "boolean")),
+    *(("metadata", "certificate", value) for value in ({}, [], None, {"family": "toy", "statements": [3]})),
+    *(("metadata", "realisation_error", value) for value in (-1.0, "small", None, [1], True)),
+    *(("metadata", "parameters", value) for value in ([1], None, 3)),
+    *(("tensors", "theta", np.zeros(shape)) for shape in ((2, 3, 4), (1, 3, 3))),
+    ("tensors", "w", np.zeros((2, 3, 3), dtype=np.int64)),
+    *(("tensors", "secret", value) for value in (np.array([0.5]), np.zeros(0, dtype=np.int64))),
+    ("tensors", "known_mixing", np.zeros((3, 3))),
+    ("tensors", "known_projection", np.zeros((3, 4))),
+]
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("change", list(wrong_contents()))
-def test_well_formed_files_with_wrong_contents_are_refused(tmp_path, change):
+def test_well_formed_files_with_wrong_contents_are_refused(tmp_path):
     path = tmp_path / "one.safetensors"
     save_instance(path, make())
-    from attention.files import read_tensors
-
     stored = read_tensors(path)
-    tensors, metadata = dict(stored.tensors), dict(stored.metadata)
-    change(tensors, metadata)
-    write_tensors(path, "instance", tensors, metadata)
-    with pytest.raises(FileFormatError):
-        load_instance(path)
+    for part, name, value in WRONG:
+        parts = {"tensors": dict(stored.tensors), "metadata": dict(stored.metadata)}
+        parts[part].pop(name)
+        parts[part] |= {} if value is GONE else {name: value}
+        write_tensors(path, "instance", **parts)
+        with pytest.raises(FileFormatError):
+            load_instance(path)
 
 
 def test_mutated_files_raise_nothing_but_the_format_error(tmp_path):
@@ -126,7 +101,7 @@ def test_mutated_files_raise_nothing_but_the_format_error(tmp_path):
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
     refused = 0
-    for _ in range(300):
+    for _ in range(150):
         data = bytearray(whole)
         match rng.integers(4):
             case 0:
@@ -147,7 +122,7 @@ def test_mutated_files_raise_nothing_but_the_format_error(tmp_path):
             refused += 1
         else:
             assert np.isfinite(instance.layer.theta).all()
-    assert refused > 150
+    assert refused > 75
 
 
 def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_refused(tmp_path):
@@ -158,24 +133,21 @@ def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_ref
     ]
     instance = make(known=GatedKnownPart(gate=1, on=parts[0], off=parts[1]))
     save_instance(tmp_path / "one.safetensors", instance)
-    again = load_instance(tmp_path / "one.safetensors")
-    assert again.known.gate == 1
-    for name in ("mixing", "projection"):
-        for side in ("on", "off"):
-            assert np.array_equal(
-                getattr(getattr(again.known, side), name), getattr(getattr(instance.known, side), name)
-            )
+    again = load_instance(tmp_path / "one.safetensors").known
+    assert again.gate == 1
+    for part, found in zip(parts, (again.on, again.off), strict=True):
+        np.testing.assert_array_equal(found.mixing, part.mixing)
+        np.testing.assert_array_equal(found.projection, part.projection)
     stored = read_tensors(tmp_path / "one.safetensors", kind="instance")
+    # a reader that knows of no gate finds no known part, rather than the wrong one
+    assert "known_mixing" not in stored.tensors
     for name in ("known_on_mixing", "known_off_projection"):
         tensors = {one: array for one, array in stored.tensors.items() if one != name}
         write_tensors(tmp_path / "two.safetensors", "instance", tensors, stored.metadata)
         with pytest.raises(FileFormatError, match=name):
             load_instance(tmp_path / "two.safetensors")
-    # a reader that knows of no gate finds no known part, rather than the wrong one
-    assert "known_mixing" not in stored.tensors
     for gate in (3, -1, "1", 1.5, True):
-        write_tensors(
-            tmp_path / "two.safetensors", "instance", stored.tensors, {**stored.metadata, "known_gate": gate}
-        )
+        metadata = {**stored.metadata, "known_gate": gate}
+        write_tensors(tmp_path / "two.safetensors", "instance", stored.tensors, metadata)
         with pytest.raises(FileFormatError):
             load_instance(tmp_path / "two.safetensors")

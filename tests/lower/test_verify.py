@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 import lwe
 import sq
 from arena import inspect
-from arena.cli.main import run
 from attention import AttentionLayer, BooleanInputs, GaussianInputs
 from lower import (
     Certificate,
@@ -40,9 +39,9 @@ HONEST = {
     "parity-A": lambda: ParityFamily(dim=7, bits=3, construction="A").instance(4),
     "parity-B": lambda: ParityFamily(dim=9, bits=4, construction="B").instance(3),
     "parity-C": lambda: ParityFamily(dim=8, bits=3, construction="C", beta=0.7).instance(9),
-    "parity-D": lambda: ParityFamily(dim=12, bits=5).instance(100, direction=np.arange(1.0, 13.0)),
+    "parity-D": lambda: ParityFamily(dim=9, bits=5).instance(10, direction=np.arange(1.0, 10.0)),
     "pair": lambda: PairFamily(dim=9, beta=0.3).instance(5, direction=np.cos(np.arange(9.0))),
-    "bump": lambda: BumpFamily(dim=24, bits=20, at=0).instance(1),
+    "bump": lambda: BumpFamily(dim=12, bits=9, at=0).instance(1),
     "designed-steps": lambda: DesignedStepsFamily(dim=9, bits=6, heads_count=4).instance(2),
     "centre-threshold": lambda: CentreThresholdFamily(
         dim=9, bits=5, heads_count=3, steps="best-fit"
@@ -89,23 +88,20 @@ def saying(instance, **parameters):
     return replace(instance, parameters={**instance.parameters, **parameters})
 
 
+# another value of the same kind
+ANOTHER = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value * 1.001 + 1e-6,
+    str: lambda value: f"{value}s",
+    list: lambda value: [*value[:-1], changed_value(value[-1])],
+    dict: lambda value: {**value, "bits": changed_value(value["bits"])},
+    type(None): lambda value: 2,
+}
+
+
 def changed_value(value):
-    """Another value of the same kind."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return value + 1
-    if isinstance(value, float):
-        return value * 1.001 + 1e-6
-    if isinstance(value, str):
-        return f"{value}s"
-    if isinstance(value, list):
-        return [*value[:-1], changed_value(value[-1])]
-    if isinstance(value, dict):
-        return {**value, "bits": changed_value(value["bits"])}
-    if value is None:
-        return 2
-    raise AssertionError(value)
+    return ANOTHER[type(value)](value)
 
 
 def known_parts(instance):
@@ -224,33 +220,6 @@ def test_heads_that_are_made_wrongly_are_found(monkeypatch):
     monkeypatch.setattr(sq.parities, "parity_heads", halved)
     made = ParityFamily(dim=8, bits=3, construction="B").instance(0)
     assert verify_instance(made).realisation_error > 0.4
-
-
-LIES = {
-    "known part 7 X": lambda instance: replace(instance, known=next(known_parts(instance))[1]),
-    "no noise": lambda instance: saying(instance, noise="binomial:2"),
-    "another slope": lambda instance: saying(instance, beta=1.0),
-    "a text": lambda instance: stating(instance, "realisation error", meaning="It is right."),
-}
-
-
-@pytest.mark.parametrize("kind", ["token-parity", "lwr-gadget"])
-def test_files_that_lie_end_with_status_1_and_reasons(kind, tmp_path, capsys):
-    path = tmp_path / "it.safetensors"
-    save_instance(path, honest(kind))
-    assert run(["inspect", str(path), "--verify"]) == 0
-    assert "Verified on all inputs: " in capsys.readouterr().out
-    for lie in LIES.values():
-        save_instance(path, lie(honest(kind)))
-        assert run(["inspect", str(path), "--verify"]) == 1
-        said = capsys.readouterr()
-        assert "NOT verified:\n  - " in said.out
-        assert said.err.count("\n") == 1
-        assert "Traceback" not in said.out + said.err
-        assert run(["inspect", str(path), "--verify", "--json"]) == 1
-        verification = json.loads(capsys.readouterr().out)["verification"]
-        assert verification["holds"] is False
-        assert verification["reasons"]
 
 
 def test_a_tensor_that_no_instance_has_is_a_reason(tmp_path):

@@ -24,12 +24,6 @@ def test_a_character_has_one_coefficient_and_it_stands_at_its_number(bits):
         np.testing.assert_array_equal(walsh_hadamard(values), numbers == character)
 
 
-@pytest.mark.bad_input
-def test_a_number_of_values_that_is_no_power_of_two_is_refused():
-    with pytest.raises(ValueError, match="power of two"):
-        walsh_hadamard(np.zeros(6))
-
-
 def test_all_sign_matrices_are_all_of_them_once():
     x = all_sign_matrices(2, 3)
     assert len(np.unique(x.reshape(64, 6), axis=0)) == 64

@@ -45,21 +45,6 @@ def test_truncated_stairs_hold_the_label_of_the_nearest_value_kept(form, matrix,
     assert stairs.coefficients.sum() == 0
 
 
-def test_ternary_heads_have_their_form_in_the_row_of_the_gate():
-    parameters = LWRParameters(secret_dim=3, modulus=8, levels=2, matrix="ternary")
-    stairs = lwr_heads(np.array([3, -2, 1]), parameters, beta=5.0)
-    layer = stairs.layer()
-    for theta, own, coefficient, w in zip(
-        layer.theta, stairs.thresholds, stairs.coefficients, layer.w, strict=True
-    ):
-        gate = np.eye(4)[0]
-        np.testing.assert_array_equal(theta, 5.0 * np.outer(gate, np.array([-own, 3, -2, 1])))
-        np.testing.assert_array_equal(w, coefficient * np.outer(gate, gate))
-    assert np.linalg.matrix_rank(layer.theta).tolist() == [1] * layer.heads
-    with pytest.raises(ValueError, match="take the gadget"):
-        lwr_heads(np.array([3, -2, 1]), LWRParameters(3, 8, 2, matrix="uniform"))
-
-
 def test_ranges_of_large_forms_are_those_of_exact_integers():
     large = np.full(4, 2**61)
     assert value_range(large, "binary") == (0, 2**63)

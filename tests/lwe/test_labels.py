@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lwe.labels import low_degree_weights, root_mean_square_correlation
+from lwe.labels import low_degree_weights
 from lwe.parameters import LWRParameters, centred, rounded
 
 
@@ -77,18 +77,3 @@ def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
                 bounds += 1
     assert bounds or matrix == "ternary"
     assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
-
-
-@pytest.mark.parametrize(
-    ("n", "modulus", "levels"), [(2, 4, 2), (3, 3, 2), (2, 6, 3), (3, 4, 3), (1, 5, 2), (4, 4, 2)]
-)
-def test_root_mean_square_over_all_pairs_of_secrets_is_the_closed_form(n, modulus, levels):
-    secrets = np.array(list(itertools.product(range(modulus), repeat=n)))
-    bits = np.array(list(itertools.product([0, 1], repeat=n)))
-    label = rounded(np.arange(modulus), modulus, levels) * 1.0
-    label -= label.mean()
-    values = label[secrets @ bits.T % modulus]
-    products = values @ values.T / len(bits)
-    found = np.sqrt(np.mean(products**2)) / np.mean(label**2)
-    parameters = LWRParameters(secret_dim=n, modulus=modulus, levels=levels)
-    assert root_mean_square_correlation(parameters) == pytest.approx(found, rel=1e-12)

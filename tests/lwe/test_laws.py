@@ -95,21 +95,3 @@ def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
     assert len(np.unique(UNIFORM.draw(1000, q, rng=0))) == 1000
     with pytest.raises(ValueError, match=r"at most 2\^22 values"):
         UNIFORM.support(q)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("tern", "one of uniform"),
-        ("sparse", "weight is None"),
-        ("sparse:0", "weight is 0"),
-        ("binomial:100000", "eta is 100000"),
-        ("flip:0.7", "rate is 0.7"),
-        ("gaussian:-1", "sigma is -1"),
-        (None, "a text"),
-    ],
-)
-def test_words_that_are_no_law_are_explained(text, word):
-    with pytest.raises(ValueError, match=word):
-        parse_law(text)

@@ -47,12 +47,6 @@ def test_the_secret_predicts_the_best_accuracy_of_noisy_labels(parameters):
     assert np.mean(clean == samples.labels) == pytest.approx(best, abs=margin)
 
 
-def test_ternary_entries_have_probabilities_a_quarter_a_half_a_quarter():
-    samples, _ = make_samples(LWRParameters(10, 8, 2, matrix="ternary"), 8000, rng=1)
-    shares = [np.mean(samples.public == one) for one in (-1, 0, 1)]
-    assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.01)
-
-
 def test_samples_are_cut_and_held_out():
     samples, _ = make_samples(LWRParameters(4, 8, 2), 10, rng=0)
     kept, fresh = samples.held_out(3)

@@ -54,25 +54,3 @@ def test_large_families_are_never_written_out():
     huge = OverlapGram(SecretSet(2000, 600), (*([0] * 600), Fraction(1, 2)))
     assert huge.largest_eigenvalue() == Fraction(1, 2)
     assert huge.size > 10**500
-
-
-class Broken(ParityFamily):
-    """A hidden part that is no number on some inputs."""
-
-    def hidden(self, number, x):
-        return np.where(x[:, :, 0] > 0, np.nan, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("family", "numbers", "words"),
-    [
-        (ParityFamily(dim=13, bits=1), None, "26 input bits.*at most 24"),
-        (ParityFamily(dim=40, bits=4), None, "82251 targets"),
-        (ParityFamily(dim=4, bits=1), [3], "from 0 to 2"),
-        (ParityFamily(dim=4, bits=1), [], "at least one"),
-        (Broken(dim=4, bits=1), None, "NaN"),
-    ],
-)
-def test_what_cannot_be_enumerated_is_explained(family, numbers, words):
-    with pytest.raises(ValueError, match=words):
-        enumerated_gram(family, numbers)

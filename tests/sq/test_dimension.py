@@ -7,21 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, nnls
+from scipy.optimize import nnls
 
 from lower.bounds import eliminated_per_query
-from sq.caps import (
-    full_query_cap,
-    orthogonal_cap,
-    spectral_cap,
-    szorenyi_cap,
-)
-from sq.cliques import (
-    maximum_clique,
-    overlap_graph,
-    packing_bound,
-)
-from sq.dimension import clique_dimension, reference_gram, statistical_dimension, vstat_calls
+from sq.caps import orthogonal_cap, spectral_cap, szorenyi_cap
+from sq.cliques import maximum_clique, overlap_graph, packing_bound
+from sq.dimension import reference_gram, statistical_dimension
 from sq.gram import GramMatrix
 from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
@@ -69,22 +60,6 @@ def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, de
     assert len(networkx.max_weight_clique(graph, weight=None)[0]) == largest
 
 
-def test_the_dimension_by_cliques_depends_on_the_threshold():
-    values = (0, Fraction(1, 20), Fraction(1, 4), 1)
-    kernel = OverlapGram(SecretSet(10, 3), values)
-    apart, shared, all_of_them = (
-        clique_dimension(kernel, threshold) for threshold in (0, Fraction(1, 20), 0.25)
-    )
-    assert (apart.value, shared.value, all_of_them.value) == (3, 12, 84)
-    assert clique_dimension(kernel.dense(), 0.05).value == 12
-    assert "at least 12 of 84 targets have pairwise |correlations| <= 0.05, and no larger set has" in str(
-        shared
-    )
-    assert np.array_equal(kernel.joined(0.05), overlap_graph(SecretSet(10, 3), 1))
-    # a kernel that joins what shares more: packings do not bound it
-    assert clique_dimension(OverlapGram(SecretSet(6, 2), (1, 0, 1)), 0).value == 4
-
-
 @pytest.mark.parametrize("tau", [0.9, 0.5, 0.3, 0.1, 0.05])
 def test_the_orthogonal_cap_and_its_queries_are_those_of_the_exact_bounds(tau):
     cap = orthogonal_cap(tau)
@@ -94,11 +69,6 @@ def test_the_orthogonal_cap_and_its_queries_are_those_of_the_exact_bounds(tau):
     assert spectral_cap(identity, tau).whole == min(cap.whole, 165)
     assert szorenyi_cap(0, tau).whole == 2 * cap.whole
     assert szorenyi_cap(0, tau).value == 2 * cap.value
-
-
-def test_full_queries_of_stat():
-    assert [full_query_cap(tau).whole for tau in (0.9, 0.5, 0.3, 0.1, 0.05)] == [0, 0, 2, 24, 99]
-    assert str(full_query_cap(0.1)).endswith("1/(4 0.1^2) = 25, so M <= 24 [derived here]")
 
 
 def largest_margins(vectors):
@@ -136,51 +106,6 @@ def test_no_query_rules_out_more_than_its_cap(targets, dim, seed):
             assert szorenyi_cap(gamma, tau).whole // 2 >= size
 
 
-def test_the_cap_is_attained_by_orthogonal_and_by_equally_correlated_targets():
-    for size, margin in largest_margins(np.eye(5)).items():
-        assert margin == pytest.approx(1 / np.sqrt(size))
-        if size > 1:
-            assert orthogonal_cap(margin * (1 - 1e-6)).whole == size
-    vectors = np.linalg.cholesky(0.8 * np.eye(4) + 0.2)
-    for size, margin in largest_margins(vectors).items():
-        if size > 1:
-            assert szorenyi_cap(0.2, margin * (1 - 1e-6)).whole == 2 * size
-
-
-def test_no_query_of_stat_rules_out_more_parities_than_its_cap():
-    # r(y), half the difference of the query's values at the two labels, is free in [-1, 1] on the gate
-    secrets = SecretSet(4, 2, first=0)
-    signs = 1 - 2 * ((np.arange(16)[:, None] >> np.arange(4)) & 1)
-    characters = np.array([signs[:, chosen].prod(axis=1) for chosen in secrets.table]) / 2 / 16
-    for size in range(1, 5):
-        best = 0.0
-        for subset in combinations(range(6), size):
-            for flips in product((1, -1), repeat=size - 1):
-                rows = characters[list(subset)] * np.array((1, *flips))[:, None]
-                found = linprog(
-                    np.append(np.zeros(16), -1),
-                    A_ub=np.hstack([-rows, np.ones((size, 1))]),
-                    b_ub=np.zeros(size),
-                    bounds=[(-1, 1)] * 16 + [(0, 1)],
-                )
-                best = max(best, -found.fun)
-        assert full_query_cap(best * (1 - 1e-6)).whole >= size
-        if size == 1:
-            assert best == pytest.approx(0.5)
-            assert full_query_cap(best * (1 - 1e-6)).whole == 1
-
-
-def test_the_statistical_dimension_of_parities_is_two_gamma_n():
-    found = statistical_dimension(reference_gram(SecretSet(8, 3)), 0.1)
-    assert found.value == 7
-    assert "SDA(0.1) >= N/s = 35/5 = 7" in str(found)
-    # whole sets: five targets are needed for an average of 0.1, and 35/8 targets are at least five
-    assert found.whole == 8
-    for gamma in (Fraction(1, 30), Fraction(1, 300), Fraction(3, 20)):
-        kernel = reference_gram(SecretSet(40, 4))
-        assert statistical_dimension(kernel, gamma).value == 2 * gamma * 82_251
-
-
 def dimension_by_definition(gram, gamma):
     size = len(gram)
     largest = [
@@ -201,17 +126,6 @@ def test_the_statistical_dimension_is_at_least_what_is_said(targets, dim, gamma,
     assert found.value <= true + 1
     orthogonal = statistical_dimension(gram_of(np.eye(targets)), gamma)
     assert orthogonal.whole == dimension_by_definition(gram_of(np.eye(targets)), gamma)
-
-
-def test_calls_to_vstat():
-    kernel = reference_gram(SecretSet(40, 4))
-    few, many = vstat_calls(kernel, 10), vstat_calls(kernel, 100)
-    assert few.value == Fraction(2 * 82_251, 30)
-    assert (round(float(few), 1), round(float(many), 1)) == (5483.4, 548.3)
-    # a call rules out fewer than 3n/2
-    assert (few.whole, many.whole) == (ceil(82_251 / 14), ceil(82_251 / 149))
-    assert "restate" in str(few)
-    assert "original unchecked" in str(few)
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,19 +9,12 @@ from hypothesis import strategies as st
 from lower import query_lower_bound
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.fitting import DescentLearner, LowDegreeLearner, _Student
-from sq.learners import (
-    GroupLearner,
-    ScanLearner,
-    SignedGroupLearner,
-    group_learner_bound,
-    run_by_queries,
-)
+from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
 from sq.models import CSQ, STAT
 from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.parities import ParityFamily
 from sq.profiles import BumpFamily
 from sq.queries import StatisticalQuery
-from sq.token_parity import TokenParityFamily
 
 ELIMINATORS = [ScanLearner(), GroupLearner(), SignedGroupLearner()]
 
@@ -53,17 +46,6 @@ def consistent(family, log, tau):
         values[query.numbers] = query.weights
         left &= np.abs(values - reply) <= tau + 1e-12
     return np.flatnonzero(left)
-
-
-def test_signed_groups_against_the_most_preserving_adversary():
-    family = ParityFamily(dim=16, bits=3)
-    adversary = MostPreservingAdversary(CSQ(0.3), family)
-    oracle = Recorded(adversary)
-    result = SignedGroupLearner().learn(oracle, family)
-    assert (result.asked, result.survivors) == (93, 1)
-    # 89 groups of M*, and then all that are left
-    assert [len(query.numbers) for query, _ in oracle.log] == [11] * 89 + [10, 5, 3, 2]
-    assert adversary.survivors.tolist() == [result.number]
 
 
 def stepped(number, steps):
@@ -134,20 +116,6 @@ def test_right_secret_or_honest_refusal_against_every_adversary(cell, learner, k
         assert result.found
     elif len(family.secrets) > 1 and tau > 0.7072:
         assert not result.found
-
-
-@settings(max_examples=20, deadline=None)
-@given(cells, st.sampled_from(ELIMINATORS), st.data())
-def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
-    dim, bits, tau = cell
-    family = ParityFamily(dim=dim, bits=bits)
-    number = data.draw(st.integers(0, len(family.secrets) - 1))
-    result = learner.learn(ExactOracle(CSQ(tau), family, number), family)
-    assert result.number == number
-    if learner == GroupLearner():
-        assert result.asked <= group_learner_bound(len(family.secrets), tau)
-    if learner == ScanLearner():
-        assert result.asked == min(number + 1, len(family.secrets) - 1)
 
 
 @settings(max_examples=20, deadline=None)
@@ -295,28 +263,3 @@ def test_a_learner_handed_in_is_answered_and_counted_by_every_oracle(temper):
     one, *many = result.answer
     assert abs(one) <= 0.1
     assert np.abs(many).max() <= 0.1
-
-
-@pytest.mark.parametrize(
-    "learner",
-    [*ELIMINATORS, LowDegreeLearner(degree=1), DescentLearner(heads=1, steps=1)],
-    ids=lambda one: type(one).__name__,
-)
-def test_a_family_that_is_not_the_oracles_is_refused_by_every_learner(learner):
-    family = ParityFamily(dim=8, bits=2)
-    instance = family.instance(3)
-    others = [
-        ParityFamily(dim=6, bits=2),
-        ParityFamily(dim=8, bits=5),  # as many secrets
-        TokenParityFamily(dim=8, bits=2, tokens=3),
-    ]
-    for oracle in (
-        ExactOracle(CSQ(0.1), family, 3),
-        ReferenceAdversary(CSQ(0.1), family),
-        MostPreservingAdversary(CSQ(0.1), family),
-        HonestOracle.for_instance(CSQ(0.1), instance, batch=9, family=family, rng=0),
-    ):
-        for other in others:
-            with pytest.raises(ValueError, match=r"the family 'sq-parity', SecretSet\(dim=8, bits=2"):
-                learner.learn(oracle, other, rng=0)
-        assert oracle.asked == 0

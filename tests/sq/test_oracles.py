@@ -8,7 +8,6 @@ from lower import all_sign_matrices
 from lower.bounds import eliminated_per_query
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.answers import TrueAnswers
-from sq.hidden_part import HiddenPart
 from sq.models import CSQ, STAT, VSTAT
 from sq.oracles import ExactOracle, HonestOracle
 from sq.parities import ParityFamily
@@ -77,16 +76,6 @@ def test_exact_statistical_answers_are_those_of_the_real_layer():
         np.testing.assert_allclose(replies, means, atol=1e-12)
 
 
-def test_hidden_part_is_what_is_left_of_the_labels():
-    x = all_sign_matrices(2, BUMP.dim)
-    for number in (0, 3):
-        instance = BUMP.instance(number, direction=np.arange(1.0, 7.0))
-        part = HiddenPart.of(instance)
-        assert part.scale != 1
-        np.testing.assert_allclose(part.of_labels(x, instance.layer(x)), BUMP.hidden(number, x), atol=1e-12)
-        np.testing.assert_allclose(part.labels(x, BUMP.hidden(number, x)), instance.layer(x), atol=1e-12)
-
-
 def test_every_scalar_query_counts_one_and_a_vector_counts_its_coordinates():
     group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
     vector = CorrelationalQueries(lambda x: x[..., :3] / 2, size=3)
@@ -125,17 +114,6 @@ def test_honest_answers_are_within_hoeffding_of_the_exact_ones():
     queries = [random_function(rng, bounded=False) for _ in range(20)]
     # 20 replies miss with probability 20 * 2 exp(-4000 * .12^2 / 2) = 1e-11
     assert np.abs(honest.query_many(queries) - exact.query_many(queries)).max() < 0.12
-
-
-def test_honest_correlations_estimate_the_closed_form_and_vectors_share_a_batch():
-    honest = HonestOracle.for_instance(CSQ(0.3), BUMP.instance(1), batch=20_000, family=BUMP, rng=4)
-    exact = ExactOracle(CSQ(0.3), BUMP, 1)
-    groups = [GroupQuery.single(s) for s in range(4)]
-    np.testing.assert_allclose(honest.query_many(groups), exact.query_many(groups), atol=0.07)
-    vector = CorrelationalQueries(lambda x: np.stack([BUMP.hidden(1, x), BUMP.hidden(2, x)], axis=-1), size=2)
-    replies = honest.query_many(vector)
-    np.testing.assert_allclose(replies, exact.query_many(vector), atol=0.07)
-    np.testing.assert_allclose(exact.query_many(vector), exact.query_many(list(vector)), atol=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -250,63 +228,28 @@ def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
     assert kept(reply) == max(kept(one) for one in grid)
 
 
-def test_norms_of_groups_follow_the_gram_matrix():
-    assert SMALL.orthonormal
-    assert not BUMP.orthonormal
-    row = BUMP.correlations(0)
-    other = int(np.argmax(np.where(np.arange(len(row)) == 0, -1, row)))
-    assert row[other] > 0
-    weights = np.full(2, np.sqrt(1 / (2 + 2 * row[other])))
-    answers = TrueAnswers(BUMP).to_group(GroupQuery(np.array([0, other]), weights))
-    assert answers.values[0] == pytest.approx(weights[0] * (1 + row[other]))
-    with pytest.raises(ValueError, match="has norm"):
-        TrueAnswers(BUMP).to_group(GroupQuery(np.array([0, other]), weights * 1.001))
-
-
-def make_oracles(model):
-    instance = SMALL.instance(0)
-    return [
-        ExactOracle(model, SMALL, 0),
-        HonestOracle.for_instance(model, instance, batch=500, family=SMALL, rng=0),
-        ReferenceAdversary(model, SMALL),
-        MostPreservingAdversary(model, SMALL),
-    ]
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("model", "query", "words"),
     [
         (CSQ(0.3), GroupQuery(np.array([0, 1]), np.array([1.0, 1.0])), "has norm 1.41421"),
-        (CSQ(0.3), GroupQuery.single(3), "names target 3: there are 3"),
         (CSQ(0.3), CorrelationalQuery(lambda x: x[..., 0], name="entry"), "The entry has norm 1.41421"),
-        (CSQ(0.3), CorrelationalQuery(lambda x: x[:, 0, 0]), "gave values of shape"),
-        (
-            CSQ(0.3),
-            StatisticalQuery(lambda x, y: x[:, 0, 0]),
-            "is a StatisticalQuery: a GroupQuery or a Correlational",
-        ),
-        (CSQ(0.3), lambda x: x[..., 0] / 2, "is a function"),
+        (CSQ(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0]), "is a StatisticalQuery: a GroupQuery or a"),
         (STAT(0.3), GroupQuery.single(0), "low and high"),
-        (STAT(0.3), lambda x, y: x[:, 0, 0], "low and high"),
-        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0], high=2.0), r"declares the range \[-1, 2\]"),
-        (
-            STAT(0.3),
-            StatisticalQuery(lambda x, y: 2 * x[:, 0, 0]),
-            r"value -?2: its declared range is \[-1, 1\]",
-        ),
-        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0], low=0.0), r"value -1: .* is \[0, 1\]"),
-        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, :, 0]), "gave values of shape"),
+        (STAT(0.3), StatisticalQuery(lambda x, y: 2 * x[:, 0, 0]), r"its declared range is \[-1, 1\]"),
         (STAT(0.3), StatisticalQuery(lambda x, y: np.nan * x[:, 0, 0]), "value nan"),
         (VSTAT(9), StatisticalQuery(lambda x, y: x[:, 0, 0]), r"values in \[0, 1\]"),
     ],
 )
 def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query, words):
-    for oracle in make_oracles(model):
-        with pytest.raises(ValueError, match=words):
-            oracle.query(query)
-        with pytest.raises(ValueError, match=words):
-            oracle.query_many([query])
+    for oracle in (
+        ExactOracle(model, SMALL, 0),
+        HonestOracle.for_instance(model, SMALL.instance(0), batch=500, family=SMALL, rng=0),
+        ReferenceAdversary(model, SMALL),
+        MostPreservingAdversary(model, SMALL),
+    ):
+        for ask, what in ((oracle.query, query), (oracle.query_many, [query])):
+            with pytest.raises(ValueError, match=words):
+                ask(what)
         assert oracle.asked == 0
-        if hasattr(oracle, "survivors"):
-            assert len(oracle.survivors) == 3
+        assert len(getattr(oracle, "survivors", range(3))) == 3

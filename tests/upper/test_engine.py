@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 
 from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from attention._arrays import to_numpy
@@ -40,22 +39,6 @@ def test_a_gram_matrix_of_two_equal_columns_has_a_finite_inverse(library, dtype,
     assert inverse.dtype == dtype
     assert np.all(np.isfinite(inverse))
     assert np.all(np.diagonal(inverse) > 0)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_small_operations(library):
-    engine = _engine(library)
-    array = np.array([[-1.0, 2.0], [0.5, -3.0]])
-    assert engine.dot(engine.put(array), engine.put(array)) == pytest.approx(14.25)
-    assert engine.norm(engine.put(array)) == pytest.approx(np.sqrt(14.25))
-    pattern = engine.softmax(engine.put(array.copy()))
-    np.testing.assert_allclose(to_numpy(pattern), softmax(array, axis=1))
-    # along a direction of the logits the difference of two patterns, to the second order
-    change = to_numpy(engine.softmax_derivative(engine.put(array[::-1].copy()), pattern))
-    step = 1e-5 * array[::-1]
-    expected = (softmax(array + step, axis=1) - softmax(array - step, axis=1)) / 2e-5
-    np.testing.assert_allclose(change, expected, atol=1e-9)
-    assert engine.cast(engine.put(array), engine.single).dtype == engine.single
 
 
 def test_auto_is_torch_where_it_is_installed(monkeypatch):

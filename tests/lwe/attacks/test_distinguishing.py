@@ -74,16 +74,6 @@ def test_a_learner_of_the_labels_has_the_full_advantage():
     assert "labels of this secret are not pseudorandom" in str(fixed)
 
 
-def test_a_learner_of_nothing_has_none_and_no_security_is_claimed():
-    wrapped = LWRParameters(24, 64, 2)
-    found = distinguish(LinearBaseline(), wrapped, runs=12, examples=600, fresh=400, rng=0)
-    assert found.advantage == pytest.approx(0, abs=0.2)
-    assert found.interval[0] <= 0 <= found.interval[1]
-    assert "No advantage was shown" in str(found)
-    assert "nothing of security" in str(found)
-    assert found.learner == "LinearBaseline"
-
-
 @pytest.mark.parametrize(
     "learner",
     [

@@ -3,11 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attention import (
-    Outcome,
-    Recorder,
-    draw_examples,
-)
+from attention import Outcome, Recorder, draw_examples
 from attention.testing import check_learner
 from lwe.attacks.attack import run_attacks
 from lwe.attacks.exhaustive import ExhaustiveAttack

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lower.gf2 import solve_gf2, unpack_gf2
+from lower.gf2 import unpack_gf2
 from lwe.attacks.monomials import BinomialMonomials, Exponents
 
 
@@ -52,26 +52,3 @@ def test_sizes_beyond_every_index_are_whole_numbers_found_at_once(largest):
     degree, n = 1 << 29, 1024
     expected = {1: 2**n, 2: 3**n}.get(largest, math.comb(n + degree, n))
     assert Exponents(n, degree, largest).size == expected
-
-
-def every_row(matrix, columns, modulus):
-    entries = {"binary": [0, 1], "ternary": [-1, 0, 1]}.get(matrix, range(modulus))
-    return np.array(list(itertools.product(entries, repeat=columns)))
-
-
-@pytest.mark.parametrize(
-    ("matrix", "largest", "columns"), [("binary", 1, 9), ("ternary", 2, 5), ("uniform", 15, 2)]
-)
-@pytest.mark.parametrize("bit", [0, 1, 2, 3])
-def test_bit_i_has_degree_at_most_2_to_the_i_on_all_rows(matrix, largest, columns, bit):
-    rng = np.random.default_rng(bit)
-    public = every_row(matrix, columns, 16)
-    for _ in range(5):
-        secret = rng.integers(16, size=columns)
-        bits = public @ secret % 16 >> bit & 1
-        monomials = BinomialMonomials(columns, 1 << bit, largest)
-        values = unpack_gf2(monomials.packed(public), len(public)).T
-        found = solve_gf2(values, bits)
-        assert found.consistent
-        # the monomials are independent as functions, so the polynomial is the only one
-        assert found.rank == min(monomials.size, len(public))

@@ -26,8 +26,7 @@ BREAKS = {
 
 
 KINDS = [
-    *("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "sparse-64", "gadget-16"),
-    *("parity-64", "lpn-512", "lwe-30", "kyber512", "firesaber"),
+    *("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "parity-64", "kyber512"),
 ]
 
 

@@ -6,22 +6,14 @@ import pytest
 from lwe import LWRParameters
 from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import COST_MODELS, estimate
-from lwe.costs.algebra import arora_ge_cost, linearisation_cost, monomials
+from lwe.costs.algebra import arora_ge_cost, linearisation_cost
 from lwe.costs.bkw import bkw_cost
 from lwe.costs.deviations import error_character
 from lwe.costs.dual import dual_cost
 from lwe.costs.primal import best_primal_shape, fewest_samples, lengths_tell, primal_cost
 from lwe.costs.reduction import reduction_floor
 from lwe.costs.search import exhaustive_cost, meet_in_the_middle_cost
-from lwe.laws import (
-    BinomialLaw,
-    FlipLaw,
-    GaussianLaw,
-    SparseLaw,
-    TernaryLaw,
-    UniformLaw,
-    ZeroLaw,
-)
+from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw, UniformLaw, ZeroLaw
 from lwe.presets import PRESETS
 
 CASES = [
@@ -46,23 +38,6 @@ def test_estimates_are_sorted_finite_and_name_themselves(number):
         assert f"about 2^{cost.exponent:.1f}" in str(cost)
         assert len(str(cost)) < 300
         json.dumps(cost.to_json(), allow_nan=False)
-
-
-def test_monomials_of_the_known_cases():
-    assert linearisation_cost(LWRParameters(32, 4, 2)).details == {
-        "degree": 2,
-        "monomials": 529,
-        "samples": 529,
-    }
-    assert linearisation_cost(LWRParameters(64, 4, 2)).details["monomials"] == 2081
-    assert linearisation_cost(LWRParameters(20, 8, 2)).details == {
-        "degree": 4,
-        "monomials": 6196,
-        "samples": 6196,
-    }
-    assert monomials(5, 9) == 32
-    assert linearisation_cost(LWRParameters(32, 4, 2), 528) is None
-    assert linearisation_cost(LWRParameters(32, 4, 2), 529) is not None
 
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget", "uniform"])

@@ -58,30 +58,9 @@ PUBLISHED = [
     ("lightsaber", decoding_cost, LIGHT, 512, MATZOV, 139.9),
     ("saber", decoding_cost, SABER, 768, MATZOV, 208.0),
     ("firesaber", decoding_cost, FIRE, 1024, MATZOV, 275.5),
-    (
-        "HESv2_8192_128",
-        decoding_cost,
-        PlainLWE(8192, 2**214, TernaryLaw(), 3.19),
-        None,
-        MATZOV,
-        128.3,
-    ),
-    (
-        "HESv2_32768_128",
-        decoding_cost,
-        PlainLWE(32768, 2**868, TernaryLaw(), 3.19),
-        None,
-        MATZOV,
-        128.0,
-    ),
-    (
-        "n=1024 q=2^100",
-        decoding_cost,
-        PlainLWE(1024, 2**100, GaussianLaw(3.19), 3.19),
-        None,
-        MATZOV,
-        43.6,
-    ),
+    ("HESv2_8192_128", decoding_cost, PlainLWE(8192, 2**214, TernaryLaw(), 3.19), None, MATZOV, 128.3),
+    ("HESv2_32768_128", decoding_cost, PlainLWE(32768, 2**868, TernaryLaw(), 3.19), None, MATZOV, 128.0),
+    ("n=1024 q=2^100", decoding_cost, PlainLWE(1024, 2**100, GaussianLaw(3.19), 3.19), None, MATZOV, 43.6),
     ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MATZOV, 87.9),
     ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MEET, 85.4),
     ("kyber512", dual_cost, KYBER, 512, MATZOV, 149.9),
@@ -121,19 +100,6 @@ def test_the_table_has_twenty_sets_of_parameters():
 )
 def test_estimates_are_within_two_bits_of_published_ones(name, cost, parameters, samples, options, published):
     assert cost(parameters, samples, **options).exponent == pytest.approx(published, abs=2)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "published"),
-    [
-        (LWRParameters(256, 12289, 12, matrix="uniform", secret=BinaryLaw()), 115.4),
-        (PlainLWE(700, 2**64, BinaryLaw(), 2**59 / math.sqrt(12)), 249.8),
-    ],
-    ids=["n=256 q=12289", "n=700 q=2^64"],
-)
-def test_searches_that_look_further_find_cheaper_blocks(parameters, published):
-    """Their search ends at the blocks of the plain primal attack; the same model is cheaper beyond them."""
-    assert decoding_cost(parameters, model="MATZOV").exponent < published - 2
 
 
 @pytest.mark.parametrize(("parameters", "block_size"), [(KYBER, 406), (KYBER768, 624)], ids=["512", "768"])

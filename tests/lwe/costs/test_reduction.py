@@ -1,10 +1,9 @@
 import math
 
-import numpy as np
 import pytest
 
 from lwe.costs import COST_MODELS
-from lwe.costs.reduction import block_size_for, block_sizes, root_hermite_factor
+from lwe.costs.reduction import block_size_for, root_hermite_factor
 
 
 def test_root_hermite_factors_are_those_of_the_lattice_estimator():
@@ -16,14 +15,6 @@ def test_root_hermite_factors_are_those_of_the_lattice_estimator():
         (100, 1.0093, 4),
     ):
         assert round(root_hermite_factor(block_size), digits) == factor
-
-
-def test_root_hermite_factor_falls_with_the_block_size_and_its_two_branches_meet():
-    factors = [root_hermite_factor(beta) for beta in range(2, 1000)]
-    assert np.all(np.diff(factors) < 0.0003)
-    assert np.all(np.diff(factors[60:]) < 0)
-    assert abs(root_hermite_factor(40) - root_hermite_factor(41)) < 5e-4
-    np.testing.assert_allclose(np.exp(block_sizes(300)[1]), factors[:299])
 
 
 def test_block_size_is_the_least_whose_last_block_shows_the_planted_vector():

@@ -7,7 +7,7 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth,
 from attention.evaluation import hold_out
 from attention.testing import check_learner
 from upper import Adam, TunedAdam
-from upper.baselines.descent import batches_of, rate, squared_error_gradient, stack_heads
+from upper.baselines.descent import batches_of, rate
 
 torch = pytest.importorskip("torch")
 
@@ -17,19 +17,6 @@ def _fit(learner, m=1, k=2, d=5, *, scale=1.0, measured=True):
     layer = AttentionLayer(nice.theta, scale * nice.w)
     truth = GroundTruth.draw(layer, inputs, 300, rng=1) if measured else None
     return learner.fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
-
-
-def test_the_gradient_is_the_derivative_of_the_loss():
-    layer = make_nice_layer(heads=2, dim=5, rng=0)
-    x, y = (torch.from_numpy(part) for part in ExampleOracle(layer, BooleanInputs(3, 5), rng=1).draw(7))
-    rng = np.random.default_rng(2)
-    theta, w = (torch.from_numpy(rng.standard_normal((2, 5, 5))).requires_grad_() for _ in range(2))
-    loss = ((AttentionLayer(theta, w)(x) - y) ** 2).sum() / (2 * len(x))
-    expected = torch.autograd.grad(loss, (theta, w))
-    stacked = [torch.from_numpy(part) for part in stack_heads(theta.detach().numpy(), w.detach().numpy())]
-    _, *gradients = squared_error_gradient(x, y, *stacked)
-    for part, gradient in zip(gradients, stack_heads(*(part.numpy() for part in expected)), strict=True):
-        torch.testing.assert_close(part, torch.from_numpy(gradient))
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from upper.linear_attention import (
-    LinearAttention,
     cubic_features,
     cubic_kernel,
     feature_count,
@@ -78,35 +77,6 @@ def test_array_type_in_is_array_type_out():
         out = function(xs)
         assert type(out) is type(xs)
         np.testing.assert_allclose(np.asarray(out), function(x), rtol=1e-12)
-
-
-def test_torch_in_is_torch_out():
-    torch = pytest.importorskip("torch")
-    x = torch.randn(3, 4, 3, dtype=torch.float32)
-    model = make_linear_attention(heads=2, dim=3, rng=0)
-    assert model(x).dtype == torch.float32
-    moved = LinearAttention(torch.from_numpy(model.v), torch.from_numpy(model.q))
-    assert torch.allclose(moved(x), model(x))
-    np.testing.assert_allclose(prefix_features(x).numpy(), prefix_features(x.numpy()), rtol=1e-4)
-
-
-@pytest.mark.bad_input
-def test_wrong_input_is_a_sentence():
-    model = make_linear_attention(heads=1, dim=3, rng=0)
-    for call, said in (
-        (lambda: model(np.ones((2, 4, 5))), r"\(\.\.\., n, 3\) is needed"),
-        (lambda: cubic_features(np.ones(3)), "a token a row"),
-        (lambda: tensor_from_features(np.ones((7, 1)), 2), r"\(6, p\) is needed"),
-        (lambda: features_from_tensor(np.ones((1, 2, 2, 3))), "is needed"),
-        (lambda: cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3))), "where d is 2"),
-        *(
-            (lambda function=function, bad=bad: function(np.full((2, 3, 3), bad)), "overflow|NaN")
-            for function in (cubic_features, prefix_features, model)
-            for bad in (np.nan, np.inf, 1e300)
-        ),
-    ):
-        with pytest.raises(ValueError, match=said):
-            call()
 
 
 def test_a_kernel_of_whole_numbers_does_not_wrap_around():

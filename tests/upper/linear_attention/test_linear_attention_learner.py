@@ -10,19 +10,14 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     GaussianInputs,
-    GroundTruth,
     Outcome,
     make_nice_layer,
     relative_error,
 )
 from attention.testing import check_learner
-from upper import LinearBaseline
 from upper.linear_attention import feature_count, make_linear_attention
 from upper.linear_attention.features import softmax_feature_count, softmax_features
-from upper.linear_attention.learner import (
-    LinearAttentionLearner,
-    _IndependentRows,
-)
+from upper.linear_attention.learner import LinearAttentionLearner, _IndependentRows
 from upper.linear_attention.regression import regress_features
 
 KINDS = ("plain", "aug", "cent")
@@ -57,34 +52,23 @@ def test_linear_attention_is_learned_exactly_from_as_many_equations_as_features(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_predictor_of_the_class_does_better_on_the_examples(kind):
-    layer, inputs = make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(3, 4)
-    learner = LinearAttentionLearner(kind, examples=120)
+@pytest.mark.parametrize("inputs", [BooleanInputs(2, 4), GaussianInputs(3, 4)], ids=repr)
+@pytest.mark.parametrize(("examples", "held_out"), [(12, 3), (120, 16)], ids=["few", "many"])
+def test_no_predictor_of_the_class_does_better_on_the_examples_and_none_as_good_has_a_smaller_norm(
+    kind, inputs, examples, held_out
+):
+    layer = make_nice_layer(heads=2, dim=4, rng=0)
+    learner = LinearAttentionLearner(kind, examples, least_norm=True)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=1))
     same = ExampleOracle(layer, inputs, rng=1)
-    same.draw(16)  # held out
-    x, y = same.draw(104)
-    phi = softmax_features(x, kind).reshape(-1, softmax_feature_count(kind, 4))
-    labels = y.reshape(-1, 4)
-    best = np.linalg.lstsq(phi, labels, rcond=1e-10)[0]
-    np.testing.assert_allclose(fit.predict.coefficients, best, atol=1e-9)  # of least norm too
-    left = np.linalg.norm(labels - phi @ best) / np.linalg.norm(labels)
-    assert fit.predict.regression.residual == pytest.approx(left, rel=1e-9)
-    assert fit.predict.regression.rank == np.linalg.matrix_rank(phi)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("inputs", [BooleanInputs(2, 4), GaussianInputs(3, 4)], ids=repr)
-def test_fewer_equations_than_features_give_the_least_norm(kind, inputs):
-    layer = make_nice_layer(heads=2, dim=4, rng=0)
-    fit = LinearAttentionLearner(kind, examples=12, least_norm=True).fit(ExampleOracle(layer, inputs, rng=1))
-    same = ExampleOracle(layer, inputs, rng=1)
-    same.draw(3)  # held out
-    x, y = same.draw(9)
-    phi = softmax_features(x, kind).reshape(9 * inputs.k, -1)
-    best = np.linalg.lstsq(phi, y.reshape(-1, 4), rcond=1e-8)[0]
-    assert fit.predict.regression.rank == np.linalg.matrix_rank(phi, rtol=1e-8)
+    same.draw(held_out)
+    x, y = same.draw(examples - held_out)
+    phi, labels = softmax_features(x, kind).reshape(-1, softmax_feature_count(kind, 4)), y.reshape(-1, 4)
+    best = np.linalg.lstsq(phi, labels, rcond=1e-8)[0]
     np.testing.assert_allclose(fit.predict.coefficients, best, atol=1e-8)
+    left = np.linalg.norm(labels - phi @ best) / np.linalg.norm(labels)
+    assert fit.predict.regression.residual == pytest.approx(left, rel=1e-6, abs=1e-9)
+    assert fit.predict.regression.rank == np.linalg.matrix_rank(phi, rtol=1e-8)
 
 
 def _softmax_head(d, seed=0):
@@ -136,17 +120,6 @@ def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(
         assert LinearAttentionLearner(examples=least).fit(oracle).outcome is Outcome.UNCONFIRMED
 
 
-def test_a_tenth_more_rows_than_features_are_enough_and_a_few_more_are_not():
-    model, oracle = _oracle(8, 8, 4)
-    x, _ = oracle.draw(80)  # 320 rows for 288 features
-    y = model.at_queries(x, x)
-    fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, y))
-    assert fit.outcome is Outcome.EXACT
-    few = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x[:73], y[:73]))
-    assert few.outcome is Outcome.UNCONFIRMED
-    assert few.trace[-1].measures["held_out_error"] < 1e-8
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
@@ -171,21 +144,6 @@ def test_orders_and_signs_of_tokens_say_nothing_new(kind, n, k, d, signs, seed):
     assert counted.count == before
     if not signs and d > 1:
         assert before == n * np.linalg.matrix_rank(phi[:k], rtol=1e-8)
-
-
-def test_on_softmax_attention_more_features_do_better_and_all_with_the_mean_beat_no_attention():
-    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8)
-    truth = GroundTruth.draw(layer, inputs, 1000, rng=2)
-    errors = [
-        learner.fit(ExampleOracle(layer, inputs, rng=1), truth=truth).trace[-1].measures["relative_error"]
-        for learner in (
-            LinearAttentionLearner("cent", examples=2000),
-            LinearAttentionLearner("aug", examples=2000),
-            LinearBaseline(examples=2000),
-            LinearAttentionLearner("plain", examples=2000),
-        )
-    ]
-    assert errors == sorted(errors)
 
 
 def test_few_examples_are_refused_before_any_is_drawn():
@@ -223,24 +181,6 @@ def test_dependent_features_give_the_least_norm(rank, features, rows, seed):
     np.testing.assert_allclose(found.coefficients, best, atol=1e-8 * (1 + np.abs(best).max()))
 
 
-def test_features_that_fade_out_have_the_rank_of_the_singular_values():
-    rng = np.random.default_rng(0)
-    phi = rng.standard_normal((30, 10)) * 10.0 ** -np.arange(10)
-    y = rng.standard_normal((30, 1))
-    found = regress_features(phi, y)
-    assert (found.method, found.rank) == (
-        "svd",
-        np.linalg.matrix_rank(phi, tol=1e-10 * np.linalg.norm(phi, 2)),
-    )
-
-
-def test_zero_labels_and_zero_tokens_are_fitted_by_zero():
-    x = np.zeros((40, 3, 2))
-    fit = LinearAttentionLearner("cent").fit(ExampleOracle.from_arrays(x, x))
-    assert not np.any(fit.predict(np.ones((1, 3, 2))))
-    assert fit.predict.regression.rank == 0
-
-
 def test_the_predictor_takes_any_batch_and_torch():
     _, oracle = _oracle(2, 3, 4)
     predict = LinearAttentionLearner("cent").fit(oracle).predict
@@ -250,15 +190,6 @@ def test_the_predictor_takes_any_batch_and_torch():
     assert predict(x[:0]).shape == (0, 5, 4, 3)
     torch = pytest.importorskip("torch")
     np.testing.assert_allclose(predict(torch.from_numpy(x)).numpy(), whole, atol=1e-12)
-
-
-@pytest.mark.bad_input
-def test_bad_parameters_are_sentences():
-    with pytest.raises(ValueError, match="ExampleOracle"):
-        LinearAttentionLearner().fit(make_nice_layer(heads=1, dim=3, rng=0))
-    _, oracle = _oracle(1, 3, 4)
-    with pytest.raises(ValueError, match="a token a row"):
-        LinearAttentionLearner().fit(oracle).predict(np.ones((2, 4, 5)))
 
 
 def test_tokens_of_unlike_scales_are_learned_by_singular_values():

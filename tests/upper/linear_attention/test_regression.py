@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from upper.linear_attention import (
     FeatureMoments,
     cubic_features,
-    cubic_kernel,
     feature_count,
     features_from_tensor,
     make_linear_attention,
@@ -54,7 +53,7 @@ def test_every_method_finds_the_solution_of_least_norm(d, rows, seed):
     phi = cubic_features(x)
     least = np.linalg.lstsq(phi, y, rcond=1e-10)[0]
     condition = np.linalg.cond(phi)
-    for method in ("auto", "svd"):
+    for method in ("auto", "svd", "kernel"):
         learned = regress(x, y, method=method, least_norm=True)
         assert learned.rank == min(phi.shape)
         np.testing.assert_allclose(
@@ -72,13 +71,6 @@ def test_dependent_features_give_the_solution_of_least_norm(method):
     np.testing.assert_allclose(learned.coefficients, least, atol=1e-12)
     assert learned.residual < 1e-13
     assert np.linalg.norm(learned.coefficients) < np.linalg.norm(features_from_tensor(model.tensor()))
-
-
-def test_kernel_and_features_agree_below_the_number_of_features():
-    _, x, y = examples(5, 60)
-    by_kernel, by_values = (regress(x, y, method=m, least_norm=True) for m in ("kernel", "svd"))
-    np.testing.assert_allclose(by_kernel.tensor, by_values.tensor, atol=1e-11)
-    assert (by_kernel.method, by_values.method) == ("kernel", "svd")
 
 
 def test_least_norm_is_that_in_the_units_given():
@@ -104,17 +96,6 @@ def test_nearly_dependent_features_have_the_rank_of_the_singular_values(nearly):
     assert regress(x, y).rank == np.sum(values > 1e-10 * values[0])
 
 
-def test_whole_numbers_are_taken_as_they_are():
-    model, x, _ = examples(3, 60)
-    whole = np.rint(3 * x).astype(np.int64)
-    np.testing.assert_allclose(model(whole), model(whole.astype(float)))
-    learned = regress(whole, model(whole))
-    np.testing.assert_allclose(learned(whole), model(whole.astype(float)), rtol=1e-10)
-    for function in (cubic_features, prefix_features):
-        np.testing.assert_array_equal(function(whole), function(whole.astype(float)))
-    np.testing.assert_array_equal(cubic_kernel(whole, whole), cubic_kernel(*2 * [whole.astype(float)]))
-
-
 def test_zero_labels_and_zero_tokens_give_zero():
     x = np.random.default_rng(0).standard_normal((30, 4, 2))
     assert not regress(x, np.zeros((30, 1))).tensor.any()
@@ -123,32 +104,17 @@ def test_zero_labels_and_zero_tokens_give_zero():
     assert not nothing.tensor.any()
 
 
-@pytest.mark.parametrize("scale", [1e-90, 1e90])
-def test_units_of_the_tokens_do_not_matter(scale):
-    _model, x, y = examples(3, 50)
-    learned = regress(scale * x, y)
-    assert learned.rank == 18
-    np.testing.assert_allclose(learned(scale * x), y, rtol=1e-10)
-
-
 @pytest.mark.parametrize("number", [6, 100])
-@pytest.mark.parametrize("small", [1e-3, 1e-5, 1e-9])
-def test_units_of_a_coordinate_do_not_matter(small, number):
+@pytest.mark.parametrize("units", [[1.0, 1e-3], [1.0, 1e-9], [1e-90, 1e-90], [1e90, 1e90]], ids=str)
+def test_units_of_the_coordinates_do_not_matter(units, number):
     model, x, y = examples(2, number)
-    learned = regress(x * [1.0, small], y)
+    units = np.array(units)
+    learned = regress(x * units, y)
     assert learned.rank == 6
     assert learned.residual < 1e-12
     symmetric = (model.tensor() + model.tensor().transpose(0, 2, 1, 3)) / 2
-    units = np.array([1.0, small])
     in_units = symmetric / (units[:, None, None] * units[:, None] * units)
     np.testing.assert_allclose(learned.tensor, in_units, rtol=1e-9)
-
-
-def test_mean_over_the_tokens_is_learned_as_such():
-    model = make_linear_attention(heads=2, dim=3, average=True, rng=0)
-    x = np.random.default_rng(1).standard_normal((60, 5, 3))
-    learned = regress(x, model(x), average=True)
-    assert error(learned, model, tokens=11) < 1e-12
 
 
 def test_blocks_moments_and_arrays_give_the_same():
@@ -181,7 +147,7 @@ def test_sequences_with_a_label_at_every_position_are_a_row_each():
 
 
 @pytest.mark.bad_input
-def test_wrong_input_is_a_sentence():
+def test_what_cannot_be_regressed_is_refused():
     _, x, y = examples(2, 100)
     nearly = x.copy()
     nearly[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]  # no choice of units helps
@@ -190,18 +156,10 @@ def test_wrong_input_is_a_sentence():
     moments = FeatureMoments(6, 2)
     moments.add(x, y)
     for call, said in (
-        (lambda: regress(x[:5], y[:5]), r"5 examples and 6 features.*least_norm=True"),
-        (lambda: regress_features(cubic_features(x[:5]), y[:5]), "Give at least 6"),
         (lambda: regress(*large), r"32800 features.*8\.\d+ GiB, and 2 GiB are allowed"),
-        (lambda: FeatureMoments(feature_count(40), 1), "GiB are allowed"),
         (lambda: regress(x * 1e-110, y), "beyond the range of the numbers"),
-        (lambda: regress(x + 1j, y), "x is an array of complex128"),
         (lambda: moments.add(x, y, average=True), "mixed"),
         (lambda: regress(nearly, y, method="cholesky"), 'use the method "svd"'),
-        (lambda: regress(x, y, method="lu"), "method is 'lu'"),
-        (lambda: FeatureMoments(18, 2).add(x, y), "2 dimensions, hence 6 features: 18"),
-        (lambda: regress(x, y)(np.ones((1, 3, 3))), r"\(\.\.\., n, 2\) is needed"),
-        (lambda: regress_moments(FeatureMoments(6, 1)), "No rows"),
     ):
         with pytest.raises(ValueError, match=said):
             call()

@@ -1,11 +1,9 @@
 """Key-value memory: the construction, the ranks of its data, and what they leave open on orthonormal keys."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upper.linear_attention import cubic_features
 from upper.linear_attention.tasks.key_value import KEYS, KeyValueMemory
 
 
@@ -29,24 +27,3 @@ def test_haar_keys_have_no_preferred_direction():
     keys = x[:, :4, :4]
     assert np.all(np.abs(keys.mean(axis=0)) < 5 * 0.5 / np.sqrt(20_000))
     assert np.all(np.abs((keys**2).mean(axis=0) - 0.25) < 5 * 0.25 / np.sqrt(20_000))
-
-
-@given(keys=st.sampled_from(KEYS), dk=st.integers(2, 4), dv=st.integers(1, 3), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
-def test_the_rank_of_each_distribution_is_its_closed_form(keys, dk, dv, seed):
-    memory = KeyValueMemory(keys, dk, dv)
-    x, _ = memory.examples(600, rng=seed)
-    rank = memory.rank
-    if keys in ("fixed", "zipf", "half-queried"):  # each key adds its queries, up to a number
-        queries = np.bincount(np.argmax(x[:, -1, :dk], axis=1), minlength=dk)
-        rank = sum(min(memory.rank_of_a_key, int(m)) for m in queries)
-        assert rank <= memory.rank
-    assert np.linalg.matrix_rank(cubic_features(x), tol=1e-8) == rank
-
-
-@pytest.mark.bad_input
-def test_what_is_no_memory_is_refused():
-    with pytest.raises(ValueError, match="keys is 'uniform': 'haar' or 'gaussian'"):
-        KeyValueMemory("uniform")
-    with pytest.raises(ValueError, match="dk is 1: a whole number of at least 2"):
-        KeyValueMemory("haar", dk=1)

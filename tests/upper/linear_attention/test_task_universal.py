@@ -56,31 +56,3 @@ def test_rank_over_all_machines_and_tapes(size):
         ]
     )
     assert np.linalg.matrix_rank(cubic_kernel(x, x), tol=1e-8) == layout.rank
-
-
-def test_one_step_of_attention_cannot_read_and_look_up():
-    # the output is a sum over tape and table at a given query, so over these four contexts it has no mixed difference
-    layout = UniversalLayout(2, 2, 2)
-    zero = np.zeros((2, 2), dtype=int)
-    tables = [TuringMachine(zero, zero, np.array([row, row])) for row in ([0, 1], [1, 0])]
-    starts = [np.array([[x, x, 0, 0]]) for x in (0, 1)]
-    x = np.stack([[layout.contexts([table], start)[0] for start in starts] for table in tables])
-    gram = np.matrix_transpose(x) @ x
-    mixed = gram[0, 0] - gram[0, 1] - gram[1, 0] + gram[1, 1]
-    assert not np.any(mixed)
-    assert np.ptp(x[..., -1, :].reshape(4, -1), axis=0).max() == 0  # the same query
-    states = [[int(table.run(start, 1)[0, 0, -1]) for start in starts] for table in tables]
-    assert states[0][0] - states[0][1] - states[1][0] + states[1][1] != 0
-
-
-@pytest.mark.bad_input
-def test_bad_machines_are_refused_in_sentences():
-    layout = UniversalLayout(2, 2, 2)
-    start = layout.tape.draw(2, rng=0)
-    machine = TuringMachine.random(states=2, symbols=2, rng=0)
-    with pytest.raises(ValueError, match="1 machines and 2 runs"):
-        layout.contexts([machine], start)
-    with pytest.raises(ValueError, match="A machine has 3 states"):
-        layout.contexts([machine, TuringMachine.random(states=3, symbols=2, rng=0)], start)
-    with pytest.raises(ValueError, match="positions is 0"):
-        UniversalLayout(2, 2, 0)

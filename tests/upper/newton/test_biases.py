@@ -71,9 +71,3 @@ def test_the_counting_floor_has_the_biases_among_the_unknowns():
         plain, more = (unknowns(heads=3, tokens=4, dim=16, rank=rank, biases=one) for one in (False, True))
         assert more - plain == 3 * (rank or 16) + 16
         assert counting_floor(heads=3, tokens=4, dim=16, rank=rank, biases=True) >= -(-more // (4 * 16))
-
-
-@pytest.mark.bad_input
-def test_biases_need_a_number_of_heads():
-    with pytest.raises(ValueError, match="a number of heads is needed"):
-        Newton(m="auto", biases=True)

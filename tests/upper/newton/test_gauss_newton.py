@@ -18,8 +18,6 @@ from attention import (
     relative_error,
 )
 from upper import Newton, counting_floor, gauss_newton
-from upper.engine import Engine
-from upper.newton.loop import fit_linear
 from upper.newton.low_rank import FactoredHeads, random_factors
 
 
@@ -87,17 +85,6 @@ def test_nothing_that_is_given_or_was_yielded_changes_as_the_run_goes_on():
         np.testing.assert_array_equal(iterate.w, w)
         residual = np.linalg.norm(y - AttentionLayer(theta, w)(x)) / np.linalg.norm(y)
         assert residual == pytest.approx(iterate.residual, rel=1e-2, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_tensors_that_are_differentiated_are_taken_as_numbers():
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    _, x, y, start = _problem(2, 3, 6)
-    arrays = [torch.from_numpy(array).requires_grad_() for array in (x, y, start)]
-    last = _end(*arrays)
-    assert last.residual < 1e-13
-    assert not last.theta.requires_grad
-    assert not last.w.requires_grad
 
 
 # from sizes at which the examples take most of it, down to the counting floor, where the kept directions do
@@ -184,19 +171,6 @@ def test_a_run_that_is_stuck_goes_on_without_a_warning(inputs):
     last = _end(x, layer(x), start, at_most=80)
     assert np.isfinite(last.theta).all()
     assert np.isfinite(last.w).all()
-
-
-@pytest.mark.parametrize(("damping", "expected"), [(0.0, 1e-6), (1e-2, 1e-5), (50.0, 1e-3)])
-def test_the_ridge_on_the_projections_follows_the_damping_between_its_bounds(damping, expected):
-    rng = np.random.default_rng(0)
-    y = rng.standard_normal((40, 3))
-    read = rng.standard_normal((40, 4)) * np.array([1.0, 1.0, 1.0, 1e-4])
-    gram = read.T @ read
-    shifted = gram + expected * np.trace(gram) / 4 * np.eye(4)
-    fit = fit_linear(Engine.of(y), read.astype(np.float32), y.astype(np.float32), None, damping, ridge=1e-6)
-    np.testing.assert_allclose(fit.inverse @ shifted, np.eye(4), atol=1e-3)
-    factor = np.linalg.solve(shifted, read.T @ y)
-    np.testing.assert_allclose(fit.factor, factor, atol=1e-2 * np.abs(factor).max())
 
 
 @pytest.mark.bad_input

@@ -193,26 +193,6 @@ def test_the_work_is_bounded_over_all_students():
     assert not fit.outcome.succeeded
 
 
-def test_the_trace_has_the_evidence():
-    # the layer to start from is the guess
-    start = make_nice_layer(heads=3, dim=16, rng=8)
-    fit, _ = _find(make_nice_layer(heads=2, dim=16, rng=[0, 100]), BooleanInputs(3, 16), start=start)
-    spectrum, *others = [step for step in fit.trace if "iterate" not in step.name]
-    assert spectrum.name == "Spectrum of the cross-moments"
-    assert spectrum.measures["heads"] == 3
-    names = [step.name for step in others]
-    assert names == [
-        "3 heads",
-        "Pruned to 2 heads",
-        "Pruned to 1 head",
-        "2 heads, to the last digit",
-        "Held-out examples",
-    ]
-    errors = [step.measures["held_out_error"] for step in others]
-    assert errors[2] > 0.1 > errors[1] > errors[3]
-    assert all({"residual", "heads", "total_passes"} <= step.measures.keys() for step in others)
-
-
 def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_stand_in():
     layer = make_nice_layer(heads=3, dim=6, rng=0)
     x, y = ExampleOracle(layer, BooleanInputs(3, 6), noise=0.1, rng=1).draw(200)

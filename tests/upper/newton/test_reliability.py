@@ -87,10 +87,10 @@ def test_a_tolerance_reached_is_reached_on_fresh_examples(seed):
 
 
 def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
-    layer = make_nice_layer(heads=4, dim=16, rng=5)
-    found = fit(layer, 4, tolerance=0.5, examples=33)
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=5), BooleanInputs(3, 8)
+    found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12)
     assert found.outcome is Outcome.OVERFITTED
-    assert fresh_error(found, layer) > 0.5
+    assert fresh_error(found, layer, inputs) > 0.5
 
 
 @pytest.mark.slow

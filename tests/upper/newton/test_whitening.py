@@ -162,14 +162,3 @@ def test_the_certificate_names_the_head_that_examples_do_not_determine():
     assert one.w == [0, 0]
     # what is not determined is no part of the projected layer
     assert not certificate.project(silent).theta[1].any()
-
-
-@pytest.mark.bad_input
-def test_wrong_inputs_are_refused_in_sentences():
-    layer, x = make_nice_layer(heads=2, dim=4, rng=0), np.random.default_rng(0).standard_normal((9, 3, 4))
-    with pytest.raises(ValueError, match="x has 3 coordinates: 4"):
-        certify_layer(layer, x[:, :, :3])
-    with pytest.raises(ValueError, match="All tokens are equal"):
-        certify_layer(layer_with_biases(1, 4, 0), np.ones((5, 2, 4)))
-    with pytest.raises(ValueError, match="2 in 4 are needed"):
-        certify_layer(layer, x).project(make_nice_layer(heads=1, dim=4, rng=0))

@@ -5,36 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from agreeing import exact_contrasts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from scipy.optimize import linprog, minimize
 
 from attention import make_nice_layer
-from upper.six_phase import Contrasts, convex_body, sculpt
+from upper.six_phase import convex_body, sculpt
 from upper.six_phase.agreement import EquationMoments
-from upper.six_phase.convex_body import (
-    AxisBody,
-    Ellipsoid,
-    Krylov,
-    SpectralGap,
-    smallest_eigenpairs,
-    spectral_gap,
-)
-
-
-def _exact(theta, n, *, k1=1, rng, noise=0.0):
-    """Equations that hold exactly for all heads `theta`: x_a any row, v_j orthogonal to x_a (Theta_i - Theta_1)."""
-    rng = np.random.default_rng(rng)
-    d = theta.shape[1]
-    rows, differences = rng.standard_normal((n, d)), rng.standard_normal((n, k1, d))
-    if len(theta) > 1:
-        off = np.einsum("na,iab->nib", rows, theta[1:] - theta[0])
-        across = np.linalg.qr(np.swapaxes(off, 1, 2))[0]
-        differences = differences - differences @ across @ np.swapaxes(across, 1, 2)
-    right = np.einsum("na,ab,njb->nj", rows, theta[0], differences)
-    right = right + noise * rng.standard_normal(right.shape)
-    return Contrasts(rows, differences, right, rng.uniform(0.02, 0.08, n))
+from upper.six_phase.convex_body import AxisBody, Ellipsoid, spectral_gap
 
 
 def _heads(m, d, rng):
@@ -42,7 +22,7 @@ def _heads(m, d, rng):
 
 
 def _agreeing_rows(d, n, rng, noise=0.05):
-    return _exact(_heads(2, d, rng), n, rng=rng, noise=noise)
+    return exact_contrasts(_heads(2, d, rng), n, rng=rng, noise=noise)
 
 
 # ---- an ellipsoid cut by a ball, in its axes
@@ -55,7 +35,7 @@ def _is_member(body, point):
 
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-9, 0), st.floats(-4, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log_excess):
     """max over misfit + nu |z|^2 <= t^2 + nu R^2 bounds the maximum from above for every nu; the best nu meets it."""
     rng = np.random.default_rng(seed)
@@ -88,44 +68,6 @@ def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log
     assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
 
 
-# ---- moments and Krylov spaces
-
-
-def test_moments_are_those_of_the_formed_equations():
-    contrasts = _exact(_heads(1, 5, 0), 40, k1=2, rng=1, noise=0.3)
-    moments = EquationMoments(contrasts)
-    formed = np.einsum("ni,nkj->nkij", contrasts.rows, contrasts.differences).reshape(80, 25)
-    right = contrasts.log_ratios.ravel()
-    share = np.repeat(contrasts.weights / contrasts.weights.sum() / 2, 2)
-    theta = np.random.default_rng(2).standard_normal(25)
-    np.testing.assert_allclose(moments.matrix(), (formed.T * share) @ formed, atol=1e-12)
-    np.testing.assert_allclose(moments.apply(theta), moments.matrix() @ theta, atol=1e-12)
-    np.testing.assert_allclose(moments.right, formed.T @ (share * right), atol=1e-12)
-    assert moments.misfit(theta) == pytest.approx(np.sqrt(share @ (formed @ theta - right) ** 2))
-    assert moments.size == pytest.approx(np.sqrt(share @ right**2))
-
-
-def test_smallest_eigenpairs_are_those_of_the_formed_matrix_up_to_their_residuals():
-    moments = EquationMoments(_exact(_heads(3, 10, 5), 800, rng=6, noise=0.01))
-    dense = np.linalg.eigvalsh(moments.matrix())
-    values, vectors = smallest_eigenpairs(moments, 6)
-    residuals = np.linalg.norm(vectors @ moments.matrix() - values[:, None] * vectors, axis=1)
-    assert np.all(residuals <= 0.05 * values + 1e-14)
-    assert np.all(np.abs(values - dense[:6]) <= residuals + 1e-13)
-    np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
-
-
-def test_krylov_space_solves_as_accurately_as_asked():
-    moments = EquationMoments(_agreeing_rows(8, 400, 7))
-    wide = np.linalg.eigh(moments.matrix())[1].T[:1]
-    space = Krylov.spanning(moments, moments.right, wide)
-    np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(len(space.basis)), atol=1e-9)
-    np.testing.assert_allclose(space.products, space.basis @ moments.matrix(), atol=1e-8)
-    np.testing.assert_allclose(space.products @ space.basis.T, np.diag(space.curvature), atol=1e-8)
-    miss = moments.matrix() @ space.solve(moments.right) - moments.right
-    assert np.linalg.norm(miss) <= 1e-7 * np.linalg.norm(moments.right)
-
-
 # ---- both bodies
 
 
@@ -133,7 +75,9 @@ def test_krylov_space_solves_as_accurately_as_asked():
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_exact_equations_keep_every_head_and_their_hull_in_the_body(kind, m):
     theta = _heads(m, 6, 8)
-    body = sculpt(_exact(theta, 120, rng=9), body=kind, wide=m - 1, radius=3 * float(np.linalg.norm(theta)))
+    body = sculpt(
+        exact_contrasts(theta, 120, rng=9), body=kind, wide=m - 1, radius=3 * float(np.linalg.norm(theta))
+    )
     shares = np.random.default_rng(10).dirichlet(np.ones(m), size=10)
     for point in [*theta, *np.tensordot(shares, theta, 1)]:
         assert body.contains(point)
@@ -145,7 +89,7 @@ def test_exact_equations_keep_every_head_and_their_hull_in_the_body(kind, m):
 @pytest.mark.parametrize("m", [2, 3])
 def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(kind, m):
     theta = _heads(m, 6, 12)
-    body = sculpt(_exact(theta, 150, rng=13), body=kind, wide=m - 1)
+    body = sculpt(exact_contrasts(theta, 150, rng=13), body=kind, wide=m - 1)
     found = body.wide_directions(m - 1).reshape(m - 1, -1)
     np.testing.assert_allclose(found @ found.T, np.eye(m - 1), atol=1e-9)
     differences = (theta[1:] - theta[0]).reshape(m - 1, -1)
@@ -236,7 +180,7 @@ def test_ellipsoid_against_sequential_quadratic_programming():
 
 
 def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
-    contrasts = _exact(_heads(2, 8, 33), 500, rng=34)
+    contrasts = exact_contrasts(_heads(2, 8, 33), 500, rng=34)
     shuffled = replace(contrasts, log_ratios=np.random.default_rng(35).permutation(contrasts.log_ratios))
     assert sculpt(contrasts).explained > 1 - 1e-9
     assert sculpt(shuffled).explained < 0.5
@@ -324,9 +268,3 @@ def test_is_the_largest_ratio_of_neighbours(spectrum):
 @given(SPECTRUM, st.integers(-40, 40))
 def test_does_not_depend_on_the_unit(spectrum, exponent):
     assert spectral_gap(2.0**exponent * spectrum) == spectral_gap(spectrum)
-
-
-@given(st.integers(1, 4), st.integers(1, 5))
-def test_zeros_below_are_an_infinite_step(zeros, others):
-    spectrum = np.concatenate([np.zeros(zeros), np.ones(others)])
-    assert spectral_gap(spectrum) == SpectralGap(zeros, np.inf)

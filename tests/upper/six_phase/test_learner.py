@@ -1,17 +1,12 @@
 """The six-phase learner: exact in practical mode, (kd)^-m in paper mode, honest where a phase cannot do its work."""
 
-import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
-import upper
 from attention import (
     AttentionLayer,
     BooleanInputs,
@@ -23,11 +18,8 @@ from attention import (
     make_nice_layer,
 )
 from attention.testing import check_learner
-from upper.six_phase import (
-    SixPhase,
-    attention_span,
-)
-from upper.six_phase.learner import Wish, _Run, share_of_budget
+from upper.six_phase import SixPhase, attention_span
+from upper.six_phase.learner import Wish, share_of_budget
 
 MODES = ("practical", "paper")
 # the fewest and the most heads and tokens of the table; those in between run through the same code
@@ -73,7 +65,7 @@ def test_other_inputs_run_through_the_same_code(inputs, mode):
     ("m", "d", "over"),
     [
         (1, 16, "body"),
-        (2, 16, "body"),
+        (2, 10, "body"),
         pytest.param(2, 32, "body", marks=pytest.mark.slow),
         pytest.param(2, 32, "proxy", marks=pytest.mark.slow),
     ],
@@ -111,51 +103,6 @@ def test_the_number_of_heads_is_found_by_the_gap(m, mode):
     assert phases.fit.outcome.succeeded
 
 
-# the phases and what they share; every other file of `upper` differentiates a layer or serves what does
-PAPER_MODE = (
-    "agreement common convex_body learner polytope phase1_projection_sum phase2_affine_hull phase3_refine_sum"
-)
-PAPER_MODE = {f"six_phase/{name}.py" for name in [*PAPER_MODE.split(), "phase5_span", "phase6_net"]}
-UPPER, SCIPY = (Path(one.__file__).parent for one in (upper, scipy))
-
-
-def derivatives_called(learner, layer, inputs):
-    """Run a learner, and name the functions it called that may differentiate or minimise something."""
-    called = set()
-
-    def note(frame, event, argument):
-        if event == "call":
-            called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
-
-    oracle, before = ExampleOracle(layer, inputs, rng=1), sys.getprofile()
-    sys.setprofile(note)
-    try:
-        phases = learner.run(oracle, rng=2)
-    finally:
-        sys.setprofile(before)
-    found = {
-        f"{path.name}: {name}"
-        for path, name in ((Path(file), name) for file, name in called)
-        if (path.is_relative_to(UPPER) and path.relative_to(UPPER).as_posix() not in PAPER_MODE)
-        or (
-            path.is_relative_to(UPPER)
-            and re.search("gradient|jacobian|newton|derivative|descen", name.lower())
-        )
-        # roots in one variable are of bracketing; everything else there goes downhill
-        or (path.is_relative_to(SCIPY / "optimize") and path.name != "_zeros_py.py")
-        or "torch" in path.parts
-    }
-    return found, phases
-
-
-def test_paper_mode_calls_nothing_that_differentiates():
-    layer, inputs = make_nice_layer(heads=2, dim=10, rng=0), BooleanInputs(k=2, d=10)
-    found, phases = derivatives_called(SixPhase(m=2, mode="paper"), layer, inputs)
-    assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
-    assert found == set()
-    assert derivatives_called(SixPhase(m=2, examples=3000, work=5), layer, inputs)[0]
-
-
 def nice(d, m=2):
     return make_nice_layer(heads=m, dim=d, rng=0)
 
@@ -165,7 +112,7 @@ def without_attention(m):
 
 
 def opposite(factor):
-    return AttentionLayer(theta=np.stack([nice(16).theta[0], factor * nice(16).theta[0]]), w=nice(16).w)
+    return AttentionLayer(theta=np.stack([nice(10).theta[0], factor * nice(10).theta[0]]), w=nice(10).w)
 
 
 def noise(y, rng):
@@ -174,56 +121,35 @@ def noise(y, rng):
 
 PAPER, PROXY = SixPhase(m=2, mode="paper"), SixPhase(m=2, mode="paper", margin_over="proxy")
 MANY = {(m, mode): SixPhase(m=m, mode=mode, work=100) for m in (12, 64) for mode in ("paper", "practical")}
-ENDS = [  # learner, target, k, d, noise, outcome or None, phase that failed or None, words of the explanation
-    (PROXY, nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3, "Phase 3 failed: "),
-    (SixPhase(m=2), np.zeros_like, 2, 8, 0, "NO_PROJECTION_SUM", 1, "is zero"),
-    (SixPhase(m=2), nice(8), 1, 8, 0, "NOT_APPLICABLE", None, "one token has no"),
-    (SixPhase(m=2), nice(8), 8, 8, 0, "NOT_APPLICABLE", None, "k < d is needed"),
-    (MANY[64, "paper"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None, "64 heads have no affine hull"),
-    (MANY[64, "practical"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None, "64 heads have no affine hull"),
-    (MANY[12, "paper"], nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3, "Phase 3 failed: "),
-    (
-        replace(PROXY, examples=4000),
-        nice(16),
-        2,
-        16,
-        0,
-        "NO_LARGE_MARGIN",
-        3,
-        "The phases had 4000 examples of",
-    ),
-    (PAPER, nice(12), 2, 12, noise, "NO_PROJECTION_SUM", 1, "standard error"),
-    (PAPER, without_attention(1), 2, 12, 0, "NO_LARGE_MARGIN", 3, "Phase 3 failed: "),
-    (SixPhase(m=1), without_attention(1), 2, 12, 0, "EXACT", None, "The fit ended"),
+ENDS = [  # learner, target, k, d, noise, outcome, phase that failed or None
+    (PROXY, nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3),
+    (SixPhase(m=2), np.zeros_like, 2, 8, 0, "NO_PROJECTION_SUM", 1),
+    (SixPhase(m=2), nice(8), 1, 8, 0, "NOT_APPLICABLE", None),
+    (SixPhase(m=2), nice(8), 8, 8, 0, "NOT_APPLICABLE", None),
+    (MANY[64, "paper"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None),
+    (MANY[64, "practical"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None),
+    (MANY[12, "paper"], nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3),
+    (replace(PROXY, examples=4000), nice(16), 2, 16, 0, "NO_LARGE_MARGIN", 3),
+    (PAPER, nice(12), 2, 12, noise, "NO_PROJECTION_SUM", 1),
+    (PAPER, without_attention(1), 2, 12, 0, "NO_LARGE_MARGIN", 3),
+    (SixPhase(m=1), without_attention(1), 2, 12, 0, "EXACT", None),
     # an affine hull through zero is no contradiction
-    (PAPER, opposite(-1.0), 2, 16, 0, "NO_LARGE_MARGIN", 3, "Phase 3 failed: "),
-    (SixPhase(m=2), opposite(-1.0), 2, 16, 0, "EXACT", None, "The fit ended"),
-    (SixPhase(m=2), nice(12), 2, 12, 0.1, "RESIDUAL_FLOOR", 6, "the fit ended"),
+    (PAPER, opposite(-1.0), 2, 10, 0, "NO_LARGE_MARGIN", 3),
+    (SixPhase(m=2), opposite(-1.0), 2, 10, 0, "EXACT", None),
+    (SixPhase(m=2), nice(12), 2, 12, 0.1, "RESIDUAL_FLOOR", 6),
 ]
 
 
-@pytest.mark.parametrize(("learner", "target", "k", "d", "noise", "outcome", "failed", "words"), ENDS)
-def test_every_end_is_an_outcome_its_phase_and_a_sentence(
-    learner, target, k, d, noise, outcome, failed, words
-):
+@pytest.mark.parametrize(("learner", "target", "k", "d", "noise", "outcome", "failed"), ENDS)
+def test_every_end_is_an_outcome_and_its_phase(learner, target, k, d, noise, outcome, failed):
     oracle = ExampleOracle(target, BooleanInputs(k=k, d=d), noise=noise, rng=1)
     phases = learner.run(oracle, rng=2)
     assert (phases.fit.outcome.name, phases.failed) == (outcome, failed)
-    assert words in phases.explanation
+    assert (f"Phase {failed} failed: " in phases.explanation) == (failed is not None)
     assert phases.heads == phases.fit.layer.heads == learner.m
     steps = phases.fit.trace
     assert outcome == "NOT_APPLICABLE" or all(one.name.startswith(f"Phase {one.phase}: ") for one in steps)
     assert outcome != "NOT_APPLICABLE" or phases.fit.examples_used == 0
-
-
-def test_too_few_examples_for_the_net_are_an_outcome(monkeypatch):
-    begin = _Run.begin
-    # 2 d m / k to regress on, and two to hold out
-    few = lambda run, phase, number=1: min(begin(run, phase, number), 21 if phase == 6 else 10**9)  # noqa: E731
-    monkeypatch.setattr(_Run, "begin", few)
-    phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 10)
-    assert phases.failed == 6
-    assert "21 examples are left for the net, and 2 heads need 22" in phases.explanation
 
 
 def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_mode(monkeypatch):
@@ -232,7 +158,7 @@ def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_m
         return replace(span, gap=replace(span.gap, ratio=1.1))
 
     monkeypatch.setattr("upper.six_phase.learner.attention_span", without_a_step)
-    paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 10)[0] for mode in ("paper", "practical"))
+    paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 8)[0] for mode in ("paper", "practical"))
     assert paper.failed == 5
     assert "no clear step" in paper.explanation
     assert "no clear gap" in practical.explanation
@@ -248,7 +174,7 @@ def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
 
 
 def test_threads_change_no_bit():
-    fits = [run(SixPhase(m=2, mode="paper", jobs=jobs), 2, 2, 12)[0].fit for jobs in (1, 2)]
+    fits = [run(SixPhase(m=2, mode="paper", jobs=jobs), 2, 2, 8)[0].fit for jobs in (1, 2)]
     assert np.array_equal(fits[0].layer.theta, fits[1].layer.theta)
     assert np.array_equal(fits[0].layer.w, fits[1].layer.w)
     assert fits[0].examples_used == fits[1].examples_used
@@ -259,31 +185,30 @@ def test_threads_change_no_bit():
 def test_the_contract_of_learners(mode):
     layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
     tolerance = 0.05 if mode == "paper" else None
-    check_learner(SixPhase(m=2, mode=mode, examples=60_000, tolerance=tolerance), layer, inputs, seed=1)
+    check_learner(
+        SixPhase(m=2, mode=mode, examples=60_000 if mode == "paper" else 10_000, tolerance=tolerance),
+        layer,
+        inputs,
+        seed=1,
+    )
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"m": "many"}, "m is 'many'"),
-        ({"accept": 1.5}, "accept is 1.5"),
-        ({"jobs": 0}, "jobs is 0"),
-        ({"rounds": 2}, "rounds is 2 and mode 'practical': rounds is for mode 'paper'"),
-        ({"margin_over": "proxy"}, "margin_over is for mode 'paper'"),
-        ({"mode": "paper", "m": "auto", "body": "polytope"}, "a body with a spectrum"),
-    ],
-)
-def test_wrong_parameters_are_sentences(changes, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        SixPhase(**{"m": 2, **changes})
+def test_what_does_not_go_together_is_refused():
+    for changes in (
+        {"rounds": 2},
+        {"margin_over": "proxy"},
+        {"mode": "paper", "m": "auto", "body": "polytope"},
+    ):
+        with pytest.raises(ValueError, match=r"is for mode 'paper'|a body with a spectrum"):
+            SixPhase(**{"m": 2, **changes})
 
 
 def test_exact_says_so_where_newton_alone_did_the_work():
     # phases 4 and 5 see no step in the spectrum: the rows that agree are too few
-    layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(k=3, d=12)
-    given = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=1).draw(20_000))
-    phases = SixPhase(m=3, work=4000).run(given, rng=2)
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=3, d=8)
+    given = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=1).draw(2_000))
+    phases = SixPhase(m=2, work=4000).run(given, rng=2)
     assert phases.fit.outcome is Outcome.EXACT
     assert "no clear gap" in phases.explanation
     assert phases.fit.alone == "Newton"
@@ -299,7 +224,7 @@ def test_too_few_examples_say_how_many_the_phases_need(served):
     oracle = ExampleOracle(layer, inputs, rng=1)
     if served:
         oracle = ExampleOracle.from_arrays(*oracle.draw(2000))
-    phases = SixPhase(m=2, examples=None if served else 2000, work=4000).run(oracle, rng=2)
+    phases = SixPhase(m=2, examples=None if served else 2000, work=800).run(oracle, rng=2)
     assert phases.fit.outcome is (Outcome.EXAMPLES_RAN_OUT if served else Outcome.EXAMPLES_SPENT)
     assert phases.fit.examples_needed == 12_000 + 350_000 + 21_600 + 104
     assert f"of about {phases.fit.examples_needed} needed" in str(phases.fit)
@@ -324,17 +249,6 @@ def test_phases_that_draw_what_they_may_stay_within_the_budget(wishes, budget, u
         assert not enough or share >= wish.least
         drawn += int(used * share)
     assert drawn <= budget
-
-
-@given(WISHES)
-def test_without_a_budget_every_phase_draws_what_it_wants(wishes):
-    plan = {str(place): wish for place, wish in enumerate(wishes)}
-    assert [share_of_budget(plan, name, None) for name in plan] == [wish.wanted for wish in wishes]
-
-
-@pytest.mark.parametrize(("budget", "share"), [(0, 0), (3, 3), (10, 5)])
-def test_a_budget_below_the_least_is_never_exceeded(budget, share):
-    assert share_of_budget({"one": Wish(100, 5), "two": Wish(100, 50)}, "one", budget) == share
 
 
 def test_the_last_phase_takes_all_that_is_left_of_given_examples():

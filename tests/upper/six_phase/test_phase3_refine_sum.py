@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
+from agreeing import agreeing_layer, exact_contrasts
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from upper.six_phase import (
-    Contrasts,
     PhaseFailedError,
     certify_agreement,
-    estimate_projection_sum,
     refine_by_consistency,
     refine_by_margin,
     sculpt,
-    sculpt_affine_hull,
 )
 
 
@@ -20,17 +18,9 @@ def _oracle(layer, k, rng, inputs=BooleanInputs):
     return ExampleOracle(layer, inputs(k=k, d=layer.dim), rng=rng)
 
 
-def _agreeing(heads, d, rng, scale=1):
-    nice = make_nice_layer(heads=heads, dim=d, rng=rng)
-    return AttentionLayer(theta=scale * np.stack([nice.theta[0]] * heads), w=nice.w)
-
-
 def _body(theta, rng):
     """The body of one matrix, from equations that hold exactly."""
-    d = len(theta)
-    rows, differences = np.random.default_rng(rng).standard_normal((2, 5 * d * d, d))
-    right = np.einsum("na,ab,nb->n", rows, theta, differences)
-    return sculpt(Contrasts(rows, differences[:, None], right[:, None], np.ones(len(rows))), wide=0)
+    return sculpt(exact_contrasts(theta[None], 5 * len(theta) ** 2, rng=rng), wide=0)
 
 
 # ---- by margin
@@ -38,7 +28,7 @@ def _body(theta, rng):
 
 def test_hard_attention_gives_the_sum_exactly():
     """With logits of hundreds every pattern is one-hot: Y_a = x_b sum_i W_i to rounding."""
-    layer = _agreeing(2, 10, 12, scale=300)
+    layer = agreeing_layer(2, 10, 12, scale=300)
     body = _body(layer.theta[0], 13)
     for over in ("body", "proxy"):
         oracle = _oracle(layer, 3, 14)
@@ -46,35 +36,6 @@ def test_hard_attention_gives_the_sum_exactly():
         assert found.error(layer) < 1e-12
         assert found.series["margins"].min() >= 40
         assert (oracle.drawn, found.examples) == (500, 500)
-
-
-def test_error_is_of_the_order_of_the_exponential_of_the_margin(monkeypatch):
-    """One head: |Y_a - x_b W| <= sum_(c != b) p_c |(x_c - x_b) W|, so that the error falls as e^-margin."""
-    monkeypatch.setattr("upper.six_phase.phase3_refine_sum._ROWS", 10_000)
-    layer = make_nice_layer(heads=1, dim=8, rng=15, sigma=4.0)
-    body = _body(layer.theta[0], 16)
-    errors = []
-    for margin in (2.0, 5.0, 8.0):
-        oracle = _oracle(layer, 2, 17)
-        found = refine_by_margin(oracle, body, wide=0, examples=20_000, margin=margin)
-        assert found.series["margins"][-1] >= margin
-        assert np.all(np.diff(found.series["margins"]) <= 0)
-        errors.append(found.error(layer))
-        assert found.error(layer) < 4 * np.exp(-margin)
-    assert errors[2] < 0.1 * errors[1] < 0.01 * errors[0]
-
-
-def test_error_by_margin_falls_as_measured():
-    """From about .083 to about .003 at (m, k, d) = (2, 2, 32)."""
-    layer = make_nice_layer(heads=2, dim=32, rng=0)
-    oracle = _oracle(layer, 2, 10)
-    crude = estimate_projection_sum(oracle, 32_000)
-    assert 0.07 < crude.error(layer) < 0.1
-    hull = sculpt_affine_hull(oracle, crude.w, wide=1, accept=0.05)
-    found = refine_by_margin(oracle, hull.body, wide=1, examples=100_000)
-    assert found.error(layer) < 0.006
-    assert found.series["margins"].shape == (8 * 32,)
-    assert 1 <= found.measures["condition"] < 5
 
 
 @pytest.mark.parametrize("over", ["body", "proxy"])
@@ -90,48 +51,13 @@ def test_a_margin_that_no_row_has_fails_with_margin(over):
 # ---- by consistency
 
 
-@pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs])
-@pytest.mark.parametrize("k", [2, 3])
-def test_true_sum_is_a_fixed_point_when_heads_agree(k, inputs):
-    layer = _agreeing(3, 12, 0)
-    total = layer.w.sum(axis=0)
-    found = refine_by_consistency(_oracle(layer, k, 1, inputs), total, examples=500)
-    np.testing.assert_allclose(found.w, total, atol=1e-8)
-    assert found.series["changes"].max() < 1e-8
-    assert found.series["thresholds"].max() < 1e-8
-
-
 def test_scale_is_not_free():
     """From 1.2 times the true sum, with heads that agree everywhere, the scale comes back by itself."""
-    layer = _agreeing(2, 12, 4)
+    layer = agreeing_layer(2, 12, 4)
     total = layer.w.sum(axis=0)
     found = refine_by_consistency(_oracle(layer, 2, 5), 1.2 * total, examples=4_000, shares=(0.1,) * 6)
     scale = np.vdot(found.w, total) / np.vdot(total, total)
     assert abs(scale - 1) < 0.05
-
-
-@pytest.mark.parametrize(
-    ("m", "k", "d", "before", "after"),
-    [(2, 2, 32, 0.088, 0.0004), pytest.param(2, 3, 32, 0.13, 0.004, marks=pytest.mark.slow)],
-)
-def test_error_by_consistency_falls_as_measured(m, k, d, before, after):
-    layer = make_nice_layer(heads=m, dim=d, rng=0)
-    oracle = _oracle(layer, k, 10)
-    crude = estimate_projection_sum(oracle, 32_000)
-    assert crude.error(layer) == pytest.approx(before, rel=0.15)
-    found = refine_by_consistency(oracle, crude.w, examples=50_000)
-    assert found.error(layer) < 2 * after
-    assert oracle.drawn == 32_000 + found.examples == 32_000 + 7 * 50_000
-
-
-def test_given_examples_too_few_for_all_rounds_are_shared_out():
-    layer = make_nice_layer(heads=2, dim=8, rng=24)
-    oracle = ExampleOracle.from_arrays(*_oracle(layer, 2, 25).draw(1_001))
-    found = refine_by_consistency(oracle, layer.w.sum(axis=0), examples=900, shares=(0.2, 0.1))
-    assert (found.examples, oracle.remaining) == (1_000, 1)
-    with pytest.raises(PhaseFailedError, match="no example is left") as failure:
-        refine_by_consistency(oracle, layer.w.sum(axis=0), examples=900, shares=(0.2, 0.1))
-    assert (failure.value.outcome, oracle.remaining) == (Outcome.EXAMPLES_SPENT, 1)
 
 
 def test_rows_kept_of_each_batch_are_the_best_of_all():

@@ -1,36 +1,14 @@
 """Phase 5: the span, the hull and the reach of a body, and their errors against an independent projection."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from agreeing import exact_contrasts, true_span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import orth
 
-from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
-from upper.six_phase import AttentionSpan, Contrasts, attention_span, sculpt
-
-
-def _exact(theta, n, *, rng, noise=0.0):
-    """Equations that hold exactly for all heads `theta`: x_a any row, v orthogonal to x_a (Theta_i - Theta_1)."""
-    rng = np.random.default_rng(rng)
-    d = theta.shape[1]
-    rows, differences = rng.standard_normal((n, d)), rng.standard_normal((n, 1, d))
-    if len(theta) > 1:
-        across = np.linalg.qr(np.swapaxes(np.einsum("na,iab->nib", rows, theta[1:] - theta[0]), 1, 2))[0]
-        differences = differences - differences @ across @ np.swapaxes(across, 1, 2)
-    right = np.einsum("na,ab,njb->nj", rows, theta[0], differences)
-    return Contrasts(rows, differences, right + noise * rng.standard_normal(right.shape), np.ones(n))
-
-
-def _true_span(layer):
-    """The hull's directions and its point closest to zero, by QR."""
-    m, d = layer.heads, layer.dim
-    differences = (layer.theta[1:] - layer.theta[0]).reshape(m - 1, d * d)
-    flat = np.linalg.qr(differences.T)[0].T
-    centre = layer.theta[0].ravel() - flat.T @ (flat @ layer.theta[0].ravel())
-    return AttentionSpan(centre.reshape(d, d), flat.reshape(m - 1, d, d), np.full(m - 1, 9.0), 9.0, None)
+from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from upper.six_phase import AttentionSpan, attention_span, sculpt
 
 
 @given(m=st.integers(1, 4), d=st.integers(3, 8), stray=st.floats(0.0, 2.0), seed=st.integers(0, 2**32 - 1))
@@ -39,7 +17,7 @@ def test_errors_are_those_of_an_independent_projection(m, d, stray, seed):
     """Any span with its centre across its directions: against least squares, and angles between projectors."""
     rng = np.random.default_rng(seed)
     layer = make_nice_layer(heads=m, dim=d, rng=rng)
-    true = _true_span(layer)
+    true = true_span(layer)
     flat = true.directions.reshape(m - 1, d * d) + stray / d * rng.standard_normal((m - 1, d * d))
     flat = np.linalg.qr(flat.T)[0].T
     centre = true.centre.ravel() + stray / d * rng.standard_normal(d * d)
@@ -63,7 +41,7 @@ def test_errors_are_those_of_an_independent_projection(m, d, stray, seed):
 @pytest.mark.parametrize("kind", ["ellipsoid", pytest.param("polytope", marks=pytest.mark.slow)])
 def test_reach_is_the_farthest_member_along_each_direction(kind):
     layer = make_nice_layer(heads=3, dim=5, rng=10)
-    body = sculpt(_exact(layer.theta, 150, rng=11, noise=0.02), body=kind, wide=2)
+    body = sculpt(exact_contrasts(layer.theta, 150, rng=11, noise=0.02), body=kind, wide=2)
     span = attention_span(body, 2)
     rng = np.random.default_rng(12)
     members = np.array([body.maximise(direction) for direction in rng.standard_normal((30, 5, 5))])
@@ -71,31 +49,6 @@ def test_reach_is_the_farthest_member_along_each_direction(kind):
         farthest = max(abs(np.vdot(direction, body.maximise(sign * direction))) for sign in (1, -1))
         assert reach == pytest.approx(farthest, rel=1e-9)
         assert np.all(np.abs(np.tensordot(members, direction, 2)) <= reach * (1 + 1e-6))
-
-
-def test_heads_in_the_body_are_within_reach():
-    layer = make_nice_layer(heads=3, dim=6, rng=13)
-    radius = 1.05 * float(np.linalg.norm(layer.theta, axis=(1, 2)).max())
-    body = sculpt(_exact(layer.theta, 200, rng=14), wide=2, radius=radius)
-    span = attention_span(body, 2)
-    assert all(body.contains(theta) for theta in layer.theta)
-    assert np.all(
-        np.abs(np.tensordot(layer.theta, span.directions, ((1, 2), (1, 2)))) <= span.reach * (1 + 1e-6)
-    )
-    # the ball cuts the hull at the distance Pythagoras says
-    half_chord = np.sqrt(radius**2 - np.linalg.norm(span.centre) ** 2)
-    np.testing.assert_allclose(span.reach, half_chord, rtol=1e-2)
-
-
-def test_a_head_without_attention_is_measured_absolutely():
-    """|Theta_i| = 0 would divide by zero: then the error is the distance itself."""
-    nice = make_nice_layer(heads=2, dim=4, rng=19)
-    layer = AttentionLayer(theta=np.stack([nice.theta[0], np.zeros((4, 4))]), w=nice.w)
-    size = float(np.linalg.norm(nice.theta[0]))
-    span = AttentionSpan(nice.theta[0], np.zeros((0, 4, 4)), np.zeros(0), 0.0, None)
-    errors = span.errors(layer)
-    assert errors["span_error"] == pytest.approx(0, abs=1e-12)
-    assert errors["hull_error"] == pytest.approx(size)
 
 
 def test_spans_of_nothing_are_measured_too():
@@ -114,25 +67,6 @@ def test_spans_of_nothing_are_measured_too():
 
 
 # ---- margins over the hull
-
-
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_rows_with_a_margin_have_every_heads_pattern_one_hot_up_to_its_exponential(m):
-    layer, k = make_nice_layer(heads=m, dim=12, rng=6), 3
-    span = _true_span(layer)
-    along = np.tensordot(layer.theta, span.directions, ((1, 2), (1, 2)))
-    extent = float(np.linalg.norm(along, axis=1).max())
-    span = replace(span, reach=np.abs(along).max(axis=0), extent=extent)
-    x = GaussianInputs(k=k, d=12).sample(4_000, rng=8)
-    margins, top = span.margins(x)
-    example, row = np.nonzero(margins >= 1.0)
-    assert len(example) > 30
-    bound, attended = np.exp(-margins[example, row]), top[example, row]
-    for pattern in np.moveaxis(layer.patterns(x)[example, :, row], 1, 0):
-        at_top = pattern[np.arange(len(example)), attended]
-        others = np.where(np.arange(k) == attended[:, None], 0, pattern)
-        assert np.all(others <= (at_top * bound * (1 + 1e-6))[:, None])
-        assert np.all(1 - at_top <= (k - 1) * bound * (1 + 1e-6))
 
 
 @pytest.fixture

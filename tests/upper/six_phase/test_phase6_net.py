@@ -1,40 +1,16 @@
 """Phase 6 in paper mode: every tuple of a net, its projections by regression, chosen on held-out examples."""
 
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
+from agreeing import true_span
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
-from upper.six_phase import AttentionSpan, search_net
-from upper.six_phase.phase6_net import (
-    TupleRegression,
-    _bound,
-    _Frame,
-    _grid,
-    held_out_examples,
-)
-
-
-def true_span(layer):
-    """The span of the layer's heads, as phase 5 would give it without error."""
-    heads = layer.theta.reshape(layer.heads, -1)
-    offsets = heads[1:] - heads[0]
-    flat = np.linalg.svd(offsets, full_matrices=False)[2] if len(offsets) else np.zeros((0, heads.shape[1]))
-    centre = heads[0] - (heads[0] @ flat.T) @ flat
-    away = (heads - centre) @ flat.T
-    reach = 1.2 * np.abs(away).max(axis=0) if len(flat) else np.zeros(0)
-    d = layer.dim
-    return AttentionSpan(
-        centre=centre.reshape(d, d),
-        directions=flat.reshape(-1, d, d),
-        reach=np.full(len(flat), reach.max(initial=0.0)),
-        extent=float(np.hypot.reduce(reach, initial=0.0)),
-        gap=None,
-    )
+from upper.six_phase import search_net
+from upper.six_phase.phase6_net import TupleRegression, _bound, _Frame, held_out_examples
 
 
 def examples(layer, k, n, rng=5):
@@ -95,32 +71,8 @@ def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
         assert np.isclose(found.surface[i, j], relative_error(features[:100] @ w, y[:100]) ** 2, rtol=1e-4)
 
 
-def test_pairs_and_tuples_have_the_same_errors():
-    layer = make_nice_layer(heads=2, dim=5, rng=5)
-    x, y = examples(layer, 3, 120)
-    data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
-    theta = make_nice_layer(heads=7, dim=5, rng=6).theta
-    surface = data.pair_errors(theta)
-    for pair in combinations(range(7), 2):
-        assert np.isclose(data.best_tuple(theta, [pair])[1], surface[pair])
-    best, error = data.best_tuple(theta, combinations(range(7), 2))
-    assert surface[tuple(best)] == np.nanmin(surface)
-    assert np.isclose(error, np.nanmin(surface))
-
-
-@pytest.mark.parametrize("fixed", [0, 1, 2])
-def test_one_more_matrix_beside_fixed_ones_is_a_tuple(fixed):
-    layer = make_nice_layer(heads=2, dim=5, rng=5)
-    x, y = examples(layer, 3, 120)
-    data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
-    theta = make_nice_layer(heads=7, dim=5, rng=6).theta
-    wanted = [data.best_tuple(theta, [(*range(fixed), other)])[1] for other in range(fixed, 7)]
-    points = theta[fixed:].reshape(-1, 25)
-    assert np.allclose(data.one_more_errors(theta[:fixed], points, lambda z: z.reshape(-1, 5, 5)), wanted)
-
-
 @pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (5, "hull")])
-@pytest.mark.parametrize("most", [1, 3, 50, 5000])
+@pytest.mark.parametrize("most", [3, 500])
 def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, monkeypatch):
     solved = []
     real = TupleRegression._errors
@@ -137,7 +89,7 @@ def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, 
     assert sum(solved) == found.candidates <= most
     assert found.points >= m
     assert found.layer.heads == m
-    if m == 2 and most >= 50:
+    if m == 2 and most == 500:
         assert found.candidates > math.comb(found.points, 2)
 
 
@@ -150,17 +102,6 @@ def test_halvings_head_by_head_improve_where_all_together_are_too_many():
     )
     assert halved.error < flat.error / 10
     assert halved.candidates <= 3000
-
-
-@given(st.integers(1, 3), st.floats(0.3, 1.9), st.integers(0, 2**31))
-def test_every_point_of_the_ball_is_within_half_a_spacing_in_each_coordinate(dimension, spacing, seed):
-    frame = _Frame(np.zeros((1, 1)), np.zeros((dimension, 1, 1)), 1.0, np.zeros((1, dimension)))
-    spacing, grid = _grid(frame, spacing, 1, 10**9, 10**9)
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((200, dimension))
-    z *= (rng.random((200, 1)) ** 0.2) / np.linalg.norm(z, axis=1, keepdims=True)
-    away = np.abs(z[:, None] - grid).max(axis=2).min(axis=1)
-    assert away.max() <= spacing / 2 + 1e-12
 
 
 @pytest.mark.parametrize("over", ["hull", "span"])
@@ -183,7 +124,7 @@ def test_the_judged_error_is_unbiased():
         x = BooleanInputs(k=3, d=6).sample(3300, rng=rng)
         y = rng.standard_normal(x.shape)  # nothing to be found: every candidate is equally bad
         found = search_net(
-            x[:300], y[:300], true_span(layer), heads=2, over="span", held_out=4, judged=200, most=2000
+            x[:300], y[:300], true_span(layer), heads=2, over="span", held_out=4, judged=200, most=500
         )
         true = relative_error(found.layer(x[300:]), y[300:]) ** 2
         judged.append(found.error - true)
@@ -222,15 +163,11 @@ def test_held_out_examples_bound_the_probability_of_an_underestimate(candidates,
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"heads": 3}, "heads is 3: 2, the dimensions of the span"),
-        ({"held_out": 90, "judged": 9}, "There are 100 examples: 90 to select, 9 to judge and 11 to regress"),
-    ],
-)
-def test_wrong_parameters_are_sentences(changes, complaint):
+def test_heads_and_examples_that_do_not_suffice_are_refused():
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     x, y = examples(layer, 3, 100)
-    with pytest.raises(ValueError, match=complaint):
-        search_net(x, y, true_span(layer), **{"heads": 2, **changes})
+    for changes in ({"heads": 3}, {"heads": 2, "held_out": 90, "judged": 9}):
+        with pytest.raises(
+            ValueError, match=r"the dimensions of the span|90 to select, 9 to judge and 11 to"
+        ):
+            search_net(x, y, true_span(layer), **changes)
