@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from itertools import takewhile
 from pathlib import Path
 
@@ -84,13 +85,9 @@ def test_files_that_markdown_links_to_exist(page):
             assert (ROOT / link).exists(), link
 
 
-def test_the_readme_installs_by_two_commands():
-    """The continuous integration runs them in environments that hold nothing else."""
-    commands = re.findall(r"^```sh\n(.*?)```", TEXTS[ROOT / "README.md"], re.MULTILINE | re.DOTALL)
-    assert commands == [
-        "pip install torch==2.13.0 -e '.[torch,lattice]' && attention-bounds compare\n",
-        "pip install -e '.[test]' && pytest\n",
-    ]
+def test_the_citation_is_of_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_types_of_the_architecture_are_public():
@@ -102,21 +99,6 @@ def test_types_of_the_architecture_are_public():
         modules = [importlib.import_module(package) for package in re.findall(r"`(\w+)`", packages)]
         for name in re.findall(r"`(\w+)", names):
             assert any(name in module.__all__ for module in modules), name
-
-
-@pytest.mark.parametrize(
-    ("said", "printed", "same"),
-    [
-        ("error 1.2e-15, 3 heads", "error 9e-14, 4 heads", True),
-        ("took 3 ms", "took 2.1 s", True),
-        ("took <1ms", "took 2.1 s", True),
-        ("a   b", "a b", True),
-        ("learned", "broken", False),
-        ("one", "one\nmore", False),
-    ],
-)
-def test_numbers_and_times_may_differ_and_words_may_not(said, printed, same):
-    assert (pages.difference(said, printed) is None) is same
 
 
 PAGE = """Title
@@ -165,7 +147,7 @@ def test_a_page_runs_in_one_namespace_and_is_refreshed(tmp_path):
         ("number = 41", "number = 1 / 0", "division by zero"),
         ("   42", "   43", "Got:\n    42"),
         ("cat told", "cat untold", "status 1"),
-        ("took 77", "it took 77", "-it took #"),
+        ("took 77", "it took 77", "-it took #"),  # a number may differ, a word may not
         ('"took 3', '"took 4', None),
     ],
 )

@@ -1,8 +1,6 @@
 """The tutorials: every one runs as a plain script, from any folder, and leaves nothing behind."""
 
-import ast
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,13 +25,3 @@ def test_it_runs(path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_it_begins_with_a_title_and_shows_a_table(path):
-    """What a page of the documentation needs: a title, and cells that end in something to look at."""
-    source = path.read_text(encoding="utf-8")
-    title, line = ast.get_docstring(ast.parse(source)).splitlines()[:2]
-    assert line == "=" * len(title)
-    assert re.search(r"^results$", source, re.MULTILINE)
-    assert re.search(r"^results\.plot\(", source, re.MULTILINE)

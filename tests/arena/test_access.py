@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 
 from arena import compare, learn, lwr_target, nice_target
@@ -49,18 +48,6 @@ def test_a_comparison_says_who_saw_what(results):
         assert f"<strong>Sees.</strong> {access.capitalize()}." in page
 
 
-def test_where_all_draw_random_examples_nothing_is_said(results):
-    assert "From random examples" not in table_text(results.only(learners=["linear"]))
-
-
-@pytest.mark.parametrize(("name", "access"), SEEN.items())
-def test_learn_says_what_was_seen(nice, rounding, name, access):
-    learned = learn(nice if name == "linear" else rounding, name, preset="quick")
-    assert learned.to_json()["access"] == access
-    assert ("learned from" in str(learned)) == (access != "random examples")
-    assert ("queries asked" in str(learned)) == (access == "value queries")
-
-
 @dataclass(frozen=True)
 class Asks(Newton):
     """Declares value queries and draws examples."""
@@ -100,16 +87,6 @@ def test_a_learner_that_declares_the_wrong_access_is_refused_by_learn_and_compar
     assert "gives value queries: random examples are needed" in cell.message
     with pytest.raises(ValueError, match=r"^Misnamed.access is 'questions'"):
         compare([nice], [Misnamed()], isolated=False)
-
-
-@pytest.mark.bad_input
-def test_given_examples_answer_no_queries(cli, tmp_path):
-    x = BooleanInputs(k=2, d=4).sample(60, rng=0)
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", make_nice_layer(heads=1, dim=4, rng=0)(x))
-    files = (str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
-    said = cli("learn", "--examples-from", *files, "--learner", "by-queries", status=2)
-    assert "learns from value queries, which given examples cannot answer" in said.err
 
 
 def test_the_command_says_it(cli, tmp_path):

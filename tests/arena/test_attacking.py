@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import arena.attacking
-from arena import ATTACKS, AttackKind, attack, choose_attacks, lwr_target, nice_target, save_target
+from arena import ATTACKS, AttackKind, attack, lwr_target, save_target
 from arena.attacking import attack_samples, samples_of
 from attention import AttentionLayer
 from lwe import Attack, BinomialLaw, LWRParameters, TernaryLaw, make_samples
@@ -115,16 +115,6 @@ def test_noise_is_met_as_it_is():
     assert f"The secret itself predicts {found.best_accuracy:.3g} of the labels" in str(found)
 
 
-@pytest.mark.bad_input
-def test_what_cannot_be_attacked_is_a_sentence():
-    with pytest.raises(ValueError, match="no instance of learning with rounding"):
-        attack(nice_target(heads=1, tokens=2, dim=8))
-    with pytest.raises(ValueError, match="'guess' is no attack: choose among least-squares"):
-        choose_attacks("guess")
-    with pytest.raises(ValueError, match="No attack is named"):
-        choose_attacks(" , ")
-
-
 def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, tmp_path):
     parameters = LWRParameters(10, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=BinomialLaw(1))
     samples, secret = make_samples(parameters, 500, rng=0)
@@ -167,31 +157,3 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
     kept = json.loads(out.read_text(encoding="utf-8"))
     assert [one["attack"] for one in kept["results"]] == ["least-squares"]
     assert kept["not_run"] == ["linearisation", "exhaustive"]
-
-
-MATRIX = "{dir}/A.npy --labels {dir}/b.npy --modulus 8"
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("{dir}/none.safetensors", "none.safetensors"),
-        ("{dir}/A.npy", "--labels is needed"),
-        ("{dir}/A.npy --labels {dir}/b.npy", "--modulus is needed"),
-        ("{dir}/A.npy --labels {dir}/none.npy --modulus 8", "none.npy"),
-        (f"{MATRIX} --samples 50", "--samples is 50"),
-        ("{dir}/b.npy --labels {dir}/b.npy --modulus 8", "b.npy has shape (20,)"),
-        ("{dir}/A.npz --labels {dir}/b.npy --modulus 8", "numpy.save"),
-        ("{dir}/easy.safetensors --modulus 8", "--modulus: such options are for matrices"),
-        ("{dir}/easy.safetensors --budget 0", "--budget"),
-        ("{dir}/easy.safetensors --jobs 0", "jobs"),
-    ],
-)
-def test_wrong_input_is_one_sentence(cli, tmp_path, options, said):
-    save_target(tmp_path / "easy.safetensors", lwr_target(secret_dim=4, modulus=4, levels=2, seed=1))
-    np.save(tmp_path / "A.npy", np.ones((20, 3), dtype=np.int64))
-    np.save(tmp_path / "b.npy", np.ones(20, dtype=np.int64))
-    result = cli("attack", *options.format(dir=tmp_path).split(), status=2)
-    assert said in result.err
-    assert result.err.count("\n") == 1

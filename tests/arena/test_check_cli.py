@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from arena.cli.main import run
 
 
@@ -30,36 +28,6 @@ def test_it_writes_nothing_unless_told_where(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)[0]["result"]["verdict"] == "holds"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
     assert kept.read_text() == "full results"
-
-
-def test_list_says_what_there_is(capsys):
-    assert run(["check", "--list", "layer/*"]) == 0
-    assert "layer/row-form: Row a" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        (["nonsense"], "No check is called 'nonsense'"),
-        (["layer/row-from"], "the nearest is 'layer/row-form'"),
-        (["--scale", "huge"], "'quick', 'full'"),
-        (["--jobs", "0"], "--jobs"),
-    ],
-)
-def test_wrong_use_is_one_line_and_status_two(wrong, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(["check", *wrong]) == 2
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert captured.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_of_something_else_is_refused_before_any_work(capsys, tmp_path):
-    (tmp_path / "claims.json").write_text("mine")
-    assert run(["check", "layer/row-form", "--out", str(tmp_path)]) == 2
-    assert "give another folder" in capsys.readouterr().err
-    assert (tmp_path / "claims.json").read_text() == "mine"
 
 
 def test_a_claim_that_fails_is_status_one(capsys, tmp_path, monkeypatch):

@@ -9,9 +9,8 @@ import safetensors.numpy
 from arena.cells import fit_target
 from arena.comparison import compare
 from arena.inspection import inspect
-from arena.results import Results
-from arena.targets import checkpoint_target, layer_target, load_target, save_target
-from attention import BooleanInputs, SphereInputs, convert_torch_module, read_checkpoint_layer
+from arena.targets import checkpoint_target, load_target
+from attention import BooleanInputs, SphereInputs, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
 
@@ -78,16 +77,6 @@ def test_inspect_shows_the_layer_and_what_was_dropped(cli, folders, model):
     assert str(folders[model]) not in words
 
 
-def test_inspect_takes_every_option(cli, folders):
-    options = ["--layer", 1, "--heads", 8, "--prefix", "bert", "--biases", "kept", "--coordinates", 10]
-    said = json.loads(cli("inspect", folders["bert"], *options, "--tokens", 3, "--json").out)
-    assert (said["heads"], said["tokens"], said["dim"]) == (8, 3, 10)
-    assert said["made"]["parameters"]["coordinates"] == 10
-    words = cli("inspect", folders["bert"], *options).out
-    assert "biases kept, the first 10 of 32 coordinates kept" in words
-    assert "8 heads were asked for" in words
-
-
 @both
 @pytest.mark.parametrize("biases", ["kept", "dropped"])
 def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp_path, model, biases):
@@ -125,71 +114,12 @@ def test_newton_learns_a_layer_of_a_checkpoint_exactly(tmp_path, model, seed):
     learned_exactly(target, seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0])
-def test_newton_learns_a_layer_of_torch_exactly(tmp_path, cli, seed):
-    torch = pytest.importorskip("torch", reason="the layer is PyTorch's")
-    torch.manual_seed(seed)
-    module = torch.nn.MultiheadAttention(DIM, HEADS)
-    target = layer_target(convert_torch_module(module).layer, tokens=TOKENS)
-    learned_exactly(target, seed)
-    path = tmp_path / "torch.safetensors"
-    save_target(path, target)
-    words = cli("inspect", path).out
-    assert "A layer given as arrays" in words
-    assert "m = 4, k = 4, d = 32, boolean inputs" in words
-
-
 def learned_exactly(target, seed):
     fit, measures = fit_target(target, Newton(m=HEADS, biases=target.layer.biased), seed)
     assert fit.outcome.name == "EXACT"
     assert measures["relative_error"] < 1e-12
     assert measures["theta_error"] < 1e-10
     assert measures["w_error"] < 1e-10
-
-
-@pytest.mark.slow
-def test_learn_and_compare_take_the_file(cli, folders, tmp_path):
-    path = tmp_path / "layer.safetensors"
-    cli("generate", "from-checkpoint", folders["gpt2"], "--layer", 0, "--coordinates", 8, "-o", path)
-    said = json.loads(cli("learn", path, "--json").out)
-    assert said["outcome"] == "EXACT"
-    assert said["theta_error"] < 1e-9
-    options = ["--learners", "linear,known-part", "--jobs", 1, "--out", tmp_path / "r", "--json"]
-    results = Results.from_json(cli("compare", path, *options).out)
-    assert [record.how for record in results.targets] == [load_target(path).record.how]
-    assert {cell.status for cell in results.cells} == {"done"}
-
-
-WRONG = [
-    (["inspect", "{bert}"], "give the number of a --layer"),
-    (["inspect", "{bert}/model.safetensors"], "needs a layer's number"),
-    (["inspect", "{bert}", "--layer", "3"], "has no layer 3"),
-    (["inspect", "{bert}", "--layer", "0", "--tokens", "0"], "--tokens is 0"),
-    (["inspect", "{layer}", "--heads", "2"], "--heads is for a model's checkpoint"),
-    (["inspect", "{layer}", "--biases", "dropped"], "--biases is for a model's checkpoint"),
-    (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT"),
-    (["inspect", "{dir}/pickle.bin", "--layer", "0"], "safetensors.torch.save_file"),
-    (["inspect", "{dir}/damaged", "--layer", "0"], "config is not valid JSON"),
-]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "complaint"), WRONG, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
-)
-def test_wrong_input_is_one_line_and_status_two(cli, folders, tmp_path, arguments, complaint):
-    (tmp_path / "pickle.bin").write_bytes(b"\x80\x04.")
-    (write(tmp_path / "damaged", "gpt2") / "config.json").write_text("{")
-    layer = tmp_path / "layer.safetensors"
-    save_target(layer, checkpoint_target(folders["bert"], layer=0))
-    names = {"bert": folders["bert"], "layer": layer, "dir": tmp_path}
-    said = cli(*(argument.format(**names) for argument in arguments), status=2)
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint in said.err
-    assert "Traceback" not in said.err
-    assert not (tmp_path / "n").exists()
 
 
 def test_what_is_read_is_never_written_over(cli, folders):

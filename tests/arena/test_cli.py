@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.generated_targets import preset_count, preset_targets
 from arena.results import Results
 from attention.files import load_layer
 from lower import load_instance, save_instance
@@ -90,33 +89,6 @@ def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated
         assert "attack on hidden parities only" in cli(*command, status=2).err
 
 
-@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
-def test_elimination_solves_every_construction(cli, tmp_path, construction):
-    path = tmp_path / "parity.safetensors"
-    cli("generate", "sq-parity", "--bits", 3, "--dim", 10, "--construction", construction, "-o", path)
-    assert json.loads(cli("inspect", path, "--verify", "--json").out)["verification"]["holds"] is True
-    said = json.loads(cli("learn", path, "--learner", "elimination", "--json").out)
-    assert (said["outcome"], said["unknown_part_error"] < 1e-12) == ("EXACT", True)
-
-
-@pytest.mark.slow
-def test_compare_every_family(cli, tmp_path):
-    paths = [tmp_path / f"{kind}.safetensors" for kind in FAMILIES]
-    for kind, path in zip(FAMILIES, paths, strict=True):
-        cli("generate", kind, "--dim", 8, *FAMILIES[kind], "-o", path)
-    options = ["--learners", "linear,known-part,elimination", "--jobs", 1, "--out", tmp_path / "r"]
-    results = Results.from_json(cli("compare", *paths, *options, "--json").out)
-    assert [target.kind for target in results.targets] == [kind.removeprefix("sq-") for kind in FAMILIES]
-    assert all(target.hardness is not None for target in results.targets)
-    for cell in results.cells:
-        solved = cell.learner == "elimination" and cell.target == "sq-parity"
-        wanted = "done" if solved or cell.learner != "elimination" else "does not apply"
-        assert cell.status == wanted
-        if cell.learner == "known-part":
-            assert cell.unknown_part_error == pytest.approx(1.0)
-        assert cell.succeeded is True or not solved
-
-
 def test_families_lists_what_two_heads_hide(cli):
     words = cli("families", "--dim", 12, "--bits", 6).out
     names = [one.name for one in two_head_families(dim=12, bits=6)]
@@ -152,15 +124,6 @@ def test_compare_writes_what_it_prints_as_json_and_tells_files_of_one_name_apart
     assert (out / "index.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
-def test_learners_and_attacks_are_listed_in_a_line_each(cli):
-    for command, least, most in (("learners", 15, 100), ("attacks", 12, 100)):
-        lines = cli(command).out.splitlines()
-        rows = json.loads(cli(command, "--json").out)
-        assert len(lines) == len(rows) + 1 > least
-        assert [line.split()[0].strip("*") for line in lines[1:]] == [row["name"] for row in rows]
-        assert max(map(len, lines)) <= most
-
-
 OWN = '''
 from dataclasses import dataclass
 from upper import LinearBaseline
@@ -184,65 +147,6 @@ def test_a_learner_of_ones_own_stands_beside_names_in_any_case(cli, nice, tmp_pa
         assert cli("learn", nice, "--learner", wrong, status=2).err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("compair", "compare"),
-        ("generate sq-party", "sq-parity"),
-        ("learn {nice} --learner nwton", "newton"),
-        ("compare {nice} --learners linear,adm", "adam"),
-        ("attack {nice} --attacks bkv", "bkw"),
-        ("estimate kyber521", "kyber512"),
-        ("study agrement", "agreement"),
-        ("check layer/row-from", "layer/row-form"),
-        ("curves sq --learners scn", "scan"),
-        ("curves lwr --attacks bkv", "bkw"),
-    ],
-)
-def test_a_misspelled_name_is_met_with_the_nearest(cli, nice, words, meant):
-    said = cli(*words.format(nice=nice).split(), status=2).err
-    assert f"'{meant}'" in said
-    assert said.count("\n") == 1
-
-
-WRONG = [
-    ("learn {nice} --learner linear -o {dir}/f.safetensors", "fits no attention layer"),
-    ("learn {nice} --learner known-part --examples 3", "no use for --examples"),
-    ("learn {nice} --learner newton,linear", "learn runs one"),
-    ("learn {nice} --heads 0", "--heads is 0: a whole number of at least 1"),
-    ("learn {nice} --noise -1", "--noise is -1.0"),
-    ("learn {nice} -o {dir}/fitted.txt", "fitted.txt ends in .txt: layers are written as"),
-    ("learn {nice} -o {dir}/absent/f.safetensors", "absent does not exist"),
-    ("learn {dir}/absent.safetensors", "absent.safetensors"),
-    ("learn {text}", "text.safetensors"),
-    ("inspect {nice} --verify", "verify needs a hard instance"),
-    ("inspect {nice} --threshold theta_trace", "NAME=VALUE"),
-    ("inspect", "Missing argument"),
-    ("generate nice -o {dir}/nice.txt", "nice.txt ends in .txt: layers are written as"),
-    ("generate sq-two-slope --slopes 1,1 -o {dir}/n", "slopes is (1.0, 1.0)"),
-    ("generate sq-centre-threshold --steps some -o {dir}/n", "--steps"),
-    ("generate sq-hidden-gate --at 2 -o {dir}/n", "no use for it"),
-    ("generate nice", "--out"),
-    ("compare {nice} --out {nice}", "is a file: give the path of a folder"),
-    ("compare {nice} --jobs 0 --out {dir}/r", "jobs is 0: a whole number of at least 1"),
-    ("compare {nice} {nice} --out {dir}/r", "Two targets are named"),
-    ("compare --preset slow --out {dir}/r", "'quick' or 'full'"),
-    ("--nonsense", "--nonsense"),
-]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(("words", "complaint"), WRONG)
-def test_wrong_use_is_one_line_and_status_two(cli, nice, tmp_path, words, complaint):
-    text = tmp_path / "text.safetensors"
-    text.write_text("hello")
-    names = {"nice": nice, "dir": tmp_path, "text": text}
-    said = cli(*words.format(**names).split(), status=2)
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint.format(**names) in said.err
-
-
 def test_where_nothing_can_be_written_is_said_before_the_work(cli, nice, tmp_path, monkeypatch):
     def never(*_, **__):
         raise AssertionError("work was done")
@@ -252,11 +156,6 @@ def test_where_nothing_can_be_written_is_said_before_the_work(cli, nice, tmp_pat
     absent = tmp_path / "absent" / "f.safetensors"
     cli("learn", nice, "-o", absent, status=2)
     cli("generate", "nice", "-o", absent, status=2)
-
-
-def test_compare_counts_the_targets_it_builds(cli):
-    assert len(preset_targets()) == preset_count()
-    assert f"without any, {preset_count()} built here" in " ".join(cli("compare", "--help").out.split())
 
 
 def test_the_installed_command_runs():
@@ -291,9 +190,3 @@ def test_help_imports_no_command_and_every_public_name_is_found():
     )
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", asked], check=True, cwd=root, capture_output=True)
-
-
-def test_a_law_of_a_single_secret_is_said_to_hide_nothing(cli, tmp_path):
-    command = ["generate", "lwr", "--secret-dim", 16, "--modulus", 16, "--levels", 2, "-o", tmp_path / "f"]
-    assert "Nothing is hidden" in cli(*command, "--secret-law", "zero").out
-    assert "Nothing is hidden" not in cli(*command).out

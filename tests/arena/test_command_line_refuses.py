@@ -1,7 +1,7 @@
 """Whatever an option is given, a command answers or refuses on one line: never a traceback, never for long.
 
 Commands and options are read off the command line itself, so that a new option is tried without being listed; only a
-cheap call of each command is written down.
+cheap call of each command is written down, and wrong uses with what the line must say.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import shutil
 import signal
 import warnings
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -100,6 +101,109 @@ for kind in ("parity", "pair", "token-parity", "hidden-gate"):
 for kind in ("bump", "two-slope", "designed-steps", "centre-threshold"):
     CALLS[f"generate sq-{kind}"] = "--bits 4 --dim 8 --out new.safetensors"
 COMMAND = typer.main.get_command(app)
+TORCH = find_spec("torch") is not None
+GIVEN = "learn --examples-from x.npy x.npy"
+# what cannot be done, and what the line says of it
+WRONG = [
+    ("--nonsense", "--nonsense"),
+    ("compair", "'compare'"),
+    ("generate sq-party", "'sq-parity'"),
+    ("generate nice", "--out"),
+    ("generate nice -o nice.txt", "nice.txt ends in .txt: layers are written as"),
+    ("generate nice -o absent/n.safetensors", "absent does not exist"),
+    ("generate sq-two-slope --slopes 1,1 -o n", "slopes is (1.0, 1.0)"),
+    ("generate sq-centre-threshold --steps some -o n", "--steps"),
+    ("generate sq-hidden-gate --at 2 -o n", "no use for it"),
+    ("inspect", "Missing argument"),
+    ("inspect nice.safetensors --verify", "verify needs a hard instance"),
+    ("inspect nice.safetensors --threshold theta_trace", "NAME=VALUE"),
+    ("inspect model", "give the number of a --layer"),
+    ("inspect model --layer 3", "has no layer 3"),
+    ("inspect nice.safetensors --heads 2", "--heads is for a model's checkpoint"),
+    ("inspect nice.safetensors --layer 0", "no attention layer named as in BERT"),
+    ("inspect pickle.bin --layer 0", "safetensors.torch.save_file"),
+    ("learn nice.safetensors --learner nwton", "'newton'"),
+    ("learn nice.safetensors --learner newton,linear", "learn runs one"),
+    ("learn nice.safetensors --learner linear -o f.safetensors", "fits no attention layer"),
+    ("learn nice.safetensors --learner known-part --examples 3", "no use for --examples"),
+    ("learn nice.safetensors --learner elimination", "attack on hidden parities only"),
+    ("learn nice.safetensors --learner six-phase --rank 1", "no use for --rank"),
+    ("learn nice.safetensors --learner six-phase --out x.npy", "is a file: give the path of a folder"),
+    ("learn taken/fitted.safetensors --learner six-phase --out taken", "would take the place"),
+    ("learn nice.safetensors --heads 0", "--heads is 0: a whole number of at least 1"),
+    ("learn nice.safetensors --noise -1", "--noise is -1.0"),
+    ("learn nice.safetensors -o fitted.txt", "fitted.txt ends in .txt: layers are written as"),
+    ("learn absent.safetensors", "absent.safetensors"),
+    ("learn nice.safetensors --engine numpy --device cuda", "NumPy computes on the CPU"),
+    ("learn nice.safetensors --learner linear --device cpu", "Linear baseline has no use for --device"),
+    ("learn nice.safetensors --learner adam --engine numpy", "Adam has no use for --engine"),
+    ("learn x.npy", "x.npy holds an array and no layer: give examples as --examples-from"),
+    ("learn", "the file of a layer or instance, or --examples-from X.npy Y.npy"),
+    ("learn examples.safetensors --examples-from x.npy x.npy", "two things to learn from"),
+    ("learn examples.safetensors --heads 2 -o examples.safetensors", "would take the place"),
+    (GIVEN, "do not say how many heads Newton is to fit: give --heads"),
+    (f"{GIVEN} --heads 2 --noise 1", "--noise is for examples that are drawn"),
+    (f"{GIVEN} --heads 2 --tokens 3", "--tokens is for examples"),
+    (f"{GIVEN} --learner elimination", "The examples here are of something else"),
+    (f"{GIVEN} --learner by-queries", "learns from value queries, which given examples cannot answer"),
+    ("learn --examples-from x.npy A.npy --heads 2", "of shape (n, k, d) is needed"),
+    ("learn --examples-from same.npy x.npy --heads 2", "are all of one input"),
+    ("explain nice.safetensors --dim 4", "--dim is for a layer made on the spot"),
+    ("explain --tokens 16 --dim 8", "the six phases need 1 < k < d"),
+    ("explain taken/fitted.safetensors --out taken", "would take the place"),
+    ("recover model --layers 2", "there is no layer 2, only 0"),
+    ("recover model --layers 1-0", "as in 0,2-4"),
+    ("recover model --heads 3", "a divisor of 4"),
+    ("recover model --prefix decoder", "no layers have the prefix"),
+    ("recover model --out x.npy", "is a file"),
+    ("attack nice.safetensors", "no instance of learning with rounding"),
+    ("attack lwr.safetensors --attacks bkv", "'bkw'"),
+    ("attack lwr.safetensors --attacks bkw --device cpu", "None of these attacks"),
+    ("attack lwr.safetensors --modulus 8", "--modulus: such options are for matrices"),
+    ("attack A.npy", "--labels is needed"),
+    ("attack A.npy --labels b.npy", "--modulus is needed"),
+    ("attack A.npy --labels b.npy --modulus 8 --samples 50", "--samples is 50"),
+    ("attack b.npy --labels b.npy --modulus 8", "b.npy has shape (20,)"),
+    ("estimate kyber521", "'kyber512'"),
+    ("estimate --n 10", "--q and one of --sigma and --noise"),
+    ("estimate kyber512 --n 10", "numbers of its own"),
+    ("estimate --n 10 --q a97 --sigma 3", "q is 'a97'"),
+    ("estimate --n 10 --q 97 --noise nix", "The law is 'nix'"),
+    ("estimate --n 10 --q 2^40 --noise binomial:2", "give --sigma"),
+    ("compare nice.safetensors --learners linear,adm", "'adam'"),
+    ("compare nice.safetensors --out nice.safetensors", "is a file: give the path of a folder"),
+    ("compare nice.safetensors --jobs 0 --out r", "jobs is 0: a whole number of at least 1"),
+    ("compare nice.safetensors nice.safetensors --out r", "Two targets are named"),
+    ("compare --preset slow --out r", "'quick' or 'full'"),
+    ("compare nice.safetensors --learners linear --engine numpy -o r", "None of these learners has a choice"),
+    ("check nonsense", "No check is called 'nonsense'"),
+    ("check layer/row-from", "'layer/row-form'"),
+    ("check --scale huge", "'quick', 'full'"),
+    ("study", "No study is named"),
+    ("study agrement", "'agreement'"),
+    ("study linear-ranks --jobs 2 --dask tcp://127.0.0.1:1", "--jobs is for this machine"),
+    ("curves sq --learners scn", "'scan'"),
+    ("curves sq --tau nan", "--tau is 'nan'"),
+    ("curves sq --oracle delphi", "reference, most-preserving, exact, honest"),
+    ("curves lwr --dims 4,x", "whole numbers with commas"),
+    ("curves lwr --attacks bkv", "'bkw'"),
+    ("curves learner-side --dims 8 --heads 16", "two targets"),
+    ("linear learn --dim 4 --examples 39", "39 examples and 40 features"),
+    ("linear learn --noise -1", "--noise is -1"),
+    ("linear learn --adam-heads 2", "--adam-heads is for --adam"),
+    ("linear learn linear.safetensors --dim 4", "--dim is for a random model"),
+    ("linear learn --examples 1000000000000", "of memory"),
+    ("linear learn --no-heads --fit-heads 2", "--no-heads leaves nothing"),
+    ("linear certify --data boolean --domain gaussian", "give --dim a number"),
+    ("linear certify --data cauchy --domain gaussian --dim 3", "'cauchy' is no population"),
+    ("linear experiment nothing", "There is no experiment 'nothing'"),
+]
+if TORCH:
+    WRONG += [
+        ("learn nice.safetensors --device cuda:99", "which PyTorch does not find here"),
+        ("compare nice.safetensors --device meta -o r", "cuda:1 for the second GPU"),
+        ("attack lwr.safetensors --attacks newton --device cuda:99", "which PyTorch does not find here"),
+    ]
 
 
 def commands(command=COMMAND, path=()):
@@ -149,8 +253,16 @@ def files(tmp_path_factory):
                 ("random", chance.randbytes(500)),
             ):
                 Path(stem + name).write_bytes(content)
-        for name in ("folder", "folder.safetensors"):
+        for name, array in {
+            "A": np.ones((20, 3), int),
+            "b": np.ones(20, int),
+            "same": np.ones_like(x),
+        }.items():
+            np.save(f"{name}.npy", array)
+        Path("pickle.bin").write_bytes(b"\x80\x04.")
+        for name in ("folder", "folder.safetensors", "taken"):
             Path(name).mkdir()
+        shutil.copy("nice.safetensors", "taken/fitted.safetensors")
     return folder
 
 
@@ -268,9 +380,19 @@ def test_the_calls_that_are_changed_work_as_they_stand(name, here):
     assert run([*name.split(), *CALLS[name].split()]) == 0
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_every_command_has_an_example(name):
-    assert "Example: attention-bounds" in COMMANDS[name].help
+def written():
+    """The files that are there, but for stores, which may be made before a call is refused."""
+    return [path for path in sorted(Path().rglob("*")) if ".sqlite" not in path.name and not path.is_dir()]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[words for words, _ in WRONG])
+def test_wrong_use_is_one_line_and_status_two_and_nothing_is_written(words, said, here, capsys):
+    before = written()
+    status = run(words.split())
+    told = capsys.readouterr()
+    assert (status, told.out, told.err.count("\n")) == (2, "", 1)
+    assert said in told.err
+    assert written() == before
 
 
 def test_every_command_is_tried_and_a_defect_is_told_from_a_refusal(monkeypatch):

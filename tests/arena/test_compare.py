@@ -50,11 +50,6 @@ def one_job(targets):
     return compare(targets, choose_students(SMALL), seeds=2, jobs=1)
 
 
-def test_every_pair_has_a_cell_per_seed(one_job, targets):
-    assert len(one_job.cells) == len(targets) * len(SMALL.split(",")) * 2
-    assert not [cell for cell in one_job.cells if cell.status == "failed"]
-
-
 def test_one_and_two_jobs_give_the_same_bits(one_job, targets):
     two_jobs = compare(targets, choose_students(SMALL), seeds=2, jobs=2)
     assert two_jobs.without_seconds().to_json() == one_job.without_seconds().to_json()
@@ -91,19 +86,6 @@ class _Failing(KnownPart):
             raise RuntimeError("the learner broke")
         fit = super().fit(oracle, rng=rng, truth=truth, progress=progress)
         return dataclasses.replace(fit, predict=lambda x: np.full_like(x, np.nan), trace=())
-
-
-@pytest.mark.parametrize("result", ["raise", pytest.param("nan", marks=pytest.mark.slow)])
-def test_a_broken_learner_loses_only_its_own_cell(targets, result):
-    broken = Student("broken", "Broken", "None.", lambda target, effort: _Failing(result=result))
-    results = compare(targets[:1], [broken, STUDENTS["known-part"]], jobs=1)
-    (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("broken", "known-part"))
-    if result == "raise":
-        assert (cell.status, cell.message) == ("failed", "RuntimeError: the learner broke")
-    else:
-        assert (cell.status, cell.unknown_part_error) == ("done", None)
-    assert other.unknown_part_error == 1.0
-    assert Results.from_json(results.to_json()) == results
 
 
 @dataclass(frozen=True)
@@ -158,17 +140,6 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
     (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("picky", "known-part"))
     assert (cell.status, other.status) == ("failed", "done")
     assert "which heads" in cell.message
-
-
-def test_an_absent_extra_is_no_failure(targets, monkeypatch):
-    monkeypatch.setattr("upper.baselines.adam.find_spec", lambda name: None)
-    monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
-    results = compare(targets[:1], [STUDENTS["adam"]], isolated=False)
-    (cell,) = results.cells
-    assert cell.status == "not installed"
-    assert "pip install torch" in cell.message
-    assert cell.message in results.page()
-    assert "not installed" in str(results)
 
 
 def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed(monkeypatch):
@@ -239,11 +210,6 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
         STUDENTS["elimination"].build(nice, PRESETS["full"])
 
 
-def test_two_targets_of_one_name_are_refused(targets):
-    with pytest.raises(ValueError, match="Two targets are named"):
-        compare([targets[0], targets[0]], choose_students("known-part"))
-
-
 @dataclass(frozen=True)
 class _Logging(KnownPart):
     """Leaves a line in a file for each fit, and fails while another file is there."""
@@ -304,9 +270,3 @@ def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, mo
     whole = compare(targets, "linear,known-part", seeds=2, store=store, **HERE)
     assert whole.made["reused"] == 3
     assert whole.without_seconds() == compare(targets, "linear,known-part", seeds=2, **HERE).without_seconds()
-
-
-def test_targets_of_one_title_carry_their_names():
-    pair = [nice_target(heads=2, tokens=2, dim=4, sigma=sigma, name=f"sigma-{sigma}") for sigma in (1.0, 2.0)]
-    titles = [target.title for target in compare(pair, KnownPart(), **HERE).targets]
-    assert titles == ["sigma-1.0: Nice, 2 heads, 2 tokens", "sigma-2.0: Nice, 2 heads, 2 tokens"]

@@ -55,13 +55,6 @@ def test_failures_are_status_one_and_lose_nothing(cli, nice, tmp_path, monkeypat
     assert [cell.status for cell in read(tmp_path / "r").cells] == ["done", "failed", "timed out"]
 
 
-@pytest.mark.slow
-def test_a_second_run_says_where_its_cells_come_from(cli, nice, tmp_path):
-    assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
-    assert "2 of 2 cells were in" in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
-    assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r", "--fresh").out
-
-
 def test_what_is_no_store_is_left_alone(cli, nice, tmp_path):
     (tmp_path / "runs.sqlite").write_text("hello")
     said = cli("compare", nice, *FEW, "-o", tmp_path, status=1)

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +12,6 @@ from arena.curves import curve_table
 from lower import query_lower_bound
 from sq import CurveCell, curve_cells, measure_cell
 
-PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
 SMALL = ["curves", "sq", "--dims", "8,10", "--bits", "2", "--tau", "0.3,0.1"]
 
 
@@ -97,26 +95,3 @@ def test_learner_side_is_written(cli, tmp_path):
     assert said.count("e-25*") == 1
     assert len(read(tmp_path / "learner-side.csv")) == 8
     assert "parities of 31 bits, m = 16" in (tmp_path / "learner-side.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["sq", "--tau", "nan"], "--tau is 'nan'"),
-        (["sq", "--dims", ""], "--dims is ''"),
-        (["sq", "--oracle", "delphi"], "reference, most-preserving, exact, honest"),
-        (["sq", "--learners", "scan,guess"], "'guess'"),
-        (["sq", "--jobs", "0"], "jobs"),
-        (["sq", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"], "--jobs is for this machine"),
-        (["lwr", "--dims", "4,x"], "whole numbers with commas"),
-        (["lwr", "--attacks", "guess"], "'guess' is no attack"),
-        (["learner-side", "--heads", "0"], "heads"),
-        (["learner-side", "--dims", "8", "--heads", "16"], "two targets"),
-    ],
-)
-@pytest.mark.bad_input
-def test_wrong_input_is_one_sentence_before_any_work(cli, tmp_path, options, said):
-    error = cli("curves", *options, "-o", tmp_path / "c", status=2).err
-    assert said in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.glob("c/*.json"))

@@ -73,36 +73,3 @@ def test_learn_still_writes_a_file(cli, nice, tmp_path):
     # of other learners the path is a file whatever its name
     cli("learn", nice, "--learner", "newton", "-o", tmp_path / "plain")
     assert (tmp_path / "plain").is_file()
-
-
-WRONG = [
-    (["explain", "{nice}", "--dim", "4"], "--dim is for a layer made on the spot"),
-    (["explain", "--tokens", "16", "--dim", "8"], "the six phases need 1 < k < d"),
-    (["explain", "{text}"], "text.safetensors"),
-    (["explain", "{nice}", "--out", "{text}"], "is a file: give the path of a folder"),
-    (["explain", "{taken}", "--out", "{dir}/taken"], "would take the place"),
-    (["learn", "{nice}", "--learner", "six-phase", "--rank", "1"], "no use for --rank"),
-    (
-        ["learn", "{nice}", "--learner", "six-phase", "--out", "{text}.x"],
-        "is a file: give the path of a folder",
-    ),
-    (["learn", "{taken}", "--learner", "six-phase", "--out", "{dir}/taken"], "would take the place"),
-]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "complaint"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
-)
-def test_wrong_use_is_one_line_and_status_two(cli, nice, tmp_path, arguments, complaint):
-    plain, taken = tmp_path / "text.safetensors.x", tmp_path / "taken" / "fitted.safetensors"
-    names = {"nice": nice, "dir": tmp_path, "text": tmp_path / "text.safetensors", "taken": taken}
-    taken.parent.mkdir()
-    taken.write_bytes(nice.read_bytes())
-    for path in (names["text"], plain):
-        path.write_text("mine")
-    said = cli(*(argument.format(**names) for argument in arguments), status=2)
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint in said.err
-    assert plain.read_text() == "mine"

@@ -53,14 +53,6 @@ def test_tokens_far_from_isotropic_are_whitened(cli, tmp_path):
     )
 
 
-def test_the_text_has_what_was_found(cli, files):
-    words = cli("learn", "--examples-from", *files, "--heads", "auto").out
-    learned = learn_examples(files, heads="auto")
-    assert learned.found["heads_found"] == 2
-    assert learned.found["examples_used"] == N - learned.held_out
-    assert words.splitlines()[:3] == str(learned).splitlines()[:3]
-
-
 def test_one_file_of_both_is_the_same_as_two(cli, files, tmp_path):
     one = json.loads(cli("learn", tmp_path / "both.safetensors", "--heads", 2, "--seed", 3, "--json").out)
     two = json.loads(cli("learn", "--examples-from", *files, "--heads", 2, "--seed", 3, "--json").out)
@@ -105,42 +97,3 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
 def test_learners_without_heads_need_no_number(cli, files, learner):
     said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)
     assert 0.1 < said["held_out_error"] <= 1
-
-
-WRONG = [
-    (["{x}"], "{x} holds an array and no layer: give examples as --examples-from"),
-    (["{x}", "{y}"], "extra argument"),
-    ([], "Missing argument: the file of a layer or instance, or --examples-from X.npy Y.npy"),
-    (["{both}", "--examples-from", "{x}", "{y}"], "two things to learn from"),
-    (["--examples-from", "{x}"], "--examples-from"),
-    (["--examples-from", "{x}", "{y}"], "do not say how many heads Newton is to fit: give --heads"),
-    (["--examples-from", "{x}", "{dir}/absent.npy", "--heads", "2"], "absent.npy: there is no such file"),
-    (
-        ["--examples-from", "{x}", "{y}", "--heads", "2", "--noise", "1"],
-        "--noise is for examples that are drawn",
-    ),
-    (["--examples-from", "{x}", "{y}", "--heads", "2", "--tokens", "3"], "--tokens is for examples"),
-    (
-        ["--examples-from", "{x}", "{y}", "--learner", "elimination"],
-        "The examples here are of something else",
-    ),
-    (["--examples-from", "{x}", "{y}", "--learner", "linear", "--heads", "2"], "no use for --heads"),
-    (["{both}", "--heads", "2", "-o", "{both}"], "would take the place"),
-    (["--examples-from", "{x}", "{one}", "--heads", "2"], "of shape (n, k, d) is needed"),
-    (["--examples-from", "{same}", "{y}", "--heads", "2"], "are all of one input"),
-]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "complaint"), WRONG, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_wrong_use_is_one_line_and_status_two(cli, files, tmp_path, arguments, complaint):
-    np.save(tmp_path / "one.npy", np.zeros((1, 3, 6)))
-    np.save(tmp_path / "same.npy", np.ones((N, 3, 6)))
-    names = {"x": files[0], "y": files[1], "both": tmp_path / "both.safetensors", "dir": tmp_path}
-    names |= {name: tmp_path / f"{name}.npy" for name in ("one", "same")}
-    said = cli("learn", *(argument.format(**names) for argument in arguments), status=2)
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint.format(**names) in said.err

@@ -42,16 +42,6 @@ def test_words_and_json_are_those_of_the_command(kind, tmp_path, capsys):
     assert of_target.to_json() == found.to_json() | {"file": None}
 
 
-def test_a_hard_instance_comes_with_its_certificate_and_its_verification():
-    found = inspect(TARGETS["lwr"](), verify=True)
-    assert found.certificate.family == "lwr"
-    assert found.verification.holds
-    assert found.realisation_error < 1e-12
-    assert str(found.certificate) in str(found)
-    assert found.known in str(found)
-    assert inspect(TARGETS["lwr"]()).verification is None
-
-
 def test_a_layer_without_tokens_shows_its_conditions_alone(tmp_path, capsys):
     path = tmp_path / "own.safetensors"
     save_layer(path, make_nice_layer(heads=2, dim=12, rng=0))
@@ -63,13 +53,6 @@ def test_a_layer_without_tokens_shows_its_conditions_alone(tmp_path, capsys):
     assert inspect(path, tokens=5).record.tokens == 5
     with pytest.raises(ValueError, match="verify needs a hard instance"):
         inspect(path, verify=True)
-
-
-def test_thresholds_are_the_callers():
-    found = inspect(TARGETS["nice"](), thresholds={"theta_trace": 0.0})
-    assert "theta_trace" in found.conditions.violated
-    with pytest.raises(ValueError, match="names nothing"):
-        inspect(TARGETS["nice"](), thresholds={"nothing": 0.0})
 
 
 def test_notes_of_a_damaged_record_are_none(tmp_path):

@@ -2,14 +2,11 @@
 
 import json
 import re
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from arena import (
-    Learned,
-    UnusedSettingError,
     compare,
     learn,
     load_target,
@@ -17,11 +14,10 @@ from arena import (
     nice_target,
     save_target,
 )
-from arena.students import STUDENTS, DoesNotApplyError
-from attention import FileFormatError, relative_error
+from attention import relative_error
 from attention.files import load_layer
 from attention.inputs import inputs_to_json
-from upper import KnownPart, LinearBaseline, Newton
+from upper import Newton
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +89,6 @@ def test_without_a_layer_there_is_nothing_to_save(nice, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_not_finite_becomes_null(learned):
-    broken = replace(learned, measures={"relative_error": np.inf, "unknown_part_error": np.nan}).to_json()
-    assert [broken[name] for name in ("relative_error", "unknown_part_error", "theta_error")] == [None] * 3
-    json.dumps(broken, allow_nan=False)
-
-
-def test_a_learner_may_be_a_name_a_student_or_an_object(nice):
-    given = ("linear", STUDENTS["linear"], LinearBaseline())
-    learned = [learn(nice, one, examples=64) for one in given]
-    assert len({one.error for one in learned}) == 1
-    assert all(isinstance(one, Learned) for one in learned)
-
-
 def test_settings_replace_the_learners_own(nice):
     steps = []
     few = learn(nice, Newton(m=2), heads=1, work=5, examples=400, progress=steps.append)
@@ -131,15 +114,6 @@ def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
     assert f"{found['noise_level']:.3g}" in str(noisy)
     assert load_layer(noisy.save(tmp_path / "f.safetensors")).made["noise"] == 0.05
     assert learn(nice, "linear", noise=3.0).error > 1.02 * learn(nice, "linear").error
-
-
-def test_without_noise_none_is_found(learned):
-    assert (learned.noise, learned.found["noise_level"], learned.found["expected_excess"]) == (
-        0.0,
-        None,
-        None,
-    )
-    assert "noise" not in str(learned)
 
 
 @pytest.mark.bad_input
@@ -170,27 +144,6 @@ def test_of_one_token_it_says_that_theta_cannot_be_found(tokens):
     assert (learned.measures["theta_error"] > 0.1) is (tokens == 1)
 
 
-def test_errors_have_their_kinds(nice, tmp_path):
-    with pytest.raises(DoesNotApplyError):
-        learn(nice, "elimination")
-    with pytest.raises(UnusedSettingError) as caught:
-        learn(nice, "linear", work=3)
-    assert (caught.value.title, caught.value.setting) == ("Linear baseline", "work")
-    with pytest.raises(FileFormatError):
-        learn(tmp_path / "absent.safetensors")
-
-
-@dataclass(frozen=True)
-class _Broken(KnownPart):
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        raise RuntimeError("the learner broke")
-
-
-def test_a_learner_that_breaks_is_heard(nice):
-    with pytest.raises(RuntimeError, match="the learner broke"):
-        learn(nice, _Broken())
-
-
 @pytest.fixture
 def interrupted(monkeypatch):
     """`learn`, interrupted by the third step that has a layer."""
@@ -218,13 +171,3 @@ def test_an_interrupted_fit_leaves_its_layer_and_says_how_good_it_is(cli, file, 
     x = target.inputs.sample(2000, rng=5)
     assert relative_error(load_target(out).layer(x), target.layer(x)) == pytest.approx(error, rel=0.2)
     assert "nothing is written" in cli("learn", file, status=130).err
-
-
-def test_a_fit_interrupted_before_its_first_step_writes_nothing(cli, file, tmp_path, monkeypatch):
-    def at_once(*given, **settings):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("arena.cli.learn.learn", at_once)
-    said = cli("learn", file, "-o", tmp_path / "fitted.safetensors", status=130).err
-    assert "nothing is written" in said
-    assert not (tmp_path / "fitted.safetensors").exists()

@@ -65,11 +65,6 @@ def test_learn_with_noise_finds_the_planted_heads(told):
     assert found["heads"]["tail"] < found["heads"]["tolerance"] < 2 * found["heads"]["tail"]
 
 
-def test_the_default_tolerance_is_the_standard_error_of_the_coefficients(told):
-    found = told("learn", "--dim", 4, "--heads", 2, "--noise", 0.1, "--examples", 400)
-    assert found["heads"]["number"] == 2
-
-
 def test_adam_in_the_same_run(cli):
     pytest.importorskip("torch")
     said, _ = cli("linear", "learn", "--dim", 3, "--heads", 1, "--adam", 300, "--no-heads")
@@ -110,34 +105,3 @@ def test_certify_files(cli, told, tmp_path):
     assert "these 1 sequences and nothing else" in said
     cli("linear", "certify", "--data", zero, "--domain", zero, "--out", tmp_path / "z")
     assert (tmp_path / "z" / "certified.json").exists()
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("learn --dim 4 --examples 39", "39 examples and 40 features"),
-        ("learn --dim 64", "GiB are allowed"),
-        ("learn --dim 0", "--dim is 0"),
-        ("learn --inputs cauchy", "'cauchy'"),
-        ("learn --noise -1", "--noise is -1"),
-        ("learn --adam-heads 2", "--adam-heads is for --adam"),
-        ("learn nothing.safetensors --dim 4", "--dim is for a random model"),
-        ("learn --examples-from x.npy y.npy --tokens 3", "--tokens is for examples that are drawn"),
-        ("learn --examples 1000000000000", "of memory"),
-        ("learn --heads 1000000000", "of memory"),
-        ("learn --tolerance 2", "--tolerance is 2"),
-        ("learn --no-heads --fit-heads 2", "--no-heads leaves nothing"),
-        ("certify --data boolean --domain gaussian", "give --dim a number"),
-        ("certify --data cauchy --domain gaussian --dim 3", "'cauchy' is no population"),
-        ("certify --data boolean-constant --domain boolean --dim 1", "--dim is 1"),
-        ("certify --data boolean --domain boolean --dim 40", "GiB are allowed"),
-        ("experiment nothing", "There is no experiment 'nothing'"),
-    ],
-)
-def test_wrong_use_is_one_line_and_status_two(cli, arguments, complaint):
-    said, told = cli("linear", *arguments.split(), status=2)
-    assert said == ""
-    assert told.startswith("attention-bounds: ")
-    assert told.count("\n") == 1
-    assert complaint in told

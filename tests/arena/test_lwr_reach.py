@@ -126,11 +126,3 @@ def test_attacks_break_what_they_should(tmp_path, cli):
         ("elimination", "10", "NOT_APPLICABLE"),
     ]
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json", ".pdf", ".sqlite", ".svg"}
-
-
-@pytest.mark.bad_input
-def test_what_cannot_be_attacked_is_said_before_any_attack():
-    with pytest.raises(ValueError, match="no attack"):
-        lwr_curve(["guess"], [8], 16, [2])
-    with pytest.raises(ValueError, match="dims is empty"):
-        lwr_curve(["bkw"], [], 16, [2])

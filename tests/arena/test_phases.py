@@ -121,16 +121,6 @@ def test_a_phase_that_fails_before_its_step_drew_the_rest_of_the_examples(paper)
     assert sum(one.examples for one in records) == fit.examples_used
 
 
-@pytest.mark.slow
-def test_a_polytope_is_contradicted_by_a_hidden_parity_too_and_has_no_spectrum():
-    polytope = SixPhase(m=2, mode="paper", body="polytope", work=2000)
-    told = learn_phases(parity_target(heads=2, dim=10), polytope, seed=1)
-    assert (told.fit.outcome, told.phases.failed) == (Outcome.CONTRADICTION, 2)
-    told = learn_phases(nice_target(heads=2, tokens=2, dim=8, seed=1), polytope, preset="quick")
-    assert "phase-4-spectrum" not in told.drawings
-    assert sorted(told.records[3].arrays) == ["bins", "histogram"]
-
-
 def test_the_arrays_are_what_the_phases_found(paper, practical):
     for told in (paper, practical):
         hulls = told.phases.hulls
@@ -221,13 +211,6 @@ def test_whatever_happened_there_is_json_and_a_table(every):
         table = str(told).splitlines()
         assert max(map(len, table[:-2])) <= 100
         assert sum(line.startswith(("1. ", "2. ", "3. ", "4. ", "5. ", "6. ")) for line in table) == 6
-
-
-def test_a_budget_is_kept_and_steps_are_told(nice):
-    steps = []
-    few = learn_phases(nice, "six-phase", examples=1000, work=200, progress=steps.append)
-    assert few.fit.examples_used <= 1000
-    assert tuple(steps) == few.fit.trace
 
 
 @pytest.mark.bad_input

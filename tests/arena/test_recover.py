@@ -7,7 +7,6 @@ import pytest
 import safetensors.numpy
 
 import arena.recovery
-from arena.cli.main import run
 from arena.recovery import LayerRecovery, Recovery, recover_layers, recovery_cells
 from attention.checkpoints import checkpoint_layers
 from runs import Store
@@ -128,35 +127,3 @@ def test_layers_are_chosen_by_numbers_and_ranges(model, cli):
     for text, wanted in {"1": [1], " 1 , 0-1": [0, 1], "ALL": [0, 1]}.items():
         told = cli("recover", model, "--by", "queries", "--jobs", 1, "--layers", text, "--json").out
         assert [one["layer"] for one in json.loads(told)["layers"]] == wanted
-
-
-WRONG = [
-    (["{dir}/none"], "none"),
-    (["{model}", "--layers", "2"], "there is no layer 2, only 0, 1"),
-    (["{model}", "--layers", "0-5"], "there is no layer 5"),
-    (["{model}", "--layers", "1-0"], "as in 0,2-4"),
-    (["{model}", "--layers", "first"], "as in 0,2-4"),
-    (["{model}", "--by", "guesses"], "queries"),
-    (["{dir}/headless"], "how many heads"),
-    (["{model}", "--heads", "3"], "a divisor of 16"),
-    (["{model}", "--prefix", "decoder"], "no layers have the prefix"),
-    (["{dir}/unknown"], "no attention layer named as in BERT"),
-    (["{model}", "--tokens", "0"], "--tokens is 0"),
-    (["{model}", "--timeout", "0"], "--timeout is 0"),
-    (["{model}", "--out", "{model}/config.json"], "is a file"),
-]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "complaint"), WRONG, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
-)
-def test_wrong_input_is_one_line(model, tmp_path, capsys, arguments, complaint):
-    (write(tmp_path / "headless") / "config.json").unlink()
-    write(tmp_path / "unknown", name="mixer")
-    names = {"model": model, "dir": tmp_path}
-    assert run(["recover", *(argument.format(**names) for argument in arguments)]) in (1, 2)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint in said.err

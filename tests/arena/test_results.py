@@ -52,12 +52,6 @@ def test_json_gives_back_equal_records(cell):
     assert Results.from_json(results.to_json()).to_json() == results.to_json()
 
 
-@pytest.mark.parametrize("error", [0.1, 5e-324, 1.7976931348623157e308, math.nextafter(1.0, 2.0), 2.0])
-def test_every_float_comes_back_to_its_last_bit(error):
-    back = Results.from_json(of(cell(error=error)).to_json()).cells[0].unknown_part_error
-    assert back.hex() == error.hex()
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_becomes_null(bad):
     there = cell(error=bad, seconds=bad, trace=(TracePoint("step", 1, bad, bad),))
@@ -142,12 +136,6 @@ def test_a_pair_is_what_the_gravest_of_its_cells_is(statuses, verdict):
 def test_a_fit_that_does_not_speak_of_the_target_is_no_number():
     summary = summarise([cell(0, 1.0, outcome="NOT_APPLICABLE", outcome_text="For parities only.")])
     assert (summary.verdict, summary.done, summary.message) == ("does not apply", 0, "For parities only.")
-
-
-def test_how_many_seeds_there_should_be(sample_results):
-    assert sample_results.seeds == 2
-    assert replace(sample_results, made={"seeds": 3}).seeds == 3
-    assert replace(sample_results, made={}).seeds == 2
 
 
 def test_without_seconds_forgets_time_and_nothing_else(sample_results):

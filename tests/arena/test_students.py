@@ -1,12 +1,12 @@
 """Students of what a caller gives: names, learners that are set up, students."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from arena import PRESETS, STUDENTS, Student, compare, lwr_target, nice_target, parity_target, run_cell
 from arena.students import as_students, choose_students
-from upper import KnownPart, LinearBaseline, Newton
+from upper import KnownPart, Newton
 
 
 def _names(learners):
@@ -70,40 +70,6 @@ def test_learners_of_one_kind_are_numbered():
     ]
 
 
-def test_a_learner_does_not_take_a_name_that_is_taken():
-    own = Student("newton", "Mine", "None.", lambda target, effort: Newton(m=1))
-    assert _names(["newton", Newton(m=2)]) == ["newton", "newton-2"]
-    assert _names([own, Newton(m=2), LinearBaseline(), "linear"]) == [
-        "newton",
-        "newton-2",
-        "linearbaseline",
-        "linear",
-    ]
-
-
-def test_a_learner_is_the_same_for_every_target_and_effort():
-    learner = Newton(m=2, starts=3)
-    (student,) = as_students([learner])
-    for dim in (4, 5):
-        for effort in PRESETS.values():
-            assert student.build(nice_target(heads=1, tokens=2, dim=dim), effort) is learner
-    assert student.record([learner, learner]).parameters["starts"] == 3
-
-
-def test_a_guarantee_is_said_to_be_the_callers():
-    @dataclass(frozen=True)
-    class Own(KnownPart):
-        """Guesses
-        well.
-
-        More words.
-        """
-
-    (student,) = as_students([Own()])
-    assert student.guarantee == "Set up by the caller. Guesses well."
-    assert (student.name, student.title) == ("own", "Own")
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("given", "complaint"),
@@ -159,25 +125,6 @@ def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
     student = Student("mine", "Mine", "None.", lambda target, effort: returned)
     with pytest.raises(ValueError, match=r"^The build function of 'mine' returned .*: a learner is needed"):
         compare([nice_target(heads=1, tokens=2, dim=4)], [student], isolated=False)
-
-
-def test_the_six_phase_learners_spare_the_effort_on_hard_targets_only():
-    nice, hard = nice_target(heads=3, tokens=2, dim=8), parity_target(heads=2, dim=8)
-    quick, full = PRESETS["quick"], PRESETS["full"]
-    built = {
-        (name, target.record.hardness is not None, effort.seeds): STUDENTS[name].build(target, effort)
-        for name in ("six-phase", "six-phase-paper")
-        for target in (nice, hard)
-        for effort in (quick, full)
-    }
-    assert {learner.mode for (name, *_), learner in built.items() if name == "six-phase"} == {"practical"}
-    assert {learner.mode for (name, *_), learner in built.items() if name != "six-phase"} == {"paper"}
-    assert {learner.accept for (_, hard, seeds), learner in built.items() if hard and seeds == 1} == {0.05}
-    assert {learner.accept for (_, hard, seeds), learner in built.items() if not hard or seeds > 1} == {None}
-    assert {learner.m for (_, hard, _), learner in built.items() if not hard} == {3}
-    assert built["six-phase", True, 1].work == quick.newton_passes_hard
-    assert built["six-phase-paper", False, 1].work == quick.six_phase_tuples
-    assert built["six-phase-paper", False, 3].work is None
 
 
 @pytest.mark.parametrize("name", ["linearisation", pytest.param("lattice", marks=pytest.mark.slow)])

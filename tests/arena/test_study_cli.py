@@ -8,16 +8,6 @@ import pytest
 from runs import Scale
 from studies import STUDIES, find_studies, linear_ranks
 
-WRONG = [
-    ((), "No study is named"),
-    (("nothing",), "'nothing' is no study"),
-    (("linear-ranks", "--scale", "huge"), "'quick', 'full'"),
-    (("linear-ranks", "--jobs", "0"), "--jobs"),
-    (("linear-ranks", "--jobs", "2", "--dask", "tcp://127.0.0.1:1"), "--jobs is for this machine"),
-    (("linear-ranks", "--timeout", "-1"), "--timeout"),
-    (("linear-ranks", "--seed", "-1"), "seed"),
-]
-
 
 @pytest.fixture
 def small(monkeypatch):
@@ -43,14 +33,6 @@ def test_the_command_writes_record_table_and_figure(cli, tmp_path, small, comman
     (again,) = json.loads(cli(*command, "-o", out, "--json").out)
     assert len(again["rows"]) == len(small)
     assert again["rows"] == json.loads((out / "linear-ranks.json").read_text())["rows"]
-
-
-@pytest.mark.parametrize(("given", "said"), WRONG, ids=[" ".join(given) or "none" for given, _ in WRONG])
-def test_wrong_input_is_one_sentence_before_any_work(cli, tmp_path, given, said):
-    answer = cli("study", *given, "-o", tmp_path / "s", status=2)
-    assert said in answer.err
-    assert answer.err.count("\n") == 1
-    assert not list(tmp_path.glob("s/*.sqlite"))
 
 
 def test_cells_differ():

@@ -24,32 +24,12 @@ def test_the_table_says_how_every_learner_did_on_every_target(sample_results):
     assert str(sample_results) + "\n" == text
 
 
-def test_targets_with_a_secret_are_labelled_and_stand_below(sample_results):
-    text = table_text(replace(sample_results, targets=sample_results.targets[::-1]))
-    assert "HARD (proved for SQ)" in block(text, "Two-head parity")
-    assert "EASY?" in block(text, "Learning with")
-    assert text.index("Nice, 2 heads") < text.index("Learning with")
-    assert "EASY?" not in table_text(sample_results.only(["nice-2-2-32"]))
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 def test_no_line_is_wider_than_asked_and_no_learner_is_lost(eventful_results, width):
     text = table_text(eventful_results, width=width)
     assert max(map(len, text.splitlines())) <= width
     for word in ("Newton", "Adam", "regression", "Known part", "elimination"):
         assert word in text
-
-
-def test_a_terminal_gets_colours(sample_results, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    out = Terminal()
-    print_table(sample_results, file=out, width=100)
-    assert "\x1b[1;32m" in out.getvalue()
 
 
 def test_no_text_can_move_the_cursor_or_write_markup(eventful_results):
@@ -84,14 +64,6 @@ def test_what_is_lost_is_told_in_its_cell_and_below(sample_results, eventful_res
     assert "linear on nice-gaussian, seed 0, failed: LinAlgError: SVD did not converge" in flat
     assert "adam on parity, seed 1, timed out: It was stopped after 90 s" in flat
     assert "of 2 seeds" not in table_text(sample_results)
-
-
-def test_an_exact_fit_says_that_newton_alone_found_it(sample_results):
-    cells = tuple(
-        replace(cell, alone="Newton") if cell.outcome == "EXACT" else cell for cell in sample_results.cells
-    )
-    assert "exact, by Newton alone" in " ".join(table_text(replace(sample_results, cells=cells)).split())
-    assert "alone" not in table_text(sample_results)
 
 
 def test_every_learner_is_told_how_many_targets_of_a_kind_it_learned(eventful_results):

@@ -5,7 +5,6 @@ import pytest
 
 from arena import (
     family_target,
-    instance_target,
     load_target,
     lwr_target,
     nice_target,
@@ -18,12 +17,10 @@ from arena.targets import layer_target
 from attention import (
     AttentionLayer,
     BooleanInputs,
-    FileFormatError,
     GaussianInputs,
     SphereInputs,
     make_nice_layer,
 )
-from attention.files import save_layer
 from lower import Hardness
 from sq import (
     BumpFamily,
@@ -143,35 +140,11 @@ def test_rounding_is_assumed_hard_only_where_its_certificate_has_no_objection(tm
     assert load_target(tmp_path / "assumed.safetensors").record.hardness is Hardness.ASSUMED
 
 
-def test_a_file_without_inputs_needs_the_number_of_tokens(tmp_path):
-    path = tmp_path / "own.safetensors"
-    save_layer(path, AttentionLayer(np.zeros((1, 3, 3)), np.ones((1, 3, 3))))
-    with pytest.raises(ValueError, match="--tokens"):
-        load_target(path)
-    assert load_target(path, tokens=4).inputs.k == 4
-
-
 def test_a_hard_instance_keeps_its_own_inputs(tmp_path):
     path = tmp_path / "parity.safetensors"
     save_target(path, TARGETS["parity"]())
     with pytest.raises(ValueError, match="its own"):
         load_target(path, tokens=3)
-
-
-def test_what_is_no_target_is_a_file_format_error(tmp_path):
-    path = tmp_path / "noise.safetensors"
-    path.write_bytes(b"not a file of tensors")
-    with pytest.raises(FileFormatError, match="noise"):
-        load_target(path)
-
-
-def test_ground_truth_of_a_hard_target_knows_the_known_part():
-    target = parity_target(heads=2, dim=6, seed=0)
-    truth = target.ground_truth(100, rng=0)
-    measures = truth.measure(predict=target.instance.known)
-    assert measures["unknown_part_error"] == 1.0
-    assert measures["relative_error"] < 0.2
-    assert instance_target("other", target.instance, {}).record.how.startswith("A hard instance")
 
 
 def test_a_layer_of_ones_own():
@@ -241,12 +214,6 @@ def test_a_target_of_a_family_is_drawn_by_its_seed():
     assert family_target(family, seed=1, name="mine").name == "mine"
     with pytest.raises(ValueError, match=r"a number from 0 to .* is needed"):
         family_target(family, len(family.secrets))
-
-
-def test_what_a_family_is_built_on_is_kept():
-    made = family_target(HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=6)), seed=3).made
-    assert (made["generator"], made["seed"]) == ("sq-hidden-gate", 3)
-    assert made["parameters"] == {"base": "sq-two-slope", "dim": 8, "bits": 6, "slopes": [0.1, 1.0]}
 
 
 def test_the_streams_of_recorded_comparisons_stay():

@@ -91,14 +91,6 @@ class TestRoundTrip:
         write_tensors(tmp_path / "2", "some", b_first, {"z": {"v": 2, "u": 1}, "y": (2.5,), "x": 1})
         assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
-    def test_arrays_in_other_byte_order_or_strides_keep_their_values(self, tmp_path):
-        a = np.arange(12.0).reshape(3, 4)
-        write_tensors(tmp_path / "f", "some", {"big": a.astype(">f8"), "strided": a[::2, ::-1].T}, {})
-        stored = read_tensors(tmp_path / "f").tensors
-        np.testing.assert_array_equal(stored["big"], a)
-        np.testing.assert_array_equal(stored["strided"], a[::2, ::-1].T)
-        assert stored["big"].dtype == np.float64
-
     def test_layer(self, tmp_path):
         nice = make_nice_layer(heads=2, dim=3, rng=1)
         made = {"generator": "make_nice_layer", "seed": 1, "sigma": 0.1}
@@ -133,11 +125,6 @@ class TestRoundTrip:
             back = read_arrays(tmp_path / "a.npy")["array"]
             np.testing.assert_array_equal(back, array)
             assert back.dtype == array.dtype.newbyteorder("=")
-
-    def test_names_choose_the_arrays(self, layer_file):
-        assert list(read_arrays(layer_file, names=["w"])) == ["w"]
-        with pytest.raises(FileFormatError, match="no array named x and none named y"):
-            read_arrays(layer_file, names=("x", "w", "y"))
 
 
 class TestWriting:
@@ -185,11 +172,6 @@ class TestWriting:
         write_tensors(layer_file, "some", {"a": np.zeros(9)}, {})
         assert read_tensors(layer_file).kind == "some"
         assert list(tmp_path.iterdir()) == [layer_file]
-
-    def test_missing_folder_or_folder_itself_is_a_plain_os_error(self, tmp_path):
-        for path in (tmp_path / "none" / "f", tmp_path):
-            with pytest.raises(OSError, match=r"No such file|s a directory"):
-                write_tensors(path, "some", {}, {})
 
     def test_links_stay_links_and_rights_follow_the_umask(self, tmp_path, layer_file):
         (tmp_path / "link").symlink_to(layer_file)
@@ -278,14 +260,6 @@ class TestDamaged:
                 with pytest.raises(FileFormatError) as error:
                     read(tmp_path / name)
                 assert one_sentence(error, tmp_path / name)
-
-    def test_no_right_to_read(self, layer_file, monkeypatch):
-        def refused(*_, **__):
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(type(layer_file), "open", refused)
-        with pytest.raises(FileFormatError, match="Permission denied"):
-            load_layer(layer_file)
 
     def test_a_sparse_file_of_a_terabyte_is_refused_by_its_header(self, tmp_path):
         path = tmp_path / "sparse.safetensors"

@@ -129,21 +129,6 @@ def test_sinusoidal_positions_are_those_of_the_formula():
     np.testing.assert_array_equal(sinusoidal_positions(3, 5, scale=0.5), 0.5 * sinusoidal_positions(3, 5))
 
 
-def test_positions_are_a_frozen_copy_and_compare_by_value():
-    array, inputs = np.ones((1, 2)), BooleanInputs(1, 2)
-    one = PositionedInputs(inputs, array)
-    array += 1
-    assert (one.positions == 1).all()
-    assert not one.positions.flags.writeable
-    same = PositionedInputs(inputs, np.ones((1, 2)))
-    assert (one, hash(one)) == (same, hash(same))
-    assert one not in (
-        PositionedInputs(inputs, array),
-        PositionedInputs(GaussianInputs(1, 2), one.positions),
-        3,
-    )
-
-
 BOOLEAN = {"name": "boolean", "k": 1, "d": 1}
 WRONG_JSON = [
     (3, "named None"),
@@ -182,20 +167,3 @@ class TestJson:
 
         with pytest.raises(ValueError, match="of the type Mine"):
             inputs_to_json(Mine(1, 2))
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: SliceInputs((), ((),)), "empty"),
-        (lambda: SliceInputs((2,), ()), "empty"),
-        (lambda: SliceInputs((2,), ((3,),)), "at most its length"),
-        (lambda: SliceInputs((2,), ((1, 1),)), "one weight a block"),
-        (lambda: PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
-        (lambda: BooleanInputs(1, 2).sample(-1), "n is -1"),
-    ],
-)
-def test_what_makes_no_distribution(make, match):
-    with pytest.raises(ValueError, match=match):
-        make()

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int, Shaped
 from attention import (
     BooleanInputs,
     Inputs,
-    make_nice_layer,
 )
 from attention.validation import (
     NonNegativeFloat,
@@ -20,7 +19,6 @@ from attention.validation import (
     PositiveInt,
     Real,
     Whole,
-    check,
     checked,
 )
 
@@ -162,15 +160,3 @@ def test_fields_of_a_dataclass_are_held_before_its_own_checks():
     for arguments, words in (((0, 1), "n is 0"), ((1, 2), "share is 2.0"), ((3, 1), "is above 2")):
         with pytest.raises(ValueError, match=words):
             Pair(*arguments)
-
-
-def test_a_call_that_does_not_fit_the_signature_is_a_type_error():
-    with pytest.raises(TypeError):
-        make_nice_layer(heads=1)
-
-
-def test_huge_and_long_values_are_shortened():
-    with pytest.raises(ValueError, match=r"^x is '(a{60,80}) \.\.\.: a whole number"):
-        check("x", "a" * 1000, Whole())
-    with pytest.raises(ValueError, match=r"x is 10\^\d+: "):
-        check("x", 2**4000, Whole(0, 3))

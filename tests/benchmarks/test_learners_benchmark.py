@@ -1,25 +1,20 @@
 """The benchmark of learners: medians, best settings and ratios, and a complaint for every aim that is missed."""
 
 import json
-from importlib.util import find_spec
 from math import inf
 
 import pytest
 
 from benchmarks.learners import (
-    CASES,
     ERRORS,
     FRESH,
     compare_at_errors,
-    contenders,
     learners_complaint,
     run_learners,
     show_learners,
 )
-from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
 from upper import SGD, Adam
 
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 CASE = (2, 3, 8)
 
 
@@ -87,24 +82,6 @@ def test_a_complaint_for_every_aim_missed(rows, said):
     for line, words in zip(lines, said, strict=True):
         assert words in line
         assert line.startswith("(m, k, d) = (2, 3, 8): ")
-
-
-@needs_torch
-def test_every_case_has_a_few_settings_of_its_peers():
-    for case in CASES[:2]:
-        few, grid = adam_settings(*case), adam_settings(*case, full=True)
-        assert 2 <= len(few["fresh"]) + len(few["reused"]) <= 4
-        for kind, settings in few.items():
-            assert set(settings) <= set(grid[kind])
-            assert len(grid[kind]) > 20
-            assert {one.reused for one in grid[kind]} == ({None} if kind == "fresh" else {REUSED})
-    for case in CASES:
-        there = contenders(*case)
-        assert len({(one.row, one.setting) for one in there}) == len(there)
-        assert [one.row for one in there][:2] == ["Newton", "Newton, NumPy alone"]
-        settings = sgd_settings(*case)
-        assert [one.reused for one in settings] == [None, REUSED]
-        assert all(0.25 <= one.learning_rate * case[2] <= 1 for one in settings)
 
 
 @pytest.mark.slow

@@ -13,11 +13,7 @@ def test_every_way_solves_the_same_problem_and_is_written(tmp_path, capsys):
     assert row["ratio"] == row["seconds"] / row["plain seconds"]
     assert found["large"]["bytes"] >= found["large"]["bytes before"] > 1 << 24
     assert json.loads((tmp_path / "linear.json").read_text()) == found
+    assert linear_complaint({"rows": [row], "large": found["large"]}) == ""
+    slow, large = row | {"d": 16, "seconds": 4.5}, found["large"] | {"bytes": 2.5 * 2**30}
+    assert linear_complaint({"rows": [slow], "large": large}).count("allowed") == 2
     assert "ratio to plain" in capsys.readouterr().out
-
-
-def test_too_slow_and_too_large_are_sentences():
-    row, large = {"d": 16, "seconds": 3.9}, {"d": 24, "bytes": 2.0 * 2**30}
-    assert linear_complaint({"rows": [row], "large": large}) == ""
-    assert "d = 16 took 4.5 s" in linear_complaint({"rows": [row | {"seconds": 4.5}]})
-    assert "2.50 GiB" in linear_complaint({"rows": [], "large": large | {"bytes": 2.5 * 2**30}})

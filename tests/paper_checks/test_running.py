@@ -81,12 +81,6 @@ def test_a_check_holds_and_fails_on_its_injected_error():
     assert run_check(mean, inject=True).verdict is Verdict.FAILS
 
 
-def test_randomness_depends_on_the_seed_and_the_check_alone():
-    alone, again = run_check(mean, seed=3), list(run_checks([two, mean], seed=3))[1]
-    assert alone.comparisons == again.comparisons
-    assert run_check(mean, seed=4).comparisons != alone.comparisons
-
-
 def test_a_crash_is_a_verdict_and_loses_nothing():
     results = list(run_checks([crash, two]))
     assert [one.verdict for one in results] == [Verdict.BROKEN, Verdict.HOLDS]
@@ -111,6 +105,7 @@ def test_several_processes_give_the_same_figures():
     here = {one.id: one.comparisons for one in run_checks(checks)}
     there = {one.id: one.comparisons for one in run_checks(checks, jobs=2)}
     assert here == there
+    assert run_check(mean, seed=4).comparisons != here["sums/mean"]
 
 
 @pytest.mark.parametrize(
@@ -198,15 +193,6 @@ class TestRegistry:
         assert len(checks) >= 40
         assert [group for group in GROUPS if not any(one.group == group for one in checks)] == []
 
-    def test_every_check_says_everything(self):
-        for one in all_checks():
-            for text in (one.claim, one.source, one.how):
-                assert len(text) > 10, one.id
-                assert text == text.strip()
-            assert one.claim.endswith("."), one.id
-            assert one.how.endswith("."), one.id
-            assert one.run.__module__.startswith("paper_checks.claims."), one.id
-
     def test_names_groups_and_patterns_find_checks_and_a_misspelled_name_the_nearest(self):
         (one,) = find_checks(["layer/row-form"])
         assert one.id == "layer/row-form"
@@ -225,25 +211,20 @@ class TestFolder:
         second.write_pages([two, mean])
         assert (tmp_path / "index.rst").is_file()
 
-    def test_the_full_scale_is_shown_before_the_quick_one(self, tmp_path):
-        folder = ClaimsFolder(tmp_path)
-        for scale in (Scale.FULL, Scale.QUICK):
-            folder.keep(run_check(two, scale=scale))
-        assert folder.shown([two])["sums/two"].scale is Scale.FULL
-
     def test_a_newer_failure_is_not_hidden_by_an_older_full_run(self, tmp_path):
         folder = ClaimsFolder(tmp_path)
         folder.keep(run_check(two, scale=Scale.FULL))
         folder.keep(replace(run_check(two), verdict=Verdict.FAILS))
         assert folder.shown([two])["sums/two"].verdict is Verdict.FAILS
         folder.keep(run_check(two, scale=Scale.FULL))
-        assert folder.shown([two])["sums/two"].verdict is Verdict.HOLDS
+        folder.keep(run_check(two))
+        shown = folder.shown([two])["sums/two"]
+        assert (shown.verdict, shown.scale) == (Verdict.HOLDS, Scale.FULL)
 
     def test_an_injected_error_that_was_seen_stays_seen(self, tmp_path):
         folder = ClaimsFolder(tmp_path)
         for inject in (True, False):
-            (result,) = run_checks([two], inject=inject)
-            folder.keep(result)
+            folder.keep(*run_checks([two], inject=inject))
         assert folder.shown([two])["sums/two"].injected is Verdict.FAILS
 
     @pytest.mark.parametrize("text", ["", "[]", '{"version": 7}', '{"version": 1, "results": [{}]}'])
@@ -251,15 +232,6 @@ class TestFolder:
         (tmp_path / "claims.json").write_text(text)
         with pytest.raises(FileFormatError, match="give another folder"):
             ClaimsFolder(tmp_path)
-
-    def test_every_word_of_a_claim_stays_a_word(self, tmp_path):
-        core = pytest.importorskip("docutils.core", reason="docutils is not installed")
-
-        odd = replace(two, id="layer/odd", claim="*a* |b| `c` d_ :math:`e` <f>.", run=np.sum)
-        folder = ClaimsFolder(tmp_path)
-        text = dict(folder.pages([odd]))[tmp_path / "layer.rst"].replace(".. literalinclude:: ", "..\n   ")
-        tree = core.publish_doctree(text, settings_overrides={"report_level": 5})
-        assert "*a* |b| `c` d_ :math:`e` <f>." in tree.astext()
 
 
 def test_a_process_that_dies_breaks_its_check_and_loses_no_other():

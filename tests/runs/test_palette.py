@@ -82,21 +82,6 @@ def mixed(one, other, share):
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in zip(*parts, strict=True))
 
 
-def test_the_simulation_leaves_greys_alone_and_confuses_what_it_should():
-    for eye in EYES:
-        assert np.allclose(lab("#808080", eye), lab("#808080"), atol=0.1)
-    green, red = "#5f8a00", "#b06a00"
-    assert math.dist(lab(green), lab(red)) > 40
-    assert math.dist(lab(green, "deuteranopia"), lab(red, "deuteranopia")) < 15
-
-
-def test_the_reference_colours_are_where_cielab_has_them():
-    assert np.allclose(lab("#ffffff"), [100, 0, 0], atol=0.02)
-    assert np.allclose(lab("#ff0000"), [53.24, 80.09, 67.20], atol=0.02)
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
-
-
 def turned(colour):
     """A colour of a figure as the page shows it in the dark: inverted and turned half round, as CSS filters do it."""
     amount = float(re.search(r"filter: invert\(([.\d]+)\) hue-rotate\(180deg\)", STYLE)[1])

@@ -35,27 +35,6 @@ def test_a_layer_fitted_from_many_numbers_of_examples_is_one_layer():
     assert discordant_layers(rows, "gaussian") == (2, 0)
 
 
-def test_steps_that_differ_are_both_told():
-    shares = {"boolean": {128: 0, 256: 8}, "gaussian": {128: 0, 256: 3, 384: 8}, "sphere": {128: 0, 256: 8}}
-    rows = [
-        newton(law, [1e-12] * good + [0.1] * (8 - good), examples)
-        for law, steps in shares.items()
-        for examples, good in steps.items()
-    ]
-    assert STUDY.numbers(rows)["step_2_2_16"] == "1 to 2 or 2 to 3"
-
-
-def test_ratios_are_of_errors_on_the_same_layers():
-    rows = [
-        {
-            **cell_of("adam", law, (2, 2, 32), 9600, 4),
-            "error": [factor * error for error in (0.1, 0.2, 0.3, 0.9)],
-        }
-        for law, factor in (("boolean", 1.0), ("gaussian", 2.0))
-    ]
-    assert STUDY.numbers(rows)["gaussian_adam_error_32"] == "2.00 (2.00 to 2.00)"
-
-
 def test_newton_is_exact_as_often_on_gaussian_and_sphere_tokens_as_on_boolean_ones(record):
     rows = record("inputs").rows
     for law in ("gaussian", "sphere"):

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs
+from attention import BooleanInputs
 from sq import make_parity_instance
 from studies.nice_to_hard import STUDY
 from studies.nice_to_hard_path import STEEPEST, draw_path
@@ -51,22 +51,6 @@ def test_known_part_at_the_end_is_that_of_the_parity_and_the_mean_of_parities(pa
     mean = np.zeros_like(_X)
     mean[:, 0, 0], mean[:, 1, 0] = signal, -signal
     np.testing.assert_allclose(path.point(1.0).known(_X), instance.known(_X) + mean, atol=1e-11)
-
-
-def test_known_part_of_random_attention_is_the_mean_over_nice_layers(path):
-    # Theta and W of a nice layer are as likely as -Theta and -W: the mean over the four signs is already the mean
-    signs = [(one, other) for one in (-1, 1) for other in (-1, 1)]
-    ends = [AttentionLayer(theta=one * path.nice.theta, w=other * path.nice.w) for one, other in signs]
-    outputs = [replace(path, nice=nice).point(0.0, projections=0.5).layer(_X) for nice in ends]
-    np.testing.assert_allclose(
-        np.mean(outputs, axis=0), path.point(0.0, projections=0.5).known(_X), atol=1e-12
-    )
-
-
-def test_visible_share_falls_from_nearly_linear_heads_to_the_parity(path):
-    early, late, end = (path.point(t).visible_share(_X) for t in (0.1, 0.95, 1.0))
-    assert early > 0.98 > late > end > 0
-    assert path.point(0.0).visible_share(_X) is None
 
 
 def _measured(learner, shape, **others):

@@ -5,7 +5,6 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer, relative_error
 from attention.layer import softmax
-from studies.noise import STUDY
 from studies.noise_law import (
     centred,
     class_laws,
@@ -97,31 +96,6 @@ def test_most_likely_layer_is_likelier_than_the_target_and_near_it(layer):
     assert loss < cross_entropy(_flat(target), x, classes, gain)[0]
     law = np.sqrt(class_laws(target, x, gain)[1] / 1500 / np.mean(target(x) ** 2))
     assert 0.6 * law < relative_error(found(x), target(x)) < 1.6 * law
-
-
-def test_phases_break_at_twice_the_clean_error():
-    rows = [
-        {
-            **_cell("phases", (2, 2, 16), level, 1000, 1),
-            "crude": [0.1],
-            "refined": [error],
-            "span": [None if level else 0.1],
-            "error": [0.1],
-        }
-        for level, error in ((0.0, 0.01), (0.1, 0.019), (1.0, 0.021))
-    ]
-    numbers = STUDY.numbers(rows)
-    assert [numbers[f"{name}_breaks"] for name in ("crude", "refined", "span")] == [None, 1.0, 0.1]
-
-
-def _cell(kind: str, size: tuple[int, int, int], level: float, examples: int, draws: int) -> dict:
-    names = ("kind", "heads", "tokens", "dim", "level", "examples", "draws")
-    return dict(zip(names, (kind, *size, level, examples, draws), strict=True))
-
-
-def _row(*cell) -> dict:
-    parameters = _cell(*cell)
-    return {**parameters, **STUDY.measure(rng=np.random.default_rng(9), **parameters)}
 
 
 def test_the_bound_of_likelihood_is_above_the_spread_of_least_squares(record):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, make_nice_layer
-from studies.positions import STUDY
 from studies.positions_phases import (
     gram_condition,
     phase_one_errors,
@@ -61,19 +60,3 @@ class TestPositions:
         parallel = np.tile(POSITIONS[:1], (K, 1))
         assert gram_condition(layer, EVERY) == pytest.approx(1.0)
         assert gram_condition(layer, EVERY + parallel) == pytest.approx(1 + K * np.sum(POSITIONS[0] ** 2))
-
-
-def phases(kind, scale, crude=0.1, refined=0.001, span=0.01):
-    """A row of the phases by the errors of phase 1, of phase 3 and of the span."""
-    cell = {"part": "phases", "heads": 2, "tokens": 2, "dim": 16, "kind": kind, "scale": scale, "draw": 0}
-    errors = {"crude": crude, "refined": refined, "span": span, "predicted": 1e-12, "final": 1e-12}
-    return {**cell, **{what: {"as it is": one, "centred": one} for what, one in errors.items()}}
-
-
-def test_a_phase_breaks_at_twice_the_error_of_equal_logits_between_two_measured_scales():
-    rows = [phases("none", 0.0), phases("gaussian", 0.5, span=0.05), phases("gaussian", 2.0, 0.4, span=0.1)]
-    numbers = STUDY.numbers(rows)
-    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["1", "never", "0.5"]
-    logits = [phases("larger logits", 0.5, span=0.05), phases("larger logits", 2.0, 0.4, span=0.1)]
-    numbers = STUDY.numbers([*rows, *logits])
-    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["never"] * 3

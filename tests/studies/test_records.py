@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
 
 from attention import FileFormatError
 from runs import Scale
@@ -41,13 +42,9 @@ def test_what_is_written_is_read_back(tmp_path, record, records):
     assert {path.suffix for path in files} == {".json", ".csv", ".svg", ".pdf"}
     assert load_result(tmp_path / "linear-random.json") == result
     assert files[1].read_text() == (records / "linear-random.csv").read_text()
+    with pytest.raises(UndefinedError):
+        render_page("{{ n.nothing }}", study, result)
     for text in ("", "[]", "{}", '{"version": 2}'):
         files[0].write_text(text)
         with pytest.raises(FileFormatError, match="no record of a study"):
             load_result(files[0])
-
-
-@pytest.mark.bad_input
-def test_no_such_study():
-    with pytest.raises(ValueError, match="no study 'nothing'"):
-        find_studies(["nothing"])

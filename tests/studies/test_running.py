@@ -3,15 +3,12 @@
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import cloudpickle
 import pytest
-from jinja2 import UndefinedError
 
 from runs import Scale, Store
-from studies import Study, run_study, write_study
-from studies.folder import render_page
+from studies import Study, run_study
 from studies.line_figure import Panel, line_figure
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -39,13 +36,11 @@ TOY = Study(
 )
 
 
-def test_jobs_and_processes_change_no_number():
-    here = run_study(TOY, isolated=False)
-    apart = run_study(TOY, jobs=2)
-    assert here.rows == apart.rows
-    assert [(row["size"], row["draw"]) for row in here.rows] == [(1, 0), (1, 1), (2, 0), (2, 1)]
-    assert len({row["value"] % 1 for row in here.rows}) == 4
-    assert run_study(TOY, isolated=False, seed=1).rows != here.rows
+def test_every_cell_has_a_stream_of_its_own_that_the_seed_changes_and_processes_do_not():
+    here = run_study(TOY, isolated=False).rows
+    assert run_study(TOY, jobs=2).rows == here
+    assert len({row["value"] % 1 for row in here}) == 4
+    assert run_study(TOY, isolated=False, seed=1).rows != here
 
 
 def test_cells_that_share_their_stream_draw_the_same():
@@ -85,22 +80,8 @@ def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
     assert [failure.partition(":")[0] for failure in result.failures] == ["size 2, draw 0", "size 2, draw 1"]
 
 
-def test_a_page_quotes_the_numbers(tmp_path):
-    result = run_study(TOY, isolated=False)
-    least = min(row["value"] for row in result.rows)
-    page = render_page("{{ n.least }} {{ cells }} {{ scale }} {{ seed }}\n{{ table }}", TOY, result)
-    assert page.splitlines()[0] == f"{least:.2f} 4 quick 0"
-    assert page.count("   * - ") == 5
-    with pytest.raises(UndefinedError):
-        render_page("{{ n.most }}", TOY, result)
-
-
-def test_wrong_arguments_and_absent_packages_are_told():
-    with pytest.raises(ValueError, match="jobs"):
-        run_study(TOY, jobs=0)
+def test_absent_packages_and_equal_cells_are_told():
     with pytest.raises(ImportError, match="needs no_such_package"):
         run_study(replace(TOY, needs=("no_such_package",)))
     with pytest.raises(ValueError, match="same cell twice"):
         run_study(replace(TOY, cells=lambda scale: [{"size": 1}, {"size": 1}]))
-    with pytest.raises(ValueError, match="No cell"):
-        write_study(Path("nowhere"), TOY, replace(run_study(TOY, isolated=False), rows=()))

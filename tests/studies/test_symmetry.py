@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from studies.symmetry import STUDY
 from studies.symmetry_descent import descend, escape, halves, make_target
 from studies.symmetry_saddle import fitted_error, symmetric_saddle
 from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
@@ -96,33 +95,3 @@ def test_adam_is_the_adam_of_its_authors():
     _, gradient, _ = squared_error_gradient(x, y, theta, w)
     # the first step is the rate times the sign, but for epsilon
     assert run.theta == pytest.approx(theta - 0.01 * gradient / (np.abs(gradient) + 1e-8), abs=1e-14)
-
-
-def trained(end, error, start_gap=1e-6, parted=None):
-    cell = {
-        "part": "train",
-        "target": "nice",
-        "tokens": 2,
-        "dim": 16,
-        "optimiser": "gradient descent",
-        "rate": 1.0,
-    }
-    ends = {"end": end, "error": error, "one_head_error": 0.5, "distance": start_gap, "parted": parted}
-    return {**cell, "steps": 1500, "draw": 0, "start_gap": start_gap, **ends}
-
-
-def test_ends_are_counted_by_how_the_heads_started():
-    rows = [
-        trained("one head", 0.5, start_gap=0.0),
-        trained("exact", 1e-6, parted=146),
-        trained("exact", 0.2, parted=373),
-        trained("one head", 0.5),
-        trained("one head", 0.486, start_gap=1e-2, parted=700),
-        trained("exact", 1e-6, start_gap=1.0, parted=0),
-    ]
-    numbers = STUDY.numbers(rows)
-    assert [numbers[name] for name in ("equal", "parted", "nearly")] == ["1 of 1", "3 of 4", "2 of 4"]
-    assert (numbers["independent"], numbers["by_lbfgs"], numbers["together"]) == ("1 of 1", "1 of 3", 1)
-    assert (numbers["apart"], numbers["apart_error"]) == (1, "0.972 to 0.972")
-    # one of those nearest at the start did not part
-    assert "steps_plain" not in numbers

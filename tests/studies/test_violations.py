@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import BooleanInputs, ExampleOracle, check_conditions
+from attention import check_conditions
 from studies import violations_layers
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer
 from studies.violations_runs import BREAKS_AT, broken_phase, phase_errors
@@ -45,35 +45,12 @@ def test_the_amount_is_what_the_condition_measures(name, step, measured):
     assert made(name, float(step)).measured == pytest.approx(measured, rel=1e-9)
 
 
-def test_violations_with_one_seed_begin_with_the_same_nice_layer():
-    nice, weak, alike = made(NICE, 0.0), made("weak W", 6.0), made("alike W", 0.9)
-    assert check_conditions(nice.layer, tokens=2).satisfied
-    np.testing.assert_array_equal(nice.layer.theta, weak.layer.theta)
-    np.testing.assert_array_equal(nice.layer.w[0], alike.layer.w[0])
-
-
 def test_opposed_projections_cancel_in_the_sum_and_end_paper_mode():
     layer = made("opposed W", 1.0).layer
     np.testing.assert_allclose(layer.w.sum(axis=0), 0, atol=1e-12)
     run = phase_errors(layer, "paper", tokens=2, rng=np.random.default_rng(5))
     assert run["failed"] is not None
     assert run["errors"]["6"] is None
-
-
-@pytest.mark.slow
-def test_error_of_phase_one_is_that_of_its_mean_and_the_end_is_exact():
-    layer = made(NICE, 0.0).layer
-    run = phase_errors(layer, "practical", tokens=2, rng=np.random.default_rng(5))
-    for_oracle, *_ = np.random.default_rng(5).spawn(3)
-    x, y = ExampleOracle(layer, BooleanInputs(2, 16), rng=for_oracle).draw(16_000)
-    estimate = np.einsum("nad,nbe->de", x, y) / (2 * len(x))
-    true = layer.w.sum(axis=0)
-    error = np.linalg.norm(estimate - true) / np.linalg.norm(true)
-    assert run["errors"]["1"] == pytest.approx(error, rel=0.1)  # other examples, the same bias
-    assert list(run["errors"]) == ["1", "3", "4", "5", "6"]
-    assert run["failed"] is None
-    assert run["error"] < 1e-10
-    assert run["errors"]["5"] < 0.05
 
 
 def test_the_first_phase_to_break_is_the_first_above_the_factor_or_the_one_that_ends_the_run():

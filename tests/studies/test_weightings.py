@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import BooleanInputs, make_nice_layer, relative_error
-from studies.weightings import STUDY
 from studies.weightings_descent import descend
 from studies.weightings_hull import (
     agreement_counts,
@@ -88,13 +87,6 @@ class TestAgreement:
         assert exact > 10
         assert useful > 0
 
-    def test_the_power_is_the_slope_of_useful_rows(self):
-        useful = [round(1e9 * tolerance**2) for tolerance in (0.01, 0.02, 0.04, 0.08)]
-        shape = {"heads": 2, "tokens": 3, "dim": 32, "draw": 0}
-        counts = {"exact": 0, "uniform": 0, "useful": useful, "equations": useful, "rows": 10**9}
-        (line, *_) = STUDY.table([{"part": "agreement", "weighting": "softmax", **shape, **counts}])
-        assert line["power"] == "2"
-
 
 class TestSpan:
     @linear
@@ -143,14 +135,6 @@ class TestPatterns:
             middle = (low + high) / 2
             low, high = (middle, high) if np.maximum(z - middle, 0).sum() > 1 else (low, middle)
         np.testing.assert_allclose(Sparsemax().pattern(z), np.maximum(z - low, 0), atol=1e-13)
-
-    def test_powers_by_hand(self):
-        z = np.array([-1.0, 0.5, 1.0])
-        np.testing.assert_allclose(NormalisedPower().pattern(z), np.array([0, 0.25, 1]) / 1.25)
-        square = NormalisedPower(magnitude=True)
-        np.testing.assert_allclose(square.pattern(z), np.array([1, 0.25, 1]) / 2.25)
-        shifted = NormalisedPower(power=3.0, shift=0.75)
-        np.testing.assert_allclose(shifted.pattern(z), np.array([0, 1.25**3, 1.75**3]) / (1.25**3 + 1.75**3))
 
 
 class TestDerivative:
