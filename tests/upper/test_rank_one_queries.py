@@ -10,8 +10,8 @@ from benchmarks.hard_queries import CASES, SMALL, measure
 from upper.value_queries import ByQueries
 
 
-def check(case, rotated):
-    found = measure(case, 1, rotated)
+def check(case, rotated, seed=1):
+    found = measure(case, seed, rotated)
     assert found["exact"]
     assert found["error"] < 1e-9
     assert found["named"]
@@ -44,6 +44,10 @@ def generic(seed):
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal((3, 8, 8)) / np.sqrt(8)
     return AttentionLayer(theta, rng.standard_normal((3, 8, 1)) * rng.standard_normal(8))
+
+
+def test_heads_that_cancel_are_found_where_all_are_saturated_at_tokens_of_unit_length():
+    check("rounding, n = 24, q = 64", rotated=False, seed=1005)
 
 
 def test_the_trace_shows_the_steps_and_each_head_has_a_condition():

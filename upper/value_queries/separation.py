@@ -15,7 +15,7 @@ from upper.value_queries.two_tokens import TwoTokens, orthonormal
 # Fourth-order central differences: points in units of the step, and their weights.
 _POINTS, _WEIGHTS = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
 # The best of so many pencils with real eigenvalues is kept, or the first that is as well conditioned as this.
-_PENCILS, _TRIES, _GOOD = 3, 12, 10.0
+_PENCILS, _TRIES, _GOOD = 3, 12, 25.0
 # Points of a fit for each unknown: fewer leave some heads with neighbours just as good.
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
@@ -53,7 +53,7 @@ class FirstHeads:
     sigmoids: Sigmoids
     values: Float[np.ndarray, "m d"]  #: v_i = delta W_i
     residual: float  #: the worst head's, root mean square over rows
-    #: |v_i| over its distance to the span of the others
+    #: how much larger rounding gets in v_i
     condition: Float[np.ndarray, " m"]
 
 
@@ -66,7 +66,7 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
     4 p + 1 queries a try, and those of a fit; p = min(m, d).
     """
     d, p = pairs.oracle.d, min(m, pairs.oracle.d)
-    found: list[tuple[float, FirstHeads]] = []
+    found: list[FirstHeads] = []
     for _ in range(_TRIES):
         delta = scale * orthonormal(rng, 1, d)[0]
         # logits of a plane's points have the spread of those of tokens of length 2 r
@@ -75,22 +75,22 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
         if start is not None:
             plane = Plane(basis, rng.standard_normal((_points(m, p), p)))
             heads = _separated(pairs, plane, delta[None], start)
-            if _fitted(heads)[0] and np.isfinite(heads.condition[0]):
-                values = heads.values[0]
-                single = np.linalg.norm(values, axis=1) * np.linalg.norm(np.linalg.pinv(values), axis=0)
-                one = FirstHeads(delta, plane, _first(heads), values, float(heads.residual[0]), single)
-                found.append((float(single.max()), one))
-        if len(found) == _PENCILS or (found and found[-1][0] < _GOOD):
+            if _fitted(heads)[0] and np.isfinite(heads.condition).all():
+                residual = float(heads.residual[0])
+                found.append(
+                    FirstHeads(delta, plane, _first(heads), heads.values[0], residual, heads.condition[0])
+                )
+        if len(found) == _PENCILS or (found and found[-1].condition.max() < _GOOD):
             break
     if not found:
         return None
-    best = min(found, key=lambda one: one[0])[1]
+    best = min(found, key=lambda one: float(one.condition.max()))
     if not pairs.noise:
         return best
     # these values are taken from those of every other delta
     often = replace(pairs, repeats=pairs.repeats * -(-d // _FEWER))
     heads = _separated(often, best.plane, best.delta[None], best.sigmoids)
-    if not _fitted(heads)[0] or not heads.condition[0] < _WORSE * best.condition.max():
+    if not (_fitted(heads) & _apart(heads, best.condition))[0]:
         return best
     return replace(
         best,
@@ -111,6 +111,10 @@ def numbered(condition: Float[np.ndarray, " m"]) -> dict[str, Any]:
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
     return heads.residual < np.maximum(_RESIDUAL, _LOUD * heads.noise)
+
+
+def _apart(heads: Separated, usual: Float[np.ndarray, " m"]) -> Bool[np.ndarray, " batch"]:
+    return heads.condition.max(axis=1) < _WORSE * usual.max()
 
 
 def _points(m: int, p: int) -> int:
@@ -175,7 +179,7 @@ def follow_heads(
         failed = []
         for some in np.split(left, range(batch, len(left), batch)):
             heads = _separated(pairs, first.plane, delta + change * q[some], first.sigmoids)
-            right = _fitted(heads) & (heads.condition < _WORSE * first.condition.max())
+            right = _fitted(heads) & _apart(heads, first.condition)
             projected[some[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(some[~right])
         left, change = np.concatenate(failed), change / 2
@@ -212,7 +216,7 @@ def read_heads(
         before = scale * w[some]
         values = _matched(heads.values, before)
         off = np.linalg.norm(values - before, axis=2) / np.linalg.norm(before, axis=2)
-        right = _fitted(heads) & np.isfinite(heads.condition) & (off.max(axis=1) < _CHANGED)
+        right = _fitted(heads) & np.isfinite(heads.condition).all(axis=1) & (off.max(axis=1) < _CHANGED)
         w[some[right]] = values[right] / scale
     return np.einsum("je,jmd->med", directions, w)
 

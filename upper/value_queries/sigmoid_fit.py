@@ -13,6 +13,8 @@ _DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-15, 1e8
 _ROUNDING, _SMALL = 1e-32, 1e-26
 # Keeps the normal equations of a saturated head regular.
 _SATURATED = 1e-100
+# Two heads fell together where the singular values of what singles heads out are so far apart.
+_TOGETHER = 1e-12
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Separated:
     values: Float[np.ndarray, "batch m d"]  #: v_i = delta W_i
     residual: Float[np.ndarray, " batch"]  #: the worst head's, root mean square over rows
     noise: Float[np.ndarray, " batch"]  #: what the noise on the values alone makes of it
-    #: the condition number of the combinations that single out the heads; infinite if two heads fell together
-    condition: Float[np.ndarray, " batch"]
+    #: how much larger rounding of g gets in v_i, relative to its size; infinite if two heads fell together
+    condition: Float[np.ndarray, "batch m"]
 
 
 def separate(
@@ -83,6 +85,13 @@ def separate(
         left = _outside(q, ends)
         return ends, left, np.sum(left**2, axis=-1)
 
+    def moves(ends: np.ndarray) -> np.ndarray:
+        slopes = ends[..., :-1] * (1 - ends[..., :-1])
+        return np.concatenate([slopes[..., None] * inner, np.zeros((*ends.shape[:2], 1, p + 2))], axis=2)
+
+    def off_span(columns: np.ndarray, q: np.ndarray) -> np.ndarray:
+        return columns - q[:, None] @ (np.swapaxes(q, 1, 2)[:, None] @ columns)
+
     unknowns = np.concatenate([start.slope, start.offset[..., None], start.drop[..., None]], axis=-1)
     unknowns = np.array(np.broadcast_to(unknowns, (batch, m, p + 2)))
     ends, left, squared = residuals(unknowns, q)
@@ -92,10 +101,8 @@ def separate(
         some = np.flatnonzero(active.any(axis=1))
         if not len(some):
             break
-        slopes = ends[some, :, :-1] * (1 - ends[some, :, :-1])
-        jacobian = np.concatenate([slopes[..., None] * inner, np.zeros((len(some), m, 1, p + 2))], axis=2)
         # columns off the span of the values, as the residual is
-        jacobian -= q[some, None] @ (np.swapaxes(q[some], 1, 2)[:, None] @ jacobian)
+        jacobian = off_span(moves(ends[some]), q[some])
         normal = np.swapaxes(jacobian, -1, -2) @ jacobian
         scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + _SATURATED
         normal += (damping[some] * scale)[..., None, None] * np.eye(p + 2)
@@ -110,19 +117,24 @@ def separate(
             better, np.maximum(damping[some] * 0.05, _LEAST_DAMPING), np.maximum(damping[some], 1e-12) * 10
         )
         damping[some] = np.where(~better & (squared[some] < rows * small[some]), _MOST_DAMPING, damping[some])
-    single = np.linalg.solve(triangle[:, None], np.swapaxes(q, 1, 2)[:, None] @ ends[..., None])[..., 0]
+    # columns: the sigmoids in the basis q, and the p_i
+    sigmoids = np.swapaxes(ends @ q, 1, 2)
+    single = np.swapaxes(np.linalg.solve(triangle, sigmoids), 1, 2)
     singular = np.linalg.svd(single, compute_uv=False)
-    with np.errstate(over="ignore"):
-        condition = singular[:, 0] / np.maximum(singular[:, -1], np.finfo(float).tiny)
-    usable = condition < 1e12
-    single = np.where(usable[:, None, None], single, np.eye(m))
-    values = np.swapaxes(np.linalg.inv(single), 1, 2) @ (space * unit)
+    usable = singular[:, -1] > _TOGETHER * singular[:, 0]
+    single, sigmoids = (np.where(usable[:, None, None], part, np.eye(m)) for part in (single, sigmoids))
+    values = np.swapaxes(np.linalg.inv(single), 1, 2) @ space
+    # an error of g . p_j moves sigmoid j by that over the sine of the angle between what can move it and the values
+    sine = np.linalg.svd(off_span(np.linalg.qr(moves(ends))[0], q), compute_uv=False)[..., -1]
+    moved = np.linalg.norm(values, axis=2) * np.linalg.norm(single, axis=2) / np.maximum(sine, _SATURATED)
+    moved = np.linalg.norm(moved, axis=1, keepdims=True) / np.sqrt(m)
+    condition = np.linalg.norm(np.linalg.inv(sigmoids), axis=2) * moved
     return Separated(
         Sigmoids(unknowns[..., :p], unknowns[..., p], unknowns[..., p + 1]),
-        values,
+        values * unit,
         np.sqrt(squared.max(axis=1) / rows),
         noise * np.linalg.norm(single / unit, axis=2).max(axis=1),
-        np.where(usable, condition, np.inf),
+        np.where(usable[:, None], condition, np.inf),
     )
 
 

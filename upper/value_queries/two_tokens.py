@@ -14,7 +14,7 @@ from upper.value_queries.polish import Parameters
 _BENT = 0.75
 _RAYS = 3
 # An odd part below the share _ROUNDING of the answers is rounding. At most _DOUBLINGS doublings or halvings are tried.
-_ROUNDING, _DOUBLINGS = 1e-12, 60
+_ROUNDING, _DOUBLINGS = 1e-12, 40
 # An odd part is measured where it is so many times the noise; a singular value counts where it is.
 _LOUD, _COUNTED = 8.0, 2.0
 # Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
@@ -111,8 +111,9 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     """The length r of tokens at which sigmoids begin to bend.
 
     There logits are of the order of 1, and little is lost to rounding. The length comes from the odd part of g along
-    random rays, at distances that double or halve, by some 40 queries. None if there is no odd part: the weights then
-    do not depend on the tokens.
+    random rays, at distances that double or halve, by some 40 queries. It starts at the distance nearest to 1 at which
+    there is an odd part: heads that cancel show none where all are saturated. None if there is none anywhere: the
+    weights then do not depend on the tokens.
     """
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_RAYS + 1, d), d)
@@ -120,25 +121,28 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     # differences that noise alone makes, several times over
     noise = _LOUD * pairs.value_noise * float(np.sqrt(2 * len(rays) * d))
 
-    def odd(distance: float) -> tuple[float, float]:
+    def odd(distance: float) -> float:
+        """The size of the odd part; 0 where it is noise or rounding."""
         x = distance * np.concatenate([rays, -rays])
         values, _ = pairs(x, delta)
-        difference = float(np.linalg.norm(values[: len(rays)] - values[len(rays) :]))
-        answers = float(np.linalg.norm(values) + np.linalg.norm(x @ pairs.linear.projection_sum))
-        return difference, difference / (answers or 1.0)
+        rest = pairs.linear.bias + (x - delta) @ pairs.linear.projection_sum
+        size = float(np.linalg.norm(values[: len(rays)] - values[len(rays) :]))
+        answers = float(np.linalg.norm(values) + np.linalg.norm(rest))
+        return size if size > max(noise, _ROUNDING * answers) else 0.0
 
-    def bends(near: float, far: float) -> bool:
-        return far < 2 * _BENT * near
-
-    distance, (here, share) = 1.0, odd(1.0)
-    factor = 0.5 if share > _ROUNDING and here > noise and bends(here, odd(2.0)[0]) else 2.0
+    powers = [sign * power for power in range(_DOUBLINGS) for sign in (1, -1)][1:]
+    seen = ((2.0**power, size) for power in powers if (size := odd(2.0**power)))
+    distance, here = next(seen, (1.0, 0.0))
+    if not here:
+        return None
+    factor = 0.5 if odd(2 * distance) < 2 * _BENT * here else 2.0
     for _ in range(_DOUBLINGS):
-        there, there_share = odd(distance * factor)
-        rounded = min(share, there_share) < _ROUNDING or min(here, there) < noise
+        there = odd(distance * factor)
+        near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
-        if not rounded and bends(*((there, here) if factor < 1 else (here, there))) != (factor < 1):
+        if not there or (far < 2 * _BENT * near) != (factor < 1):
             return float(np.sqrt(distance if factor > 1 else distance * factor))
-        distance, here, share = distance * factor, there, there_share
+        distance, here = distance * factor, there
     return None
 
 
