@@ -179,7 +179,7 @@ WRONG = [
     ("arguments", "complaint"), WRONG, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
 )
 def test_wrong_input_is_one_line_and_status_two(cli, folders, tmp_path, arguments, complaint):
-    (tmp_path / "pickle.bin").write_bytes(b"\x80\x04.")
+    (tmp_path / "pickle.bin").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     (write(tmp_path / "damaged", "gpt2") / "config.json").write_text("{")
     layer = tmp_path / "layer.safetensors"
     save_target(layer, checkpoint_target(folders["bert"], layer=0))
