@@ -16,7 +16,7 @@ from arena.engines import engine_used
 from arena.records import Cell, Status, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
-from attention import Fit, Learner
+from attention import Fit, Learner, ValueOracle
 from attention.inputs import inputs_to_json
 from attention.learning import Progress, access_of
 from attention.validation import count, require_instance
@@ -64,11 +64,23 @@ def fit_target(
     learner: Learner,
     seed: int,
     *,
+    oracle: ValueOracle | None = None,
     noise: float = 0.0,
     extra: str = "",
     progress: Progress | None = None,
+    fresh: int = 2000,
+    each_step: bool = True,
 ) -> tuple[Fit, dict[str, float]]:
     """Run a learner that is set up, and measure its fit on fresh examples with noise-free labels.
+
+    Parameters
+    ----------
+    oracle : ValueOracle, optional
+        What the learner sees of the target, if it is not `Target.oracle`.
+    fresh : int
+        The number of fresh examples.
+    each_step : bool
+        Whether the steps of the trace are measured too. On large layers this takes longer than learning.
 
     Notes
     -----
@@ -80,9 +92,9 @@ def fit_target(
     engine_used(learner, target)  # imports torch if needed, so that it too has one thread
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(torch=extra == "torch"):
-        truth = target.ground_truth(rng=for_truth)
-        oracle = target.oracle(access_of(learner), noise=noise, rng=for_oracle)
-        fit = learner.fit(oracle, rng=for_learner, truth=truth, progress=progress)
+        truth = target.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
+        seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
+        fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 
 

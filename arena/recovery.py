@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arena.cells import identity, target_stream
+from arena.cells import fit_target, identity
 from arena.drawing import Drawing
 from arena.formats import as_plain, error_text, printable, seconds_text
 from arena.page import template
@@ -264,15 +264,10 @@ def _recovered(
         learner = Newton(truth.heads, rank=head_dim if head_dim < dim else None, biases=truth.biased)
         usual = _EXAMPLES * learner.default_examples(truth.heads, tokens, dim)
         learner = replace(learner, examples=usual if examples is None else examples)
-    which = target_stream(target)
-    for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, n]) for n in range(3))
-    with single_thread():
-        fresh = target.ground_truth(_FRESH, rng=for_truth)  # refuses sizes beyond the memory before any work
-        # queries may have any number of tokens: far fewer are needed then
-        oracle = ValueOracle(truth) if by == "queries" else target.oracle(rng=for_oracle)
-        fit = learner.fit(oracle, rng=for_learner)
-        found = fit.layer
-        measures = fresh.measure(predict=fit.predict, layer=found)
+    # queries may have any number of tokens: far fewer are needed then
+    oracle = ValueOracle(truth) if by == "queries" else None
+    fit, measures = fit_target(target, learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)
+    found = fit.layer
     one = LayerRecovery(
         layer,
         truth.heads,

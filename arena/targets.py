@@ -215,7 +215,7 @@ def checkpoint_target(
     Parameters
     ----------
     path : path
-        The safetensors checkpoint, its index, or its folder.
+        The checkpoint, its index, or its folder.
     layer, heads, prefix, biases, coordinates
         As for `attention.read_checkpoint_layer`.
     tokens : int

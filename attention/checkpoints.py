@@ -1,11 +1,10 @@
-"""Read single attention layers from safetensors checkpoints of trained models, by the names of their tensors."""
+"""Read single attention layers from checkpoints of trained models, by the names of their tensors."""
 
 import math
 import os
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,9 @@ import msgspec
 import numpy as np
 
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
-from attention.files import guarded, read_json, read_safetensors, tensor_names, wrong
+from attention.files import guarded, read_json, read_safetensors, require_finite, tensor_types, wrong
+from attention.namings import NAMINGS, Naming, find_layers
+from attention.torch_files import read_torch_file
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
 __all__ = ["checkpoint_layers", "read_checkpoint_layer"]
@@ -29,12 +30,14 @@ def read_checkpoint_layer(
     biases: Biases = "kept",
     coordinates: int | None = None,
 ) -> ImportedLayer:
-    """Read one attention layer of a model from a safetensors checkpoint.
+    """Read one attention layer of a model from a checkpoint: safetensors, or a PyTorch file of tensors.
 
     Parameters
     ----------
     path : path
-        The file, or its index (``model.safetensors.index.json``) if it has several parts, or the folder of either.
+        The file, or its index (``model.safetensors.index.json``) if it has several parts, or the folder of either. A
+        file that ends in .bin, .pt, .pth or .ckpt is read by ``torch.load`` with ``weights_only=True``, so it runs no
+        code.
     layer : int
         The number of the layer, from 0.
     heads : int, optional
@@ -45,15 +48,23 @@ def read_checkpoint_layer(
     biases, coordinates
         As for `attention.convert_projections`.
 
+    Raises
+    ------
+    FileFormatError
+        If a file is missing, damaged, needs Python objects other than tensors, has no layer with a known naming, or
+        its heads share keys or rotate queries and keys by position: no layer of this class does these.
+    ValueError
+        If there is no such layer, several models fit, or the number of heads is not known or does not fit.
+
     Notes
     -----
     These namings are supported, after any prefix. With weights A applied as x A^T + b: BERT's and RoBERTa's
     (``layer.N.attention.self.query``), DistilBERT's (``layer.N.attention.q_lin``), ALBERT's
-    (``albert_layers.N.attention.query``), ViT's (``layer.N.attention.attention.query``), and that of PyTorch's
-    TransformerEncoder (``layers.N.self_attn.in_proj_weight``). Applied as x A + b, GPT-2's: ``h.N.attn.c_attn`` of
-    shape (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d). Biases may be absent. Entries are float16, bfloat16, float32
-    or float64, and become float64. Models that rotate queries and keys by their positions, or whose heads share keys,
-    have no layer of this class.
+    (``albert_layers.N.attention.query``), ViT's (``layer.N.attention.attention.query``), that of PyTorch's
+    TransformerEncoder (``layers.N.self_attn.in_proj_weight``), and any other ``torch.nn.MultiheadAttention``. This one
+    may have its three maps in one tensor (``in_proj_weight``) or apart (``q_proj_weight``). Its number is the last one
+    in its name, or 0. Applied as x A + b, GPT-2's: ``h.N.attn.c_attn`` of shape (d, 3 p) and ``h.N.attn.c_proj`` of
+    shape (p, d). Biases may be absent. Entries are floats of any precision, and become float64 without rounding.
 
     Logits are divided by sqrt(h), with h the dimension of a head. For GPT-2, ``scale_attn_weights`` and
     ``scale_attn_by_inverse_layer_idx`` of the config are applied. The number of heads in the config gives h, so
@@ -67,20 +78,22 @@ def read_checkpoint_layer(
     The names, layouts and options are those of the Hugging Face implementations and of PyTorch.
     """
     shown, files = _locate(as_path(path))
+    config_path = shown.parent / "config.json"
     naming, prefix, there = _choose(shown, files, prefix)
     if layer not in there:
         raise ValueError(
             f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(there)}."
         )
-    stem = f"{prefix}{naming.layers}.{layer}."
-    projections = _read_projections(shown, naming, files, stem)
+    stem, config = there[layer], _read_config(config_path)
+    own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
+    _require_plain(shown, config, own)
+    projections, types = _read_projections(shown, naming, files, stem)
     p, d = projections.query.shape
-    config_path = shown.parent / "config.json"
-    config = _read_config(config_path)
     m, notes = _heads(config_path, config, heads, p, d)
     scale, beyond = _beyond(naming, config, layer, p // m)
+    if rounded := sorted(types - {"float32", "float64"}):
+        beyond.append(f"Stored in {' and '.join(rounded)}: the numbers are taken as they are, in float64.")
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
-    own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
     if unread := sorted(own - read - naming.known):
         beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
     imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
@@ -101,101 +114,22 @@ def checkpoint_layers(path: str | os.PathLike[str], *, prefix: str | None = None
     return tuple(sorted(_choose(shown, files, prefix)[2]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Naming:
-    """The names and the layout of the tensors of a layer, in one family of models.
-
-    `models` are the model types that are known to have the attention of the family. `modules` maps a role to the start
-    of its tensors' names after ``layers.N.``; "fused" is query, key and value in one. All tensors of attention begin
-    with `scope`; those in `known` may stay unread without a note. Weights are A^T if `transposed`. `norm` says whether
-    the layer norm is before the layer or after it.
-    """
-
-    name: str
-    models: Collection[str]
-    layers: str
-    modules: Mapping[str, str]
-    scope: str = "attention."
-    known: frozenset[str] = frozenset()
-    transposed: bool = False
-    causal: bool = False
-    norm: str = "after"
-
-
-def _separate(*modules: str) -> dict[str, str]:
-    return dict(zip(("query", "key", "value", "output"), modules, strict=True))
-
-
-def _norm(name: str) -> frozenset[str]:
-    return frozenset(f"{name}.{one}" for one in ("weight", "bias", "gamma", "beta"))
-
-
-_NAMINGS = (
-    _Naming(
-        "BERT",
-        ("bert", "roberta", "xlm-roberta", "camembert", "electra"),
-        "layer",
-        _separate(
-            *(f"attention.self.{one}." for one in ("query", "key", "value")), "attention.output.dense."
-        ),
-        known=_norm("attention.output.LayerNorm"),
-    ),
-    _Naming(
-        "DistilBERT",
-        ("distilbert",),
-        "layer",
-        _separate(*(f"attention.{one}_lin." for one in ("q", "k", "v", "out"))),
-    ),
-    _Naming(
-        "ALBERT",
-        ("albert",),
-        "albert_layers",
-        _separate(*(f"attention.{one}." for one in ("query", "key", "value", "dense"))),
-        known=_norm("attention.LayerNorm"),
-    ),
-    _Naming(
-        "ViT",
-        ("vit", "deit"),
-        "layer",
-        _separate(
-            *(f"attention.attention.{one}." for one in ("query", "key", "value")), "attention.output.dense."
-        ),
-        norm="before",
-    ),
-    _Naming(
-        "GPT-2",
-        ("gpt2",),
-        "h",
-        {"fused": "attn.c_attn.", "output": "attn.c_proj."},
-        scope="attn.",
-        known=frozenset({"attn.bias", "attn.masked_bias"}),  # the causal mask, which the notes name
-        transposed=True,
-        causal=True,
-        norm="before",
-    ),
-    _Naming(
-        "PyTorch",
-        (),
-        "layers",
-        {"fused": "self_attn.in_proj_", "output": "self_attn.out_proj."},
-        scope="self_attn.",
-    ),
-)
-_KNOWN = ", ".join(naming.name for naming in _NAMINGS[:-1]) + f" or {_NAMINGS[-1].name}"
-
+_KNOWN = f"{', '.join(naming.name for naming in NAMINGS[:-1])} or {NAMINGS[-1].name}"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_EXPORT = "export it with safetensors.torch.save_file, or in transformers with save_pretrained(safe_serialization=True)"
+_INDEX = ".index.json"
+# in the order in which they are looked for in a folder
+_USUAL = [f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)]
+_ENDS = (".safetensors", *_PICKLES)
+_ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
+_SHARES = "its heads share keys, where each head of a layer of this class has its own"
 
 
 def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
     """The file or index to read, and the file of every tensor."""
     if os.path.isdir(path):
         path = _in_folder(path)
-    if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
-        raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
-    if not path.name.endswith(".index.json"):
-        return path, dict.fromkeys(tensor_names(path), path)
+    if not path.name.endswith(_INDEX):
+        return path, dict.fromkeys(read_torch_file(path) if _is_pickle(path) else tensor_types(path), path)
     weight_map = read_json(path, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
@@ -205,38 +139,33 @@ def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
     return path, {name: path.parent / part for name, part in weight_map.items()}
 
 
+def _is_pickle(path: Path) -> bool:
+    return path.name.lower().endswith(_PICKLES)
+
+
 def _in_folder(folder: Path) -> Path:
-    for name in (_SINGLE, _INDEX):
+    for name in _USUAL:
         if (folder / name).exists():
             return folder / name
     files = sorted(one.name for one in folder.iterdir())
-    tensors = [name for name in files if name.endswith(".safetensors")]
-    if len(tensors) == 1:
-        return folder / tensors[0]
-    if tensors:
-        raise wrong(folder, f"the folder holds {', '.join(tensors):.300}; give one of them")
-    pickles = any(name.lower().endswith(_PICKLES) for name in files)
-    never = f", and a pickle is never opened; {_EXPORT}" if pickles else ""
-    raise wrong(folder, f"the folder holds no {_SINGLE}{never}")
+    for kind in (_ENDS[:1], _ENDS[1:]):  # safetensors first
+        found = [name for name in files if name.lower().endswith(kind)]
+        if len(found) == 1:
+            return folder / found[0]
+        if found:
+            raise wrong(folder, f"the folder holds {', '.join(found):.300}; give one of them")
+    raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {', '.join(_ENDS)}")
 
 
-def _choose(shown: Path, files: Collection[str], prefix: str | None) -> tuple[_Naming, str, set[int]]:
-    """The naming and the full prefix of the model, and the numbers of its layers."""
-    found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
-    for naming in _NAMINGS:
-        # families may share the name of the output map
-        modules = "|".join(re.escape(one) for role, one in naming.modules.items() if role != "output")
-        pattern = re.compile(rf"((?:.*\.)?){naming.layers}\.(0|[1-9]\d{{0,5}})\.(?:{modules})weight")
-        for name in files:
-            if match := pattern.fullmatch(name):
-                found[naming, match[1]].add(int(match[2]))
+def _choose(shown: Path, files: Mapping[str, Path], prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
+    """The naming and the full prefix of the model, and the stem of the tensors of each of its layers."""
+    found = find_layers(files)
     if not found:
         some = ", ".join(repr(name) for name in sorted(files)[:3]) or "none"
-        rotated = any(".q_proj." in name for name in files)
-        why = "; models with a q_proj may rotate queries and keys by position or share keys, which no layer here does"
         raise wrong(
             shown,
-            f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}{why * rotated}",
+            f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}"
+            f"{_why_unknown(shown, files)}",
         )
     fitting = list(found)
     if prefix is not None:
@@ -251,41 +180,104 @@ def _choose(shown: Path, files: Collection[str], prefix: str | None) -> tuple[_N
     return *fitting[0], found[fitting[0]]
 
 
-def _ranges(numbers: set[int]) -> str:
+def _why_unknown(shown: Path, files: Mapping[str, Path]) -> str:
+    """What the config, or the shapes of the first maps, say of a model with another naming."""
+    config = _read_config(shown.parent / "config.json")
+    if config is not None and config.rotated:
+        return f"; by config.json, {_ROTATES}"
+    query = next((name for name in sorted(files) if name.endswith(".q_proj.weight")), "")
+    key = query.replace(".q_proj.", ".k_proj.")
+    if not query:
+        return ""
+    if key in files:
+        rows = [len(_stored(files, [name])[name][0]) for name in (query, key)]
+        if rows[0] != rows[1]:
+            return f"; {_SHARES}: {rows[1]} rows of keys, {rows[0]} of queries"
+    return "; models with a q_proj may rotate queries and keys by position, which no layer of this class does"
+
+
+def _require_plain(shown: Path, config: "_Config | None", tensors: Collection[str]) -> None:
+    """Refuse a layer that computes something else from the same tensors."""
+    if config is not None and config.rotated:
+        raise wrong(shown, f"by config.json, {_ROTATES}")
+    if rotary := sorted(name for name in tensors if "rotary" in name):
+        raise wrong(shown, f"by {rotary[0]!r:.200}, {_ROTATES}")
+    if added := sorted(name for name in tensors if name.endswith(("bias_k", "bias_v"))):
+        raise wrong(
+            shown, f"the layer has {added[0]!r:.200}, a learned token that no layer of this class has"
+        )
+
+
+def _ranges(numbers: Collection[int]) -> str:
     ordered = sorted(numbers)
     if len(ordered) > 1 and ordered == list(range(ordered[0], ordered[-1] + 1)):
         return f"layers {ordered[0]} to {ordered[-1]}"
     return f"layers {', '.join(map(str, ordered)):.200}"
 
 
-def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], stem: str) -> Projections:
-    """The four maps from the tensors of each module, with biases if there are any."""
-
-    def read(module: str, kind: str) -> np.ndarray | None:
-        name = f"{stem}{module}{kind}"
-        if name not in files:
-            if kind == "weight":
-                raise wrong(shown, f"the tensor {name!r:.200} is missing")
-            return None
-        array = read_safetensors(files[name], [name], bfloat16=True)[0][name]
+def _stored(files: Mapping[str, Path], names: Collection[str]) -> dict[str, tuple[np.ndarray, str]]:
+    """Tensors by name, each with its type in the file."""
+    of_file: dict[Path, list[str]] = defaultdict(list)
+    for name in names:
+        of_file[files[name]].append(name)
+    found: dict[str, tuple[np.ndarray, str]] = {}
+    for path, some in of_file.items():
+        if _is_pickle(path):
+            held = read_torch_file(path)
+            if missing := [name for name in some if name not in held]:
+                raise wrong(path, f"the file holds no tensor named {missing[0]!r:.200}")
+            found |= {name: held[name]() for name in some}
+        else:
+            arrays, types = read_safetensors(path, some, bfloat16=True)[0], tensor_types(path)
+            brain = {name for name in some if types[name] == "BF16"}
+            found |= {
+                name: (array, "bfloat16" if name in brain else str(array.dtype))
+                for name, array in arrays.items()
+            }
+    for name, (array, kind) in found.items():
         if array.dtype.kind != "f":
-            raise wrong(files[name], f"tensor {name!r:.200} has dtype {array.dtype}; floats are needed")
-        return array
+            raise wrong(files[name], f"tensor {name!r:.200} has dtype {kind}; floats are needed")
+        require_finite(files[name], f"tensor {name!r:.200}", array)
+    return found
 
-    maps: dict[str, Any] = {role: read(module, "weight") for role, module in naming.modules.items()}
-    maps |= {f"{role}_bias": read(module, "bias") for role, module in naming.modules.items()}
+
+def _read_projections(
+    shown: Path, naming: Naming, files: Mapping[str, Path], stem: str
+) -> tuple[Projections, set[str]]:
+    """The four maps from the tensors of each module, with biases if there are any; and the types in the file."""
+    names = {
+        (role, kind): f"{stem}{module}{kind}"
+        for role, module in naming.modules.items()
+        for kind in ("weight", "bias")
+        if f"{stem}{module}{kind}" in files
+    }
+    in_one = ("query", "key", "value")
+    there = {role for role, kind in names if kind == "weight"}
+    there |= set(in_one) if "fused" in there else set()
+    if missing := [role for role in (*in_one, "output") if role not in there]:
+        module = naming.modules.get(missing[0]) or naming.modules["fused"]
+        raise wrong(shown, f"the tensor {f'{stem}{module}weight'!r:.200} is missing")
+    found = _stored(files, names.values())
+    arrays = {place: found[name][0] for place, name in names.items()}
+    if ("query", "weight") in arrays:
+        keys, queries = (arrays[role, "weight"].shape for role in ("key", "query"))
+        if len(keys) == len(queries) == 2 and 0 < keys[0] < queries[0] and queries[0] % keys[0] == 0:
+            raise wrong(shown, f"{_SHARES}: {keys[0]} rows of keys, {queries[0]} of queries")
 
     def made() -> Projections:
-        weights = {role: maps[role].T if naming.transposed else maps[role] for role in naming.modules}
-        if "fused" not in naming.modules:
-            return Projections(**maps)
-        biases = [None] * 3 if maps["fused_bias"] is None else np.split(maps["fused_bias"], 3)
-        given: list[Any] = [*np.split(weights["fused"], 3), weights["output"], *biases, maps["output_bias"]]
-        return Projections(*given)
+        maps: dict[str, Any] = {}
+        for (role, kind), array in arrays.items():
+            turned = array.T if naming.transposed and kind == "weight" else array
+            roles, parts = (in_one, np.split(turned, 3)) if role == "fused" else ((role,), [turned])
+            maps |= dict(
+                zip([one if kind == "weight" else f"{one}_bias" for one in roles], parts, strict=True)
+            )
+        return Projections(**maps)
 
-    first = f"{stem}{next(iter(naming.modules.values()))}weight"
+    first = next(iter(names.values()))
     shapes = "(d, 3 p) and (p, d)" if naming.transposed else "(p, d) and (d, p)"
-    return guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
+    projections = guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
+    return projections, {kind for _, kind in found.values()}
 
 
 class _Config(msgspec.Struct):
@@ -298,7 +290,17 @@ class _Config(msgspec.Struct):
     scale_attn_weights: bool | None = None
     scale_attn_by_inverse_layer_idx: bool | None = None
     position_embedding_type: Any = None
+    rope_theta: Any = None
+    rope_scaling: Any = None
+    rope_parameters: Any = None
+    rotary_dim: Any = None
     model_type: Any = None
+
+    @property
+    def rotated(self) -> bool:
+        """Whether queries and keys are rotated by their positions."""
+        keys = (self.rope_theta, self.rope_scaling, self.rope_parameters, self.rotary_dim)
+        return self.position_embedding_type == "rotary" or any(keys)
 
 
 def _read_config(path: Path) -> _Config | None:
@@ -333,13 +335,12 @@ def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int
     return left, [pruned] if p != d else []
 
 
-def _beyond(naming: _Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
+def _beyond(naming: Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
     """The factor of the logits, and notes on what the model computes and the layer does not."""
     config = found or _Config()
     scale = 1 / math.sqrt(h)
-    notes = [
-        f"The residual connection around the layer and the layer norm {naming.norm} it are no part of it."
-    ]
+    around = "any layer norm" if naming.norm is None else f"the layer norm {naming.norm} it"
+    notes = [f"The residual connection around the layer and {around} are no part of it."]
     if naming.causal or config.is_decoder:
         notes.append(
             "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."

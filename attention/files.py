@@ -241,27 +241,27 @@ def read_safetensors(
         if entry["dtype"] not in _DTYPES and not (bfloat16 and entry["dtype"] == "BF16"):
             raise wrong(path, f"{what} has dtype {entry['dtype']}; {_ALLOWED}")
         array = guarded(path, f"{what} cannot be read", lambda entry=entry: _tensor(path, entry))  # type: ignore[misc]
-        arrays[name] = _finite(path, what, array)
+        arrays[name] = require_finite(path, what, array)
     return arrays, metadata
 
 
-def tensor_names(path: Path) -> list[str]:
-    """The names in the header of a safetensors file, in alphabetical order."""
-    return list(_header(path)[0])
+def tensor_types(path: Path) -> dict[str, str]:
+    """The names in the header of a safetensors file, in alphabetical order, each with its type, such as BF16."""
+    return {name: entry["dtype"] for name, entry in _header(path)[0].items()}
 
 
 def read_npy(path: Path) -> np.ndarray:
     """The array of a ``.npy`` file; it must have finite real numbers, and pickles are refused."""
-    _require_file(path)
+    require_file(path)
     array = guarded(path, "the file is no valid .npy file", lambda: np.load(path, allow_pickle=False))
     if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in _DTYPES.values():
         raise wrong(path, f"the array has dtype {getattr(array, 'dtype', None)!s:.50}; {_ALLOWED}")
-    return _finite(path, "the array", array.astype(array.dtype.newbyteorder("="), copy=False))
+    return require_finite(path, "the array", array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """The JSON object in a file."""
-    _require_file(path)
+    require_file(path)
     if path.stat().st_size > _JSON_LIMIT:
         raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
     return _json_object(path, what, path.read_bytes)
@@ -276,12 +276,21 @@ def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
     """The result of `use`; any error that it raises becomes a FileFormatError."""
     try:
         return use()
+    except FileFormatError:
+        raise
     except BaseException as error:
         # a panic in a library's Rust code is not an Exception; do not catch KeyboardInterrupt
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0].rstrip(".")[:200]
         raise wrong(path, f"{what} ({reason or type(error).__name__})") from None
+
+
+def require_finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    """The array of a file; a FileFormatError if it has entries that are not finite."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise wrong(path, f"{name} holds NaN or infinite entries")
+    return array
 
 
 def _writable_array(name: str, array: Any) -> np.ndarray:
@@ -310,7 +319,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     return tensors, about
 
 
-def _require_file(path: Path) -> None:
+def require_file(path: Path) -> None:
     if not guarded(path, "the file cannot be opened", lambda: os.path.exists(path)):
         raise wrong(path, "there is no such file")
     if not path.is_file():  # opening a pipe would block forever
@@ -319,7 +328,7 @@ def _require_file(path: Path) -> None:
 
 def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The header entry of each tensor, with the offset of its bytes in the file; and the metadata."""
-    _require_file(path)
+    require_file(path)
 
     def read() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         # the library checks lengths, offsets and shapes, but cannot read bfloat16 into NumPy
@@ -342,12 +351,6 @@ def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
     array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
     return array.reshape(entry["shape"])
-
-
-def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise wrong(path, f"{name} holds NaN or infinite entries")
-    return array
 
 
 def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention.files import guarded, read_tensors, tensor_names, write_tensors
+from attention.files import guarded, read_tensors, tensor_types, write_tensors
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
 from lower.certificate import Certificate
@@ -145,7 +145,7 @@ def load_instance(path: str | Path) -> HardInstance:
 
 def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
     """The tensors in an instance's file that do not belong to an instance; only the header is read."""
-    return tuple(name for name in tensor_names(Path(path)) if name not in tensors_of(instance))
+    return tuple(name for name in tensor_types(Path(path)) if name not in tensors_of(instance))
 
 
 def _names(gated: bool) -> tuple[str, ...]:

@@ -82,7 +82,9 @@ def nice_command(
 
 @generate_app.command("from-checkpoint")
 def checkpoint_command(
-    checkpoint: Annotated[Path, typer.Argument(help="A safetensors file, its index, or its folder.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
+    ],
     layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
     out: OutOption,
     heads: HeadsOption = None,
@@ -93,7 +95,7 @@ def checkpoint_command(
     inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
 ) -> None:
-    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT, GPT-2, ViT and the like.
+    """Take an attention layer out of a model's checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """

@@ -29,7 +29,7 @@ from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
-from attention.files import tensor_names
+from attention.files import tensor_types
 from attention.validation import non_negative
 
 __all__ = ["learn_command"]
@@ -232,7 +232,7 @@ def _given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tu
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as --examples-from X.npy Y.npy.")
     try:
-        names = set(tensor_names(file))
+        names = set(tensor_types(file))
     except FileFormatError:
         return ()  # reading the file later gives the error
     return (file,) if {"x", "y"} <= names and "theta" not in names else ()

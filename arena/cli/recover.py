@@ -34,7 +34,9 @@ __all__ = ["recover_command"]
 
 @takes_run_options
 def recover_command(
-    checkpoint: Annotated[Path, typer.Argument(help="A safetensors file, its index, or its folder.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
+    ],
     layers: Annotated[str, typer.Option(help="all, or numbers from 0 and ranges, such as 0,2-4.")] = "all",
     by: Annotated[
         Way, typer.Option(help="What the learner sees: random examples, or answers to its queries.")

@@ -1,4 +1,4 @@
-"""Layers of safetensors checkpoints compute what torch makes of the same tensors; wrong files are one sentence."""
+"""Layers of checkpoints compute what torch makes of the same tensors; wrong files are one sentence."""
 
 import json
 import os
@@ -9,7 +9,9 @@ import safetensors.numpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import attention.torch_files
 from attention import FileFormatError, read_checkpoint_layer
+from attention.checkpoints import checkpoint_layers
 
 ROLES = ("query", "key", "value", "output")
 
@@ -87,17 +89,26 @@ def separate(pattern, parts):
     return make
 
 
-def torch_tensors(layers, prefix=""):
-    tensors = {}
-    for number, maps in enumerate(layers):
-        stem = f"{prefix}layers.{number}.self_attn"
-        weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
-        tensors |= {
-            f"{stem}.in_proj_weight": np.concatenate(weights),
-            f"{stem}.in_proj_bias": np.concatenate(biases),
-        }
-        tensors |= {f"{stem}.out_proj.weight": maps["output"][0], f"{stem}.out_proj.bias": maps["output"][1]}
-    return tensors
+def in_torch(stem, *, fused=True):
+    """A maker of the tensors of torch.nn.MultiheadAttention; with `fused` the three maps are in one tensor."""
+
+    def make(layers, prefix=""):
+        tensors = {}
+        for number, maps in enumerate(layers):
+            module = prefix + stem.format(number)
+            weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
+            names = [f"{module}.{role[0]}_proj_weight" for role in ROLES[:3]]
+            parts = (
+                {f"{module}.in_proj_weight": np.concatenate(weights)}
+                if fused
+                else zip(names, weights, strict=True)
+            )
+            tensors |= {**dict(parts), f"{module}.in_proj_bias": np.concatenate(biases)}
+            output = dict(zip(("weight", "bias"), maps["output"], strict=True))
+            tensors |= {f"{module}.out_proj.{kind}": array for kind, array in output.items()}
+        return tensors
+
+    return make
 
 
 NAMINGS = {
@@ -112,7 +123,8 @@ NAMINGS = {
         separate("layer.{}.attention.{}", (*(f"attention.{one}" for one in ROLES[:3]), "output.dense")),
         "num_attention_heads",
     ),
-    "PyTorch": (torch_tensors, "num_attention_heads"),
+    "PyTorch": (in_torch("layers.{}.self_attn"), "num_attention_heads"),
+    "MultiheadAttention": (in_torch("blocks.{}.attn", fused=False), "num_attention_heads"),
 }
 both = pytest.mark.parametrize("naming", NAMINGS)
 
@@ -153,7 +165,8 @@ class TestForwardPass:
         path = write(tmp_path, naming, layers, prefix="model.", heads=3)
         for number, maps in enumerate(layers):
             got = read_checkpoint_layer(path, layer=number, biases=biases)
-            assert (got.naming, got.prefix, got.number, got.head_dim) == (naming, "model.", number, 4)
+            prefix = {"MultiheadAttention": "model.blocks.N.attn."}.get(naming, "model.")
+            assert (got.naming, got.prefix, got.number, got.head_dim) == (naming, prefix, number, 4)
             assert_computes(torch, got, maps, 3)
 
     @given(
@@ -219,15 +232,66 @@ class TestForwardPass:
         tensors = bert_tensors([four_by_four()])
         rounded = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in tensors.items()}
         save_file(rounded, tmp_path / "model.safetensors")
-        got = read_checkpoint_layer(tmp_path, layer=0, heads=2).layer
+        got = read_checkpoint_layer(tmp_path, layer=0, heads=2)
         exact = {name: tensor.double().numpy() for name, tensor in rounded.items()}
         wanted = read_checkpoint_layer(save(tmp_path / "exact" / "a", exact), layer=0, heads=2).layer
-        np.testing.assert_array_equal(got.theta, wanted.theta)
-        np.testing.assert_array_equal(got.w, wanted.w)
+        np.testing.assert_array_equal(got.layer.theta, wanted.theta)
+        np.testing.assert_array_equal(got.layer.w, wanted.w)
+        assert (f"Stored in {dtype}" in notes_of(got)) is (dtype != "float32")
         rounded["layer.0.attention.self.key.bias"][2] = torch.inf
         save_file(rounded, tmp_path / "model.safetensors")
         with pytest.raises(FileFormatError, match=r"key\.bias' holds NaN or infinite"):
             read_checkpoint_layer(tmp_path, layer=0, heads=2)
+
+
+class TestTorchFiles:
+    @staticmethod
+    def module(torch, dtype="float32", **options):
+        torch.manual_seed(0)
+        return torch.nn.MultiheadAttention(6, 2, batch_first=True, **options).to(getattr(torch, dtype))
+
+    @pytest.mark.parametrize("ending", [".pt", ".bin", ".pth"])
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+    @pytest.mark.parametrize("zipped", [True, False])
+    def test_a_module_computes_what_its_file_gives(self, torch, tmp_path, ending, dtype, zipped):
+        """Whatever stands beside its tensors, and whatever precision they are in."""
+        module = self.module(torch, dtype)
+        with torch.no_grad():
+            module.in_proj_bias.normal_()
+        path = tmp_path / f"trained{ending}"
+        content = {"model": {"net": module.state_dict()}, "step": 3, "losses": [0.5]}
+        torch.save(content, path, _use_new_zipfile_serialization=zipped)
+        got = read_checkpoint_layer(tmp_path, layer=0, heads=2)
+        assert (got.source, got.naming, got.prefix) == (path.name, "MultiheadAttention", "model.net.")
+        assert ("Stored in" in notes_of(got)) is dtype.endswith("16")
+        x = torch.randn(4, 3, 6, dtype=torch.float64)
+        wanted = module.double()(x, x, x)[0].detach().numpy()
+        np.testing.assert_allclose(got.layer(x.numpy()), wanted, rtol=0, atol=1e-12)
+
+    def test_parts_are_found_by_an_index(self, torch, tmp_path):
+        state = self.module(torch).state_dict()
+        parts = {name: f"pytorch_model-{i % 2}.bin" for i, name in enumerate(state)}
+        for part in set(parts.values()):
+            torch.save({name: state[name] for name in state if parts[name] == part}, tmp_path / part)
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": parts}))
+        torch.save(state, tmp_path / "whole.pt")
+        whole, got = (read_checkpoint_layer(tmp_path / name, layer=0, heads=2) for name in ("whole.pt", "."))
+        np.testing.assert_array_equal(got.layer.theta, whole.layer.theta)
+
+    def test_modules_are_numbered_by_the_last_number_in_their_names(self, torch, tmp_path):
+        tensors = self.module(torch).state_dict()
+        names = [f"encoder.layers.encoder_layer_{n}.self_attention." for n in range(3)] + [
+            "h.0.",
+            "h.1.",
+            "pool.",
+        ]
+        torch.save({stem + name: one for stem in names for name, one in tensors.items()}, tmp_path / "m.pt")
+        for prefix, numbers in {"encoder": (0, 1, 2), "h.": (0, 1), "pool": (0,)}.items():
+            assert checkpoint_layers(tmp_path, prefix=prefix) == numbers
+        # attention to the tokens of an encoder is none of these
+        decoder = torch.nn.TransformerDecoder(torch.nn.TransformerDecoderLayer(4, 2, 4), 2)
+        torch.save(decoder.state_dict(), tmp_path / "m.pt")
+        assert checkpoint_layers(tmp_path) == (0, 1)
 
 
 class TestFinding:
@@ -300,12 +364,27 @@ def poisoned(array):
 
 
 BERT, GPT2 = bert_tensors([four_by_four()] * 2), gpt2_tensors([four_by_four()])
+TORCH = {name[1:]: array for name, array in in_torch("", fused=False)([four_by_four()]).items()}
 WRONG_TENSORS = {
-    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT, .* or PyTorch"),
+    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT, .* or Multi"),
     "rotary": (
         {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
         "rotate queries and keys by position",
     ),
+    "grouped and unknown": (
+        {
+            f"layers.0.self_attn.{one}_proj.weight": np.zeros((rows, 4))
+            for one, rows in {"q": 4, "k": 2}.items()
+        },
+        "its heads share keys.*2 rows of keys, 4 of queries",
+    ),
+    "grouped": (changed(BERT, "key.weight", lambda a: a[:2]), "its heads share keys"),
+    "rotary in BERT": (
+        BERT | {"layer.0.attention.self.rotary.freq": np.zeros(2)},
+        "are rotated by their positions",
+    ),
+    "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
+    "queries of others": (TORCH | {"k_proj_weight": np.zeros((4, 3))}, r"no shapes \(p, d\)"),
     "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
@@ -378,11 +457,39 @@ class TestWrongFiles:
             (tmp_path / "model.safetensors.index.json").write_text(index)
             self.refused(tmp_path, r"index (has no weight_map|is not valid JSON)")
 
-    def test_pickles_are_never_opened(self, tmp_path):
+    def test_rotary_by_config(self, tmp_path):
+        path = write(tmp_path, "BERT", [four_by_four()], heads=2, position_embedding_type="rotary")
+        self.refused(path, "by config.json, its queries and keys are rotated")
+
+    def test_pickles_that_are_more_than_tensors_are_refused_and_run_nothing(self, torch, tmp_path):
+        ran = tmp_path / "ran"
+        attack = b"cos\nsystem\n(S'touch " + str(ran).encode() + b"'\ntR."
         for name in ("pytorch_model.bin", "MODEL.PTH"):
-            (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+            (tmp_path / name).write_bytes(attack)
             for path in (tmp_path / name, tmp_path):
-                self.refused(path, r"export it with safetensors\.torch\.save_file")
+                self.refused(path, r"needs os\.system.*export it with safetensors\.torch\.save_file")
+            (tmp_path / name).unlink()
+        assert not ran.exists()
+        torch.save(TestTorchFiles.module(torch), tmp_path / "whole.pt")
+        self.refused(tmp_path, r"needs torch\.nn.*only tensors are read")
+
+    def test_damaged_torch_files(self, torch, tmp_path, monkeypatch):
+        path = tmp_path / "m.pt"
+        for zipped in (True, False):
+            state = TestTorchFiles.module(torch).state_dict()
+            torch.save(state, path, _use_new_zipfile_serialization=zipped)
+            whole = path.read_bytes()
+            for content in (b"", b"hello", whole[: len(whole) // 2], whole[:-100]):
+                path.write_bytes(content)
+                self.refused(path, "no valid PyTorch file")
+        torch.save({"in_proj_weight": torch.full((12, 4), torch.nan)}, path)
+        self.refused(path, r"'out_proj\.weight' is missing")
+        torch.save(state | {"in_proj_bias": torch.full((18,), torch.nan)}, path)
+        self.refused(path, "in_proj_bias' holds NaN", heads=2)
+        torch.save(state | {"in_proj_weight": torch.ones(18, 6, dtype=torch.int8)}, path)
+        self.refused(path, "has dtype int8; floats", heads=2)
+        monkeypatch.setattr(attention.torch_files, "find_spec", lambda name: None)
+        self.refused(path, "torch, which reads this file, is not installed")
 
     def test_folders(self, tmp_path):
         self.refused(tmp_path, r"holds no model\.safetensors")

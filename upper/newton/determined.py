@@ -8,13 +8,15 @@ from jaxtyping import Float
 from attention import AttentionLayer
 from attention.layer import read_tokens
 from attention.memory import require_memory
-from attention.validation import PositiveFloat, checked
+from attention.validation import PositiveFloat, PositiveInt, checked
 from upper.newton.whitening import Whitening, whitening_of
 
 __all__ = ["LayerCertificate", "certify_layer"]
 
 # Examples whose derivatives are held at once.
 _AT_ONCE = 128
+# Singular values of a head above this share of its largest make its rank.
+_RANK_SHARE = 1e-9
 # A head takes part in an unseen direction if its share of the unit vector is above this.
 _TAKES_PART = 1e-3
 
@@ -27,9 +29,12 @@ class LayerCertificate:
     ----------
     whitening : Whitening
         The coordinates, and the r directions that the tokens span; nothing is determined across them.
-    theta_values : array (m r e,)
-        Singular values, descending, of the derivative of the outputs in the Theta_i and c_i, after the best change of
-        the W_i and b is taken off; e = r + 1 with biases and else r.
+    free : list of int
+        For each head, the number of directions in which Theta_i and c_i can change: e r, where e = r + 1 with biases
+        and else r; or q (e + r - q) for heads of a known rank q.
+    theta_values : array (sum of free,)
+        Singular values, descending, of the derivative of the outputs in the Theta_i and c_i, along these directions,
+        after the best change of the W_i and b is taken off.
     w_values : array (m r,) or (m r + 1,)
         Singular values of the regression of the outputs on what the heads read: of the W_i, and of b with biases.
     theta_unseen, w_unseen : list of array (e r, u_i) and (r, v_i)
@@ -40,6 +45,7 @@ class LayerCertificate:
     """
 
     whitening: Whitening
+    free: list[int]
     theta_values: Float[np.ndarray, " p"]
     w_values: Float[np.ndarray, " q"]
     theta_unseen: list[np.ndarray]
@@ -49,7 +55,7 @@ class LayerCertificate:
     @property
     def theta(self) -> list[int]:
         """For each head, the number of directions of Theta_i and c_i that are determined."""
-        return [len(unseen) - unseen.shape[1] for unseen in self.theta_unseen]
+        return [free - unseen.shape[1] for free, unseen in zip(self.free, self.theta_unseen, strict=True)]
 
     @property
     def w(self) -> list[int]:
@@ -94,13 +100,12 @@ class LayerCertificate:
             f"The tokens span {r} of {d} directions; along these, their spread is {spread[0]:.3g} to {spread[-1]:.3g}."
         ]
         for i, (theta, w) in enumerate(zip(self.theta, self.w, strict=True)):
-            of = len(self.theta_unseen[i])
             lines.append(
-                f"Head {i}: {theta} of {of} directions of Theta and c are determined, {w} of {r} of W."
+                f"Head {i}: {theta} of {self.free[i]} directions of Theta and c are determined, {w} of {r} of W."
             )
         for name, values in (("Theta and c", self.theta_values), ("W and b", self.w_values)):
             lines.append(f"Singular values for {name}: {values[0]:.3g} to {values[-1]:.3g}.")
-        if not self.determined:
+        if not self.determined and self.free == [len(unseen) for unseen in self.theta_unseen]:
             lines.append(
                 "Some directions are not determined if heads may have full rank; with a lower rank, they may be."
             )
@@ -109,7 +114,11 @@ class LayerCertificate:
 
 @checked
 def certify_layer(
-    layer: AttentionLayer, x: Float[np.ndarray, "n k d"], *, tolerance: PositiveFloat = 1e-6
+    layer: AttentionLayer,
+    x: Float[np.ndarray, "n k d"],
+    *,
+    rank: PositiveInt | None = None,
+    tolerance: PositiveFloat = 1e-6,
 ) -> LayerCertificate:
     """Which directions of the parameters of `layer` its outputs on the tokens `x` determine.
 
@@ -119,6 +128,9 @@ def certify_layer(
         The layer at which the derivative is taken, such as one that was learned. If it has biases, these are unknown.
     x : array (n, k, d)
         Tokens.
+    rank : int, optional
+        The rank q of every Theta_i, if it is known to be low, as in `Newton`. Fewer examples then determine Theta_i
+        and c_i.
     tolerance : float
         Singular values below this share of the largest count as zero. Errors of outputs may grow by its inverse.
 
@@ -135,8 +147,15 @@ def certify_layer(
     the square root of its rows. To first order, a change of Theta_i moves F_a by z_a dTheta_i M_a with
     M_a = sum_b P_ab (z_b - mean) V_b across the pattern, V = X W_i. The part that a change of W and b can undo is taken
     off by an orthonormal basis of the range of Z. Singular values are roots of eigenvalues of the products' matrix, so
-    shares below 1e-7 are rounding. The rank of heads is not used: with a known low rank, more may be determined. Time
-    O(n k (m r)^2 (e^2 + e d)) + O((m r e)^3), and n k m r (d + m r) + 3 (m r e)^2 numbers.
+    shares below 1e-7 are rounding.
+
+    With a known rank q, [Theta_i; c_i^T] is a matrix of rank q, and changes along the manifold of these matrices:
+    U U^T D + D V V^T - U U^T D V V^T for its singular vectors U and V. A head of lower rank than q is at no smooth
+    point of the manifold, and all its directions count, as without a rank. The W_i are free in both cases, so a
+    known rank of the W_i may determine more than the certificate says, never less.
+
+    Time
+    O(n k (m r)^2 (e^2 + e d)) + O((m r e)^3), and n k m r (d + m r) + 4 (m r e)^2 numbers.
 
     Examples
     --------
@@ -155,7 +174,7 @@ def certify_layer(
     e = r + biased
     require_memory(
         f"A certificate of {m} heads on {r} directions of tokens",
-        8 * (3 * (m * r * e) ** 2 + n * k * (m * r + 1) + _AT_ONCE * k * (m * r) * (m * r + d)),
+        8 * (4 * (m * r * e) ** 2 + n * k * (m * r + 1) + _AT_ONCE * k * (m * r) * (m * r + d)),
         advice="certify fewer heads, or tokens cut to fewer coordinates",
     )
     here, z = whitening.into(layer), whitening(x)[:, :, :r]
@@ -168,14 +187,22 @@ def certify_layer(
     kept = int(np.sum(w_values > least))
     basis, w_null = basis[:, :kept], np.linalg.svd(w_vectors[:kept])[2][kept:].T
     gram = _projected_gram(z, pattern, here.w[:, :r], basis, biased) / (n * k)
+    heads = here.theta[:, :r, :r]
+    heads = heads if key_bias is None else np.concatenate([heads, key_bias[:, None]], axis=1)
+    directions = [_directions(np.pad(one, ((0, e - len(one)), (0, 0))), rank) for one in heads]
+    free, parts = [one.shape[1] for one in directions], range(0, m * e * r, e * r)
+    rows = np.vstack([one.T @ gram[i : i + e * r] for one, i in zip(directions, parts, strict=True)])
+    gram = np.hstack([rows[:, i : i + e * r] @ one for one, i in zip(directions, parts, strict=True)])
     values, vectors = np.linalg.eigh(gram)
     theta_values = np.sqrt(np.maximum(values, 0.0))
     theta_null = vectors[:, theta_values <= tolerance * float(theta_values[-1])]
+    of_heads = np.split(theta_null, np.cumsum(free)[:-1])
     return LayerCertificate(
         whitening=whitening,
+        free=free,
         theta_values=theta_values[::-1],
         w_values=w_values,
-        theta_unseen=[_range(theta_null[i * e * r : (i + 1) * e * r]) for i in range(m)],
+        theta_unseen=[one @ _range(null) for one, null in zip(directions, of_heads, strict=True)],
         w_unseen=[_range(w_null[i * r : (i + 1) * r]) for i in range(m)],
         tolerance=tolerance,
     )
@@ -215,6 +242,16 @@ def _projected_gram(
     gram = whole.reshape(e, e, m, r, m, r).transpose(2, 0, 3, 4, 1, 5).reshape(size, size)
     seen = seen.reshape(q, e, m, r, d).transpose(0, 4, 2, 1, 3).reshape(q * d, size)
     return gram - seen.T @ seen
+
+
+def _directions(matrix: Float[np.ndarray, "e r"], rank: int | None) -> Float[np.ndarray, "er free"]:
+    """Orthonormal directions in which a matrix can change among those of its rank; all if it has another rank."""
+    left, values, right = np.linalg.svd(matrix)
+    if rank is None or rank >= len(right) or np.sum(values > _RANK_SHARE * values[0]) != rank:
+        return np.eye(matrix.size)
+    along = np.ones((len(left), len(right)), dtype=bool)
+    along[rank:, rank:] = False
+    return np.kron(left, right.T)[:, along.ravel()]
 
 
 def _range(block: Float[np.ndarray, "p u"]) -> Float[np.ndarray, "p v"]:

@@ -36,6 +36,14 @@ def layer_of_size_one(layer, x):
     return AttentionLayer(layer.theta / size[:, :, None], layer.w, key_bias, layer.bias)
 
 
+def of_rank(layer, rank):
+    """Theta_i, W_i and [Theta_i; c_i] of this rank, near those of a layer."""
+    left, values, right = np.linalg.svd(layer.theta)
+    theta = (left[:, :, :rank] * values[:, None, :rank]) @ right[:, :rank]
+    w = layer.w[:, :, :rank] @ layer.w[:, :rank]
+    return AttentionLayer(theta, w, np.einsum("mij,mi->mj", theta, layer.key_bias), layer.bias)
+
+
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("rank", [6, 4])
 def test_whitened_tokens_are_isotropic_on_their_span_and_layers_go_there_and_back(rank, centred):
@@ -92,11 +100,7 @@ def test_newton_learns_on_tokens_that_are_far_from_isotropic(biases, rank):
     x = skewed(700, 4, 8, 7, 3, mean=float(biases), widest=30.0, narrowest=0.03)
     layer = layer_with_biases(2, 8, 4) if biases else make_nice_layer(heads=2, dim=8, rng=4)
     if rank is not None:
-        left, values, right = np.linalg.svd(layer.theta)
-        theta = (left[:, :, :rank] * values[:, None, :rank]) @ right[:, :rank]
-        w = layer.w[:, :, :rank] @ layer.w[:, :rank]
-        key_bias = np.einsum("mij,mi->mj", theta, layer.key_bias)
-        layer = AttentionLayer(theta, w, key_bias, layer.bias)
+        layer = of_rank(layer, rank)
     layer = layer_of_size_one(layer, x)
     y = layer(x)
     learner = Newton(m=2, biases=biases, rank=rank, work=6000, starts=4)
@@ -113,10 +117,12 @@ def test_newton_learns_on_tokens_that_are_far_from_isotropic(biases, rank):
     assert max(*errors.theta, *errors.w) < 1e-6
 
 
-def test_the_certificate_is_that_of_the_whole_derivative():
+@pytest.mark.parametrize("rank", [None, 1, 2])
+def test_the_certificate_is_that_of_the_whole_derivative(rank):
     x = skewed(40, 3, 4, 3, 0, widest=2.0, narrowest=1.0)
-    layer = layer_of_size_one(layer_with_biases(2, 4, 1), x)
-    certificate = certify_layer(layer, x)
+    layer = layer_with_biases(2, 4, 1)
+    layer = layer_of_size_one(layer if rank is None else of_rank(layer, rank), x)
+    certificate = certify_layer(layer, x, rank=rank)
     whitening = certificate.whitening
     z, here = whitening(x)[:, :, :3], whitening.into(layer)
     shapes = {"theta": (2, 3, 3), "key_bias": (2, 3), "w": (2, 3, 4), "bias": (4,)}
@@ -140,11 +146,50 @@ def test_the_certificate_is_that_of_the_whole_derivative():
         return np.array(columns).T
 
     of_theta, of_w = derivative("theta", "key_bias"), derivative("w", "bias")
+    if rank is not None:  # changes of the factors [A_i; a_i] and B_i only
+        stacked = np.concatenate([at["theta"], at["key_bias"][:, None]], axis=1)
+        changes = []
+        for i, (left, values, right) in enumerate(
+            zip(*np.linalg.svd(stacked, full_matrices=False), strict=True)
+        ):
+            a, b = left[:, :rank] * values[:rank], right[:rank]
+            steps = [np.outer(one, row) for one in np.eye(4) for row in b]
+            steps += [np.outer(column, one) for one in np.eye(3) for column in a.T]
+            for step in steps:
+                full = np.zeros((2, 4, 3))
+                full[i] = step
+                changes.append(np.concatenate([full[:, :3].ravel(), full[:, 3].ravel()]))
+        left, values, _ = np.linalg.svd(np.array(changes).T, full_matrices=False)
+        of_theta = of_theta @ left[:, values > 1e-9]
     basis = np.linalg.qr(of_w)[0]
     left = of_theta - basis @ (basis.T @ of_theta)
     rows = np.sqrt(len(left) / 4)
     assert np.allclose(np.linalg.svd(left / rows)[1], certificate.theta_values, rtol=1e-4)
     assert np.allclose(np.linalg.svd(of_w / rows)[1][::4], certificate.w_values, rtol=1e-4)
+
+
+def test_examples_that_determine_heads_of_a_known_rank_only():
+    """Counted: 2 (9 + 8 - 2) directions a head against 72, in (8 n - 17) numbers for each output coordinate."""
+    x = np.random.default_rng(0).standard_normal((200, 4, 8))
+    layer = of_rank(layer_with_biases(2, 8, 4), 2)
+    few = x[:8]
+    full, low = certify_layer(layer, few), certify_layer(layer, few, rank=2)
+    assert full.free == [72, 72]
+    assert low.free == low.theta == [30, 30]
+    assert low.determined
+    assert not full.determined
+    assert "30 of 30 directions" in str(low)
+    # from nearby, those of the rank come back, and those of full rank fit as well and are others
+    near = AttentionLayer(layer.theta * 1.01, layer.w, layer.key_bias)
+    errors = {}
+    for rank in (2, None):
+        learner = Newton(m=2, rank=rank, biases=True, starts=1, start=near)
+        fit = learner.fit(ExampleOracle.from_arrays(x[:10], layer(x[:10])), rng=0)
+        errors[rank] = max(parameter_errors(fit.layer, layer).theta)
+    assert errors[2] < 1e-9
+    assert errors[None] > 1e-4
+    # a head of another rank is at no smooth point, and all its directions count
+    assert certify_layer(layer, few, rank=3).free == [72, 72]
 
 
 def test_the_certificate_names_the_head_that_examples_do_not_determine():
