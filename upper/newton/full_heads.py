@@ -1,6 +1,6 @@
 """Heads with free attention matrices: their reads Z, the derivative in all Theta_i, and a preconditioner for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,10 @@ from jaxtyping import Float, Shaped
 from attention._arrays import to_numpy
 from upper.engine import Engine
 
-__all__ = ["FullHeads", "FullStart", "coupling", "with_ones"]
+__all__ = ["NO_PRIOR", "FullHeads", "FullStart", "coupling", "with_ones"]
+
+NO_PRIOR = (0.0, 0.0, 0.0)
+"""Precisions of the prior on up to three blocks of parameters, without a prior."""
 
 # Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
 _PROBE_EXAMPLES = 64
@@ -110,15 +113,15 @@ class FullHeads:
         tokens = xp.matrix_transpose(self._left(self._low))
         return tokens @ xp.reshape(mixed, (n * k, self.heads * d))
 
-    def damping_term(self, damping: float) -> Callable[[Any], Any]:
-        """The term lambda D of the normal equations: p -> lambda D p, with D = tr(C)/m I."""
-        shift = damping * self._mean
+    def damping_term(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
+        """The term lambda D of the normal equations, with the prior: p -> lambda tr(C)/m p + precision p."""
+        shift = damping * self._mean + precisions[0]
         return lambda direction: shift * direction
 
-    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
-        """Apply (C + lambda tr(C)/m I)^-1 to the heads of a direction."""
+    def preconditioner(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
+        """Apply (C + (lambda tr(C)/m + precision) I)^-1 to the heads of a direction."""
         xp, m = self.engine.xp, self.heads
-        inverse = self._inverse_coupling(damping)
+        inverse = self._inverse_coupling(damping, precisions[0])
 
         def solve(r: Any) -> Any:
             shape = (r.shape[0], m, r.shape[1] // m)
@@ -151,9 +154,9 @@ class FullHeads:
         left = xp.reshape(self._left(tokens) @ matrices, (n, -1, d))
         return left @ xp.matrix_transpose(tokens)
 
-    def _inverse_coupling(self, damping: float) -> Any:
+    def _inverse_coupling(self, damping: float, precision: float) -> Any:
         # heads that agree on the probe make the coupling singular, however small the damping
-        shift = max(damping, 1e-9) * self._mean or 1.0
+        shift = max(damping, 1e-9) * self._mean + precision or 1.0
         inverse = np.linalg.inv(self._coupling + shift * np.eye(self.heads))
         return self.engine.put(inverse, self.engine.single)
 

@@ -1,15 +1,14 @@
 """The Newton learner: exact recovery of nice layers from a few times the counting floor of examples."""
 
-import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, NotEnoughMemoryError, Outcome, Recorder
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown, to_numpy
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
@@ -29,8 +28,8 @@ __all__ = ["Newton"]
 _WORTH_TORCH = 1 << 23
 # Examples needed from a start, in counting floors: for full matrices, and for factors of low rank.
 _FLOORS, _LOW_RANK_FLOORS = 4, 8
-# The second start is the spectral one: with many heads on many tokens, random starts fail.
-_SPECTRAL = 2
+# Below this many floors the first start takes the path of priors; from it on, a plain start is cheaper and as good.
+_FEW_FLOORS = 3
 
 
 @dataclass(frozen=True)
@@ -152,10 +151,11 @@ class Newton(LearnerBase):
     ) -> Fit:
         rng = apart(rng)
         runner = Runner(
-            iterates=lambda x, y, start, tolerance: self._iterates(x, y, start, tolerance, rng),
+            iterates=partial(self._iterates, rng),
             start=lambda examples, heads, number: self._start(examples, heads, number, rng),
             tolerance=self.tolerance,
             rank=self.rank,
+            plain=self._plain_starts(oracle, budget),
             # students with too few heads agree, too; this is how they are recognised
             resume=None if self.m == "auto" else self._start_at,
         )
@@ -255,20 +255,20 @@ class Newton(LearnerBase):
 
     def _iterates(
         self,
+        rng: np.random.Generator,
         x: np.ndarray,
         y: np.ndarray,
         start: np.ndarray | FactoredHeads,
         tolerance: float,
-        rng: np.random.Generator,
+        priors: bool,
     ) -> Iterator[Iterate]:
-        heads = start.heads if isinstance(start, FactoredHeads) else len(start)
-        if self.biases and isinstance(start, FactoredHeads) and not start.biased:
-            start = start.with_biases()
-        elif self.biases and isinstance(start, np.ndarray) and start.shape[1] == start.shape[2]:
-            start = np.pad(start, ((0, 0), (0, 1), (0, 0)))
-        engine = self._engine(heads, x.shape)
+        free = (start.a if isinstance(start, FactoredHeads) else start).shape
+        if self.biases and free[1] == x.shape[2]:  # with a row of zeros more
+            more = partial(np.pad, pad_width=((0, 0), (0, 1), (0, 0)))
+            start = replace(start, a=more(start.a)) if isinstance(start, FactoredHeads) else more(start)
+        engine = self._engine(free[0], x.shape)
         there = start.map(engine.put) if isinstance(start, FactoredHeads) else engine.put(start)
-        return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, rng=rng)
+        return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, priors=priors, rng=rng)
 
     def _start(
         self, examples: SplitExamples, heads: int, number: int, rng: np.random.Generator
@@ -287,10 +287,6 @@ class Newton(LearnerBase):
             return FactoredHeads(a=known.a, b=known.b, v=free.v, o=free.o)
         if self.rank is not None:
             return random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
-        if number == _SPECTRAL and self.start != "spectral" and self.m != "auto" and not self.biases:
-            # the user did not request it: if it does not apply, use a random start
-            with contextlib.suppress(NotEnoughMemoryError):
-                return spectral_start(examples.x, examples.y, heads, rng=rng)
         return rng.standard_normal((heads, d, d)) / d
 
     def _start_at(self, heads: AttentionLayer | Iterate) -> np.ndarray | FactoredHeads:
@@ -299,6 +295,12 @@ class Newton(LearnerBase):
             return FactoredHeads.of(AttentionLayer(theta, w, key_bias), self.rank)
         start = to_numpy(theta).astype(np.float64)
         return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
+
+    def _plain_starts(self, oracle: ExampleOracle, budget: int | None) -> int | float:
+        if self.m == "auto":  # the path takes longer, and students with too few heads need no better minimum
+            return math.inf
+        few = budget is not None and budget < _FEW_FLOORS * self._floor(self.m, oracle.k, oracle.d)
+        return int(not few or self.start != "random")
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)

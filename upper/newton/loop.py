@@ -1,7 +1,7 @@
 """Damped Gauss-Newton on the heads, with the linear factor eliminated, for any parametrisation of the heads."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,12 +13,19 @@ from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
-from upper.newton.full_heads import FullStart
+from upper.newton.full_heads import NO_PRIOR, FullStart
 
 __all__ = ["Iterate", "LinearFit", "NormalEquations", "Start", "fit_linear", "gauss_newton", "next_damping"]
 
 _FIRST_DAMPING = 1e-2  # values from 1e-4 to 1e-1 give the same results
 _INNER_STEPS = 60
+# The path of priors: the first variance sigma^2, its factor an iterate, and the last; and the most inner steps of an
+# iterate. The path ends below the residual _FOUND, since minima that hold runs have larger ones.
+_FIRST_PRIOR, _SHRINK, _LAST_PRIOR, _PATH_STEPS = 0.7, 0.95, 0.02, 12
+_FOUND = 0.15
+# On a plateau: _PLATEAU trials leave more than _PLATEAU_RATIO of the residual. Inner solves are then at least this
+# accurate.
+_PLATEAU, _PLATEAU_RATIO, _PLATEAU_FORCING = 5, 0.8, 0.1
 # Below this residual, float32 patterns are too coarse to measure the next residual.
 _DOUBLE_BELOW = 2e-5
 # A run is slow if _SLOW_TRIALS trials below the residual _SLOW_BELOW leave more than _SLOW_RATIO of it. Local minima of
@@ -61,6 +68,8 @@ class Iterate:
         The Levenberg-Marquardt parameter lambda.
     passes : int
         Passes over the data since the start: evaluations of F and products with J or its transpose.
+    prior : float
+        The variance sigma^2 of the noise that the path of priors assumes; 0 at its end, and without it.
     """
 
     theta: Shaped[Any, "m d d"]
@@ -70,6 +79,7 @@ class Iterate:
     passes: int
     key_bias: Shaped[Any, "m d"] | None = None
     bias: Shaped[Any, " d"] | None = None
+    prior: float = 0.0
 
     @property
     def layer(self) -> AttentionLayer:
@@ -94,6 +104,7 @@ def gauss_newton(
     *,
     inner_dtype: Any = None,
     tolerance: NonNegativeFloat = 0.0,
+    priors: bool = False,
     rng: np.random.Generator,
 ) -> Iterator[Iterate]:
     """Iterates of damped Gauss-Newton on Theta from `start`, W re-solved by least squares each time.
@@ -112,6 +123,8 @@ def gauss_newton(
         bfloat16 if the hardware multiplies it, else float32.
     tolerance : float
         The relative residual at which the caller will stop; no inner solve aims far below it.
+    priors : bool
+        Whether to begin on the path of priors. The start must then be random: its size is taken for that of the target.
     rng : Generator
         Draws the probe that estimates the coupling of heads.
 
@@ -151,14 +164,14 @@ def gauss_newton(
     start = start if isinstance(start, Start) else FullStart(start)
     engine = Engine.of(x, y, start.array, low=inner_dtype)
     run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
-    damping, passes = _FIRST_DAMPING, 1
-    here = run.evaluate(run.start, None, damping)
+    damping, passes, prior = _FIRST_DAMPING, 1, _FIRST_PRIOR if priors else 0.0
+    here = run.evaluate(run.start, None, damping, prior)
     if not np.isfinite(here.residual):
         raise ValueError(
             "The start has logits beyond float32, or the examples are not finite: scale them down."
         )
     residuals = [here.residual]
-    yield run.iterate(here, damping, passes)
+    yield run.iterate(here, damping, passes, prior)
     while True:
         if run.improvable and _slow(residuals):
             run.more_precise()
@@ -168,39 +181,57 @@ def gauss_newton(
             here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
         balanced = run.balanced(here)
         if balanced is not None:
-            here, passes = run.evaluate(*balanced, damping), passes + 1
+            here, passes = run.evaluate(*balanced, damping, prior), passes + 1
         run.linearise(here)
         passes += 1
         accepted = False
         while not accepted:
-            c = here.residual
+            c, plateau = here.residual, _on_plateau(residuals)
             forcing = max(min(0.7, c), 0.06, 0.3 * tolerance / max(c, tolerance, 1e-300))
-            trial, steps = run.trial(here, damping, forcing)
-            damping, passes = next_damping(damping, c, trial.residual), passes + 2 * steps + 2
-            accepted = trial.residual < c
-            here = trial if accepted else here
+            if plateau:
+                forcing = min(forcing, _PLATEAU_FORCING)
+            trial, steps = run.trial(here, damping, forcing, prior)
+            following, passes = _next_prior(prior, c), passes + 2 * steps + 2
+            before, after = here.cost(following), trial.cost(following)
+            accepted = after < before
+            if accepted and prior > following == 0:  # the end of the path
+                damping = _FIRST_DAMPING
+            damping = next_damping(damping, before, after, steady=plateau or following > 0)
+            here, prior = (trial, following) if accepted else (here, prior)
             residuals.append(here.residual)
-            yield run.iterate(here, damping, passes)
+            yield run.iterate(here, damping, passes, prior)
 
 
-def next_damping(damping: float, before: float, after: float) -> float:
-    """The damping lambda after a trial that changed the residual from `before` to `after`.
+def next_damping(damping: float, before: float, after: float, *, steady: bool = False) -> float:
+    """The damping lambda after a trial that changed the cost from `before` to `after`.
 
-    It grows fourfold if the residual does not fall, and falls fourfold if `after` is below .8 of `before`. If the
-    residual falls below .3, lambda is at most the squared residual: the convergence is then superlinear.
+    It grows fourfold if the cost does not fall. It falls fourfold if `after` is below .8 of `before`, and if `steady`
+    by half after any fall. If the cost falls below .3, lambda is at most its square: the convergence is then
+    superlinear.
 
     Examples
     --------
     >>> next_damping(0.01, 0.9, 0.5), next_damping(0.01, 0.9, 0.8), next_damping(0.01, 0.9, 1.2)
     (0.0025, 0.01, 0.04)
-    >>> next_damping(0.01, 0.1, 0.01)
-    0.0001
+    >>> next_damping(0.01, 0.1, 0.01), next_damping(0.01, 0.9, 0.8, steady=True)
+    (0.0001, 0.005)
     """
     if not after < before:
         return 4 * max(damping, 1e-16)
     if after < 0.8 * before:
         damping *= 0.25
+    elif steady:
+        damping *= 0.5
     return min(damping, after**2) if after < 0.3 else damping
+
+
+def _next_prior(prior: float, residual: float) -> float:
+    return _SHRINK * prior if prior > _LAST_PRIOR and residual > _FOUND else 0.0
+
+
+def _on_plateau(residuals: list[float]) -> bool:
+    accepted = list(dict.fromkeys(residuals))  # a rejected trial repeats the residual
+    return len(accepted) > _PLATEAU and accepted[-1] > _PLATEAU_RATIO * accepted[-1 - _PLATEAU]
 
 
 def _slow(residuals: list[float]) -> bool:
@@ -224,6 +255,11 @@ class LinearFit:
     inverse: Shaped[Any, "columns columns"] | Any = None  # of G = Z^T Z with the ridge
     residual: float = math.inf  # size over the norm of the labels
     parameters: Any = None
+    penalty: float = 0.0  # of the prior with sigma^2 = 1, relative to the squared norm of the labels
+
+    def cost(self, prior: float) -> float:
+        """The root of what is minimised with this prior, relative to the norm of the labels."""
+        return math.sqrt(self.residual**2 + prior * self.penalty) if prior else self.residual
 
 
 class _Run:
@@ -234,6 +270,9 @@ class _Run:
     _labels: Any = None
     _equations: Any = None
     _read: Any = None
+    # set at the first point of the path: the inverse variance of each block of parameters, and |Z|^2
+    _weights: Sequence[float] = NO_PRIOR
+    _spread: float = 0.0
 
     def __init__(self, engine: Engine, x: Any, y: Any, start: Start, rng: np.random.Generator) -> None:
         self._y = y
@@ -286,30 +325,62 @@ class _Run:
         self._equations.move_to(self._read, here.inverse)
         self._read = None
 
-    def trial(self, here: LinearFit, damping: float, forcing: float) -> tuple[LinearFit, int]:
-        """The point after a damped step from `here`, and the number of inner steps of its solve."""
-        engine = self.engine
-        step, steps = self._equations.solve(here.misfit, damping, forcing=forcing, at_most=_INNER_STEPS)
+    def trial(self, here: LinearFit, damping: float, forcing: float, prior: float) -> tuple[LinearFit, int]:
+        """The point after a damped step from `here`, and the number of inner steps of its solve.
+
+        The step is for this variance of the `prior`, and the linear factor there for the next one.
+        """
+        engine, towards, at_most = self.engine, None, _INNER_STEPS
+        precisions = [prior * self._size**2 * weight for weight in self._weights]
+        if prior:
+            pulls = [p * one for p, one in zip(precisions, self._blocks(here.parameters), strict=True)]
+            towards = engine.cast(engine.xp.concat(pulls, axis=1) * (1 / here.size), engine.single)
+            at_most = _PATH_STEPS
+        step, steps = self._equations.solve(
+            here.misfit, damping, forcing=forcing, at_most=at_most, precisions=precisions, towards=towards
+        )
         step = here.size * engine.cast(step, engine.double)
         cut, parameters = step.shape[1], here.parameters
         moved = parameters[:, :cut] + step
         if cut < parameters.shape[1]:  # V stays fixed
             moved = engine.xp.concat([moved, parameters[:, cut:]], axis=1)
-        return self.evaluate(moved, here.factor, damping), steps
+        return self.evaluate(moved, here.factor, damping, _next_prior(prior, here.residual)), steps
 
-    def iterate(self, here: LinearFit, damping: float, passes: int) -> "Iterate":
+    def iterate(self, here: LinearFit, damping: float, passes: int, prior: float) -> "Iterate":
         if self._last is None or self._last[0] is not here:
             theta, w, *biases = self._heads.matrices(here.parameters, self._unit * here.factor)
             self._last = here, Iterate(theta, w, here.residual, damping, passes, *biases)
-        return replace(self._last[1], damping=damping, passes=passes)
+        return replace(self._last[1], damping=damping, passes=passes, prior=prior)
 
-    def evaluate(self, parameters: Any, factor: Any, damping: float) -> LinearFit:
-        """The point at `parameters`; the ridge pulls towards `factor` if there is one, else to zero."""
+    def evaluate(self, parameters: Any, factor: Any, damping: float, prior: float = 0.0) -> LinearFit:
+        """The point at `parameters`; the ridge pulls towards `factor` if there is one and no prior, else to zero."""
         self._read = None
+        norm, penalty = self.engine.norm, 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
             self._read = self._heads.reads(parameters)
-            fit = fit_linear(self.engine, self._read, self._labels, factor, damping, ridge=self._ridge)
-        return replace(fit, residual=fit.size / self._size, parameters=parameters)
+            ridge = self._ridge
+            if prior:
+                spread, (rows, columns), blocks = (
+                    norm(self._read) ** 2,
+                    self._read.shape,
+                    self._blocks(parameters),
+                )
+                if not self._spread:  # the start is a draw of the prior, and Z factor there as large as Y
+                    self._spread = spread
+                    self._weights = [
+                        math.prod(one.shape) / (math.prod(self._y.shape) * norm(one) ** 2) for one in blocks
+                    ]
+                ridge, factor = max(ridge, prior * self._spread / spread * columns / rows), None
+            fit = fit_linear(self.engine, self._read, self._labels, factor, damping, ridge=ridge)
+        if prior and fit.factor is not None:
+            of_blocks = (w * norm(one) ** 2 for w, one in zip(self._weights, blocks, strict=True))
+            penalty = sum(of_blocks) + self._spread / rows * (norm(fit.factor) / self._size) ** 2
+        return replace(fit, residual=fit.size / self._size, parameters=parameters, penalty=penalty)
+
+    def _blocks(self, parameters: Any) -> list[Any]:
+        """The parameters that have one variance under the prior: the Theta_i, or the A_i, the B_i and the V_i."""
+        columns, wide = self._heads.columns, parameters.shape[1]
+        return [parameters[:, first : first + columns] for first in range(0, wide, columns)]
 
 
 def fit_linear(
@@ -386,17 +457,27 @@ class NormalEquations:
         self._kept.clear()
 
     def solve(
-        self, residual: Shaped[Any, "rows d"], damping: float, *, forcing: float, at_most: int
+        self,
+        residual: Shaped[Any, "rows d"],
+        damping: float,
+        *,
+        forcing: float,
+        at_most: int,
+        precisions: Sequence[float] = NO_PRIOR,
+        towards: Shaped[Any, "p parameters"] | None = None,
     ) -> tuple[Shaped[Any, "p directions"], int]:
         """The solution to the relative accuracy `forcing`, in the preconditioner's norm, and the number of steps.
 
-        It ends early if rounding leaves no positive curvature.
+        `precisions` of the prior, one for each block of parameters, are added to lambda D, and `towards` is the
+        gradient of the prior. It ends early if rounding leaves no positive curvature.
         """
-        engine, damped = self._engine, self._heads.damping_term(damping)
+        engine, damped = self._engine, self._heads.damping_term(damping, precisions)
         # numbers may overflow if the outputs hardly depend on the heads or lambda is huge; that step is rejected
         with np.errstate(over="ignore", invalid="ignore"):
-            apply = self._preconditioner(damping, damped)
+            apply = self._preconditioner(self._heads.preconditioner(damping, precisions), damped)
             r = self._pull(engine.cast(residual, engine.low))
+            if towards is not None:
+                r = r - towards[:, : r.shape[1]]
             solution = engine.xp.zeros_like(r)
             z = apply(r)
             p, rz = z, engine.dot(r, z)
@@ -432,9 +513,10 @@ class NormalEquations:
         change -= self._read @ engine.cast(self._inverse @ inner, engine.low)
         return self._pull(change)
 
-    def _preconditioner(self, damping: float, damped: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _preconditioner(
+        self, first: Callable[[Any], Any], damped: Callable[[Any], Any]
+    ) -> Callable[[Any], Any]:
         engine, xp = self._engine, self._engine.xp
-        first: Callable[[Any], Any] = self._heads.preconditioner(damping)
         if not self._kept:
             return first
         # stack S after Y, so that at most 90 vectors exist beside the 60 kept ones

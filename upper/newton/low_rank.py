@@ -1,7 +1,7 @@
 """Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.newton.full_heads import coupling, with_ones
+from upper.newton.full_heads import NO_PRIOR, coupling, with_ones
 
 __all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
 
@@ -99,10 +99,6 @@ class FactoredHeads:
     def biased(self) -> bool:
         """Whether the heads have a bias of the queries."""
         return bool(self.a.shape[1] > self.b.shape[1])
-
-    def with_biases(self) -> "FactoredHeads":
-        """The same heads, in NumPy, with biases of the queries that are zero."""
-        return replace(self, a=np.pad(self.a, ((0, 0), (0, 1), (0, 0))))
 
     @property
     def rank(self) -> int:
@@ -269,17 +265,23 @@ class LowRankHeads:
             gradient = xp.concat([gradient[:d, :], last], axis=0)
         return gradient
 
-    def damping_term(self, damping: float) -> Callable[[Any], Any]:
-        """The term lambda D of the normal equations: p -> lambda D p; D measures the change of the Theta_i and W_i."""
-        blocks = [self.engine.put(damping * one, self.engine.single) for one in self._damped]
+    def damping_term(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
+        """The term lambda D of the normal equations, with the prior on A, B and V.
+
+        D measures the change of the Theta_i and W_i.
+        """
+        each = zip(self._damped, precisions, strict=False)  # V may be fixed
+        blocks = [
+            self.engine.put(damping * one + p * np.eye(len(one)), self.engine.single) for one, p in each
+        ]
         return lambda direction: self._by_blocks(direction, blocks)
 
-    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
-        """The inverse of the three quadratic forms with their damping."""
+    def preconditioner(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
+        """The inverse of the three quadratic forms with their damping and the prior."""
         inverses = []
-        for block, damped in zip(self._blocks, self._damped, strict=True):
+        for block, damped, p in zip(self._blocks, self._damped, precisions, strict=False):
             matrix = block + max(damping, 1e-6) * damped
-            tiny = 1e-12 * (np.trace(matrix) / len(matrix) or 1.0)
+            tiny = 1e-12 * (np.trace(matrix) / len(matrix) or 1.0) + p
             inverse = np.linalg.inv(matrix + tiny * np.eye(len(matrix)))
             inverses.append(self.engine.put(0.5 * (inverse + inverse.T), self.engine.single))
         return lambda r: self._by_blocks(r, inverses)

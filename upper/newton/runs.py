@@ -203,7 +203,8 @@ class Runner:
     Parameters
     ----------
     iterates : callable
-        Maps x, y, a start and the tolerance to the iterates of a run from that start, of any array library.
+        Maps x, y, a start, the tolerance and whether to begin on the path of priors to the iterates of a run from that
+        start, of any array library.
     start : callable
         Maps examples, a number of heads and the number of the start, from 1, to a start for `iterates`. Number 0 is for
         heads that are added to fitted ones.
@@ -213,16 +214,19 @@ class Runner:
         The rank of the heads, if it is low.
     held_out_too : bool
         Whether a run at the tolerance continues until the held-out examples reach it too.
+    plain : int
+        The number of starts without the path of priors; later ones begin on it.
     resume : callable, optional
         Maps an iterate to a start at that iterate. With it, starts that agree are a floor only if the best run has
         converged. Otherwise this run continues, and it and later runs get more patience.
     """
 
-    iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
+    iterates: Callable[[Any, Any, Any, float, bool], Iterator[Iterate]]
     start: Callable[[SplitExamples, int, int], Any]
     tolerance: float
     rank: int | None = None
     held_out_too: bool = True
+    plain: int | float = math.inf
     resume: Callable[[Iterate], Any] | None = None
     more_patience: bool = False
 
@@ -234,10 +238,11 @@ class Runner:
         *,
         work: int,
         tell: Callable[[int, Iterate], None] = lambda number, iterate: None,
+        priors: bool = False,
     ) -> Iterate:
         """The final iterate, in NumPy, of a run of `heads` heads from a start (see `last_iterate`)."""
         end = last_iterate(
-            self.iterates(examples.x, examples.y, start, self.tolerance),
+            self.iterates(examples.x, examples.y, start, self.tolerance, priors),
             tolerance=self.tolerance,
             work=work,
             tell=tell,
@@ -268,7 +273,8 @@ class Runner:
             number = len(ends) + 1
             told = partial(tell, number)
             start = self.start(examples, heads, number)
-            ends.append(runner.one(examples, start, heads, work=work - spent, tell=told))
+            left, priors = work - spent, number > self.plain
+            ends.append(runner.one(examples, start, heads, work=left, tell=told, priors=priors))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
             if self._exact(ends[0], examples):
@@ -323,7 +329,7 @@ class Runner:
     def _rests(self, examples: SplitExamples, start: Any, residual: float) -> tuple[int, bool]:
         """The passes of a few more iterates from `start`, and whether these leave the residual nearly unchanged."""
         passes = 0
-        for iterate in islice(self.iterates(examples.x, examples.y, start, self.tolerance), 1 + _FEW):
+        for iterate in islice(self.iterates(examples.x, examples.y, start, self.tolerance, False), 1 + _FEW):
             passes = iterate.passes
             if iterate.residual < _NO_LOWER * residual:
                 return passes, False
@@ -366,8 +372,12 @@ def last_iterate(
     history: list[float] = []
     falls: list[float] = []
     theta = None
-    for iterate in iterates:
-        tell(len(history), iterate)
+    for number, iterate in enumerate(iterates):
+        tell(number, iterate)
+        if iterate.prior:  # the path ends by itself
+            if iterate.passes >= work:
+                return iterate
+            continue
         if iterate.theta is theta:
             falls.clear()  # rejected: the damping shortens the next steps, so their falls are no evidence
         elif history and history[-1] > 0:

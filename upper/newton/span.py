@@ -1,7 +1,7 @@
 """Heads in a span of matrices, Theta_i = sum_j C_ij B_j: fit the coordinates C, starting from a few simplices."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.newton.full_heads import FullHeads
+from upper.newton.full_heads import NO_PRIOR, FullHeads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.runs import Patience, last_iterate
 
@@ -138,13 +138,13 @@ class SpanHeads(FullHeads):
         apart = xp.permute_dims(xp.reshape(gradient, (d, self.heads, d)), (0, 2, 1))
         return self._basis @ xp.reshape(apart, (d * d, self.heads))
 
-    def damping_term(self, damping: float) -> Callable[[Any], Any]:
+    def damping_term(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
         """The damping term of `FullHeads`, in coordinates."""
-        return super().damping_term(damping * self._square)
+        return super().damping_term(damping * self._square, precisions)
 
-    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
+    def preconditioner(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
         """The preconditioner of `FullHeads`, in coordinates."""
-        inverse = self._inverse_coupling(damping) * (1 / self._square)
+        inverse = self._inverse_coupling(damping, precisions[0] / self._square) * (1 / self._square)
         return lambda r: r @ inverse
 
     def matrices(self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]) -> tuple[Any, ...]:

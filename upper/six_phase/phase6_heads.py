@@ -79,7 +79,7 @@ def fit_heads(
 
     runner = Runner(
         # always aim at rounding error, for any tolerance: the last digits cost few passes
-        iterates=lambda x, y, theta, _: gauss_newton(x, y, theta, rng=rng),
+        iterates=lambda x, y, theta, *_: gauss_newton(x, y, theta, rng=rng),
         start=start,
         tolerance=tolerance,
     )

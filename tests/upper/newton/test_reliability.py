@@ -143,7 +143,7 @@ def test_no_input_is_both_fitted_and_held_out_where_others_can_be_fitted(distinc
 def _falling(share_a_step, rest):
     """Iterates that lose this share a step of what is above the rest, from where they are resumed."""
 
-    def iterates(x, y, start, tolerance):
+    def iterates(x, y, start, tolerance, priors):
         residual, passes = float(start[0, 0, 0]), 0
         while True:
             passes += 1
