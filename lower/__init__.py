@@ -12,6 +12,7 @@ from lower.gf2 import solve_gf2
 from lower.heads import Heads
 from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
+from lower.low_degree import SecretPairs
 from lower.verify import Verification, verify_instance
 from lower.walsh import all_sign_matrices
 
@@ -25,6 +26,7 @@ __all__ = [
     "Heads",
     "KnownPart",
     "LinearKnownPart",
+    "SecretPairs",
     "Statement",
     "Verification",
     "all_sign_matrices",

@@ -8,6 +8,7 @@
 * Correlations: `closed_form_gram`, `enumerated_gram`, `sq.johnson.OverlapGram`.
 * Bounds: `orthogonal_cap`, `full_query_cap`, `spectral_cap`, `szorenyi_cap`, `statistical_dimension`,
   `vstat_calls`, `sq.dimension.clique_dimension`.
+* Low degree: `SQFamily.secret_pairs`, or `enumerated_pairs` and `sampled_squared_advantage` without a formula.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.
 * `ParityElimination`: it asks no statistical queries and breaks the parities.
 
@@ -27,6 +28,7 @@ from sq.hidden_gate import HiddenGateFamily
 from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
 from sq.models import CSQ, STAT, VSTAT
 from sq.oracles import ExactOracle, HonestOracle, SQOracle
+from sq.pair_spectra import enumerated_pairs, sampled_squared_advantage
 from sq.pairs import PairFamily
 from sq.parities import ParityFamily, make_parity_instance, parity_heads
 from sq.profiles import (
@@ -77,6 +79,7 @@ __all__ = [
     "closed_form_gram",
     "curve_cells",
     "enumerated_gram",
+    "enumerated_pairs",
     "full_query_cap",
     "group_learner_bound",
     "make_parity_instance",
@@ -85,6 +88,7 @@ __all__ = [
     "orthogonal_cap",
     "parity_heads",
     "run_by_queries",
+    "sampled_squared_advantage",
     "spectral_cap",
     "statistical_dimension",
     "szorenyi_cap",

@@ -16,7 +16,16 @@ from attention import AttentionLayer
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, real_array
-from lower import FAMILIES, Family, Hardness, Heads, LinearKnownPart, Statement, query_lower_bound
+from lower import (
+    FAMILIES,
+    Family,
+    Hardness,
+    Heads,
+    LinearKnownPart,
+    SecretPairs,
+    Statement,
+    query_lower_bound,
+)
 from lower.certificate import Status
 from lower.known import KnownPart
 from sq.secret_set import SecretSet
@@ -116,6 +125,14 @@ class SQFamily(Family):
     @abstractmethod
     def lowest_degree(self) -> int:
         """The lowest degree in the entries of X of the hidden part."""
+
+    @property
+    @abstractmethod
+    def secret_pairs(self) -> SecretPairs:
+        """What low-degree tests see of the family: the correlations of two random secrets, degree by degree.
+
+        A sample is an input, the number r of a row drawn at random, and a sign with the mean f_S(X)_r / max |f|.
+        """
 
     @property
     @abstractmethod

@@ -13,7 +13,7 @@ from lower import all_sign_matrices
 from lower.walsh import walsh_hadamard
 from sq.target_family import TargetFamily
 
-__all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram"]
+__all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram", "hidden_values"]
 
 MOST_DENSE = 4096
 """The most targets of a matrix: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
@@ -97,7 +97,7 @@ def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | No
     chosen, size = _target_numbers(family, numbers), 1 << _bits(k, d)
     places, entries, ends, dropped, stored = [], [], [0], 0.0, 0
     for number in chosen:
-        values, left_out = _hidden_values(family, int(number)), 0.0
+        values, left_out = hidden_values(family, int(number)), 0.0
         first: tuple[np.ndarray, np.ndarray, float] | None = None
         for token, row in enumerate(values):
             if first is not None and (sign := _sign_between(values[0], row)):
@@ -130,8 +130,8 @@ def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | No
     return GramMatrix(matrix, chosen, _ROUNDING + dropped * (2 * norm + dropped))
 
 
-def _hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]:
-    # the hidden part of one target at all 2^(k d) inputs, one row per token; evaluated in blocks of 2^13
+def hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]:
+    """The hidden part of one target at all 2^(k d) inputs, one row per token; evaluated in blocks of 2^13."""
     k, d = family.tokens, family.dim
     values = np.empty((k, 1 << _bits(k, d)))
     for start, x in _sign_blocks(k, d):

@@ -1,13 +1,14 @@
 """The family with a hidden gate: d times as many targets, and nothing known in advance reveals the gate."""
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import FAMILIES, Heads, LinearKnownPart, Statement, option, register
+from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Statement, option, register
 from lower.family import Option
 from lower.known import KnownPart
 from sq.family import ProfileHeads, SQFamily
@@ -144,6 +145,12 @@ class HiddenGateFamily(SQFamily):
         secret = self.secrets.unrank(number)
         same = self.secrets.table[:, 0] == secret[0]
         return np.where(same, self.base.overlap_correlations[self.secrets.overlaps(secret)], 0.0)
+
+    @cached_property
+    def secret_pairs(self) -> SecretPairs:
+        """The base's pairs where the gates agree, with probability 1/d; no correlation where they differ."""
+        own, same = self.base.secret_pairs, Fraction(1, self.dim)
+        return SecretPairs((*(same * one for one in own.chances), 1 - same), (*own.correlations, (0,)))
 
     def verdict(self) -> Statement:
         """The verdict of the base, because the factor d holds only for correlational queries."""

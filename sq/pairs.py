@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.validation import PositiveInt, Real
-from lower import Heads, option, register
+from lower import Heads, SecretPairs, option, register
 from sq.family import DIM, ProfileHeads, SQFamily
 from sq.profiles import tanh
 from sq.secret_set import SecretSet
@@ -90,6 +91,11 @@ class PairFamily(SQFamily):
         a, b = self.secrets.unrank(number)
         u = (x[:, 0, :] - x[:, 1, :]) / 2
         return (u[:, 0] * u[:, b])[:, None] * x[:, :, a] / self.scale
+
+    @property
+    def secret_pairs(self) -> SecretPairs:
+        """Orthogonal targets of degree 3: the mean u_0 u_b x_ra of a label is 0 off a quarter of the inputs."""
+        return SecretPairs.orthogonal(self.secrets.size, (0, 0, 0, Fraction(1, 4)))
 
     shortcut = "Queries that are no correlational ones find it."
     broken_by = "whether a label is 0"

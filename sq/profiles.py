@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
-from lower import Statement, option, register
+from lower import SecretPairs, Statement, option, register
 from lower.heads import SATURATED_SLOPE
 from sq.family import DIM, ProfileHeads, SQFamily, require_realisable
-from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
+from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations, profile_moments
 from sq.secret_set import SecretSet
 
 __all__ = [
@@ -123,6 +123,25 @@ class SymmetricFamily(SQFamily):
     def correlations(self, number: int) -> Float[np.ndarray, " N"]:
         """E sum_a f_S f_T for every T: rho at the overlap of S and T; O(N l)."""
         return self.overlap_correlations[self.secrets.overlaps(self.secrets.unrank(number))]
+
+    @cached_property
+    def secret_pairs(self) -> SecretPairs:
+        """One kind of pair for each overlap o of the secrets: C(o, r) ghat_r^2 / (2 max |g - mean|^2) at degree 2r + 1.
+
+        Exact for the profile as it is stored. The 1/2 is the probability of the gate.
+        """
+        bits, free = self.bits, self.dim - 1
+        mean, *others = fourier_coefficients(self.profile)
+        largest = max(abs(Fraction(one) - mean) for one in self.profile.tolist())
+        chances, correlations = [], []
+        for o in range(bits + 1):
+            ways = math.comb(bits, o) * math.comb(free - bits, bits - o)
+            chances.append(Fraction(ways, self.secrets.size))
+            row = [Fraction(0)] * (2 * bits + 2)
+            row[3::2] = [math.comb(o, r) * one**2 / (2 * largest**2) for r, one in enumerate(others, 1)]
+            row[: self.lowest_degree] = [Fraction(0)] * self.lowest_degree  # there are rounding errors only
+            correlations.append(row)
+        return SecretPairs(chances, correlations)
 
     @property
     def largest_correlation(self) -> tuple[float, str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, ClassVar
 
@@ -11,7 +12,7 @@ from jaxtyping import Float, Int
 
 from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
-from lower import GatedKnownPart, Heads, LinearKnownPart, option, register
+from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, option, register
 from lower.heads import SATURATED_SLOPE
 from sq.family import DIM, ProfileHeads, SQFamily, require_realisable
 from sq.secret_set import SecretSet
@@ -149,6 +150,19 @@ class TokenParityFamily(SQFamily):
             parity = parity * x[:, :, 1]
         differ = np.any(x[:, :, 0] != x[:, :1, 0], axis=1)
         return differ[:, None] * parity / self.scale
+
+    @property
+    def secret_pairs(self) -> SecretPairs:
+        """Orthogonal targets: the lowest degree times an even number of the k gate coordinates.
+
+        The gate is 1 - 2^(1-k) sum_B chi_B over the even sets B of its coordinates.
+        """
+        k, lowest, off = self.tokens, self.lowest_degree, Fraction(2, 2**self.tokens)
+        row = [Fraction(0)] * (lowest + k + 1)
+        row[lowest] = (1 - off) ** 2
+        for even in range(2, k + 1, 2):
+            row[lowest + even] = math.comb(k, even) * off**2
+        return SecretPairs.orthogonal(self.secrets.size, row)
 
     broken_by = "Gaussian elimination over GF(2)"
 

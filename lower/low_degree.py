@@ -1,0 +1,304 @@
+"""Low-degree hardness: how much a polynomial of degree D in n labelled samples can see of a random secret."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated
+
+from attention.validation import PositiveInt, Real, Whole, checked
+from lower.bounds import Number, exact_fraction
+
+__all__ = ["SecretPairs", "advantage_within_dimension", "dimension_within_advantage", "flip_factor"]
+
+Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
+Touched = Annotated[int, Whole(1, 10_000)]
+FlipRate = Annotated[float, Real(least=0, most=0.5)]
+_MOST_DEGREE = 512
+_MOST_POWER = 10_000  # digits of exact powers
+_LARGEST_LOG = 700.0  # exp of more overflows
+
+
+@dataclass(frozen=True)
+@checked
+class SecretPairs:
+    """Two independent random secrets S and T of a family: how their labels correlate, degree by degree.
+
+    Low-degree advantages and statistical dimensions depend on a family only through these numbers. Kinds of pairs with
+    the same correlations, such as pairs of sets with the same overlap, are listed once.
+
+    Parameters
+    ----------
+    chances : sequence of number
+        The probability of each kind of pair; they add up to 1.
+    correlations : sequence of sequence of number
+        For each kind, the correlation of the labels' means by degree r = 0, 1, ... in the inputs: entry r is the part
+        of E m_S(X) m_T(X) at degree r, and entry 0 is 0. A float counts as its exact binary value.
+
+    Notes
+    -----
+    Planted model: S is drawn once; each of n samples is an input X and a label b of -1 or 1 with mean m_S(X), where
+    |m_S| <= 1 and E m_S = 0. Null model: the same X, and b a fair coin that does not depend on X. The likelihood ratio
+    of one sample is 1 + b m_S(X). So with characters chi_A of the inputs (or other orthonormal polynomials graded by
+    degree) the coefficient of prod_{i in I} b_i chi_{A_i}(X_i) in the likelihood ratio of n samples is
+    E_S prod_i m_S^(A_i). The sum of squares up to total degree D, labels included, is
+
+        sum_{t >= 1} C(n, t) E_{S,T} [z^{<= D}] (sum_r rho_r(S, T) z^(r + 1))^t
+
+    with rho_r the correlation at degree r. This is the square of the low-degree advantage: the largest mean under the
+    planted model of a polynomial of degree D with mean 0 and variance 1 under the null (Hopkins 2018). For a continuum
+    of kinds, such as hidden vectors with a real overlap, take the nodes and weights of a quadrature.
+
+    A real label that is known exactly says more than b. Nothing here speaks of tests that square it.
+
+    References
+    ----------
+    Hopkins 2018 for the advantage. Brennan, Bresler, Hopkins, Li, Schramm 2021 for samplewise degree and for the
+    dimension, both as later papers restate them; the theorems of the original were not compared. That a vanishing
+    advantage means hardness is a conjecture, and its strongest forms are false (Buhai, Hsieh, Jain, Kothari 2025).
+
+    Examples
+    --------
+    Ten orthogonal targets of degree 3 whose label means have the mean square 1/2:
+
+    >>> pairs = SecretPairs.orthogonal(10, (0, 0, 0, Fraction(1, 2)))
+    >>> pairs.squared_advantage(samples=40, degree=3), pairs.squared_advantage(samples=40, degree=4)
+    (Fraction(0, 1), Fraction(2, 1))
+    """
+
+    chances: Sequence[Fraction | int | float]
+    correlations: Sequence[Sequence[Fraction | int | float]]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.chances) == len(self.correlations):
+            raise ValueError(
+                f"chances has {len(self.chances)} entries and correlations {len(self.correlations)}: one for each kind "
+                "of pair is needed, and at least one kind."
+            )
+        if min(self.chances) < 0 or abs(float(sum(self.chances)) - 1) > 1e-9:
+            raise ValueError(
+                f"chances add up to {float(sum(self.chances)):.6g}: probabilities that add up to 1 are needed."
+            )
+        if any(one and one[0] for one in self.correlations):
+            raise ValueError(
+                "correlations has an entry at degree 0 that is not 0: label means without a constant part are needed."
+            )
+
+    @classmethod
+    @checked
+    def orthogonal(
+        cls, targets: PositiveInt, correlations: Sequence[Fraction | int | float]
+    ) -> "SecretPairs":
+        """The pairs of N equally likely secrets: correlations by degree if both are the same, none otherwise."""
+        same = Fraction(1, targets)
+        return cls((same, 1 - same), (correlations, (0,)))
+
+    @cached_property
+    def totals(self) -> tuple[Fraction, ...]:
+        """The whole correlation of each kind of pair, E m_S(X) m_T(X)."""
+        return tuple(sum(map(Fraction, one), Fraction(0)) for one in self.correlations)
+
+    @property
+    def lowest_degree(self) -> int | None:
+        """The least degree, label included, at which any polynomial sees anything; None if none ever does."""
+        seen = [degree for one in self.correlations for degree, value in enumerate(one) if value]
+        return min(seen) + 1 if seen else None
+
+    @checked
+    def flipped(self, rate: FlipRate) -> "SecretPairs":
+        """The pairs if every label is flipped with this probability eta: correlations times (1 - 2 eta)^2."""
+        factor = flip_factor(rate) ** 2
+        return SecretPairs(self.chances, [[factor * value for value in one] for one in self.correlations])
+
+    @checked
+    def squared_advantage(
+        self, *, samples: PositiveInt, degree: Degree | None = None, touched: Touched | None = None
+    ) -> Fraction:
+        """The square of the low-degree advantage: the squared norm of the likelihood ratio's part, without the 1.
+
+        Parameters
+        ----------
+        samples : int
+            The number n of samples.
+        degree : int, optional
+            The largest total degree D in inputs and labels. When left out, any degree.
+        touched : int, optional
+            The most samples that one monomial touches: the samplewise degree (infinity, t) of Brennan et al. When left
+            out, all.
+
+        Notes
+        -----
+        It is a sum of squares, so it grows with n, with D and with t. O(D^2) products for each number of samples that a
+        monomial of degree D can touch, and for each kind of pair.
+        """
+        shares = self.shares(samples, degree, touched)
+        return sum(
+            (Fraction(chance) * one for chance, one in zip(self.chances, shares, strict=True)), Fraction(0)
+        )
+
+    def shares(
+        self, samples: int, degree: int | None = None, touched: int | None = None
+    ) -> tuple[Fraction, ...]:
+        """For each kind of pair the number whose mean, by the chances, is `squared_advantage`.
+
+        For kinds drawn at random, with equal chances, their spread gives the error of the mean.
+        """
+        if degree is None and touched is None:
+            if samples > _MOST_POWER:
+                raise ValueError(
+                    f"samples is {samples}: without a limit on degree or touched at most {_MOST_POWER} are allowed."
+                )
+            return tuple((1 + total) ** samples - 1 for total in self.totals)
+        most = samples if touched is None else min(touched, samples)
+        return tuple(
+            _series([(r + 1, Fraction(value)) for r, value in enumerate(one) if value], samples, degree, most)
+            for one in self.correlations
+        )
+
+    @checked
+    def smallest_degree(
+        self, *, samples: PositiveInt, advantage: Annotated[float, Real(above=0)] = 1.0
+    ) -> int | None:
+        """The smallest D whose advantage is at least `advantage`; None if no degree up to 512 reaches it."""
+        high = self.lowest_degree
+        if high is None or math.sqrt(self._reach(samples)) < advantage:
+            return None
+
+        def reached(degree: int) -> bool:
+            return bool(self.squared_advantage(samples=samples, degree=degree) >= Fraction(advantage) ** 2)
+
+        low = 0
+        while not reached(high):
+            low, high = high, 2 * high
+            if high > _MOST_DEGREE:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return high
+
+    def _reach(self, samples: int) -> float:
+        """The squared advantage of all degrees, as a float: exact powers of many samples have too many digits."""
+        grown = (math.expm1(min(samples * math.log1p(total), _LARGEST_LOG)) for total in self.totals)
+        return max(0.0, sum(float(chance) * one for chance, one in zip(self.chances, grown, strict=True)))
+
+    @checked
+    def dimension(self, *, samples: PositiveInt) -> float:
+        """SDA(m), m = `samples`: the largest q with average |correlation| <= 1/m on every likely event.
+
+        Likely are the events of pairs (S, T) of probability at least 1/q^2. 0 if the average over all pairs is above
+        1/m, infinite if no correlation is. An event may here take any part of a kind of pair; whole pairs allow fewer
+        events, so their dimension is at least this. O(s log s) for s kinds.
+        """
+        level = Fraction(1, samples)
+        ranked = sorted(zip(map(abs, self.totals), map(Fraction, self.chances), strict=True), reverse=True)
+        if ranked[0][0] <= level:
+            return math.inf
+        mass, excess = Fraction(0), Fraction(0)  # the integral of |correlation| - 1/m over the pairs so far
+        for height, chance in ranked:
+            slope = height - level
+            if slope < 0 and excess + slope * chance <= 0:
+                return 1 / math.sqrt(mass - excess / slope)
+            mass, excess = mass + chance, excess + slope * chance
+        return 0.0
+
+
+@checked
+def dimension_within_advantage(
+    squared_advantage: Number, *, samples: PositiveInt, touched: Touched, at: PositiveInt
+) -> float:
+    """A lower bound on SDA(m), m = `at`, from the squared advantage of monomials that touch up to k of n samples.
+
+    sqrt(C(n, k) / advantage^2) / m^(k/2), for even k = `touched`.
+
+    Notes
+    -----
+    The proof is that of Brennan et al. without a limit on the degree within a sample. The terms C(n, t) E rho^t of the
+    squared advantage are squares of norms, so C(n, k) E rho^k is at most their sum. For an event A of probability at
+    least 1/q^2, Hoelder's inequality gives E[|rho| | A] <= (q^2 E rho^k)^(1/k). This is at most 1/m for the q above.
+
+    Examples
+    --------
+    >>> pairs = SecretPairs.orthogonal(100, (0, 0, 0, Fraction(1, 2)))
+    >>> seen = pairs.squared_advantage(samples=10**6, touched=2)
+    >>> bound = dimension_within_advantage(seen, samples=10**6, touched=2, at=4)
+    >>> round(bound, 3), round(pairs.dimension(samples=4), 3)
+    (5.0, 7.071)
+    """
+    if touched % 2:
+        raise ValueError(
+            f"touched is {touched}: an even number of samples is needed, so that powers are positive."
+        )
+    seen = exact_fraction("squared_advantage", squared_advantage)
+    if seen <= 0:
+        return math.inf
+    logarithm = _log(math.comb(samples, touched)) - _log(seen) - touched * math.log(at)
+    return math.exp(min(logarithm / 2, _LARGEST_LOG))
+
+
+@checked
+def advantage_within_dimension(
+    dimension: Annotated[float, Real(above=0)],
+    *,
+    at: PositiveInt,
+    samples: PositiveInt,
+    touched: Touched,
+    largest: Number,
+) -> float:
+    """An upper bound on the squared advantage from SDA(m) >= q, for monomials that touch up to k of n samples.
+
+    sum_{t <= k} C(n, t) (m^-t + largest^(t - 1) / (m q^2)), m = `at`, q = `dimension`, k = `touched`.
+
+    Notes
+    -----
+    Derived here. The pairs with the largest |rho|, of probability 1/q^2 together, have an average of at most 1/m. All
+    other pairs have |rho| <= 1/m. So E|rho|^t <= largest^(t-1) / (m q^2) + m^-t, where `largest` bounds |rho|.
+
+    Examples
+    --------
+    >>> round(advantage_within_dimension(100.0, at=50, samples=10, touched=2, largest=0.5), 4)
+    0.2181
+    """
+    inside = 1 / (at * dimension**2)
+    top = float(exact_fraction("largest", largest))
+    return sum(
+        math.comb(samples, t) * (float(at) ** -t + top ** (t - 1) * inside)
+        for t in range(1, min(touched, samples) + 1)
+    )
+
+
+@checked
+def flip_factor(rate: FlipRate) -> Fraction:
+    """1 - 2 eta: what is left of the mean of a sign that is flipped with probability eta; eta the decimal it prints.
+
+    Examples
+    --------
+    >>> flip_factor(0.1)
+    Fraction(4, 5)
+    """
+    return 1 - 2 * exact_fraction("rate", rate)
+
+
+def _series(steps: Sequence[tuple[int, Fraction]], samples: int, degree: int | None, most: int) -> Fraction:
+    """The sum over 1 <= t <= most of C(n, t) times the part of (sum rho z^degree)^t up to degree D, at z = 1."""
+    if degree is None:
+        steps, degree = [(0, sum((value for _, value in steps), Fraction(0)))], 0
+    power: dict[int, Fraction] = {0: Fraction(1)}
+    total: Fraction = Fraction(0)
+    for t in range(1, most + 1):
+        raised: dict[int, Fraction] = {}
+        for low, one in power.items():
+            for more, other in steps:
+                if low + more <= degree:
+                    raised[low + more] = raised.get(low + more, 0) + one * other
+        if not any((power := raised).values()):
+            break
+        total += math.comb(samples, t) * sum(power.values())
+    return total
+
+
+def _log(value: Fraction | int) -> float:
+    # logarithms of whole numbers of any size
+    exact = Fraction(value)
+    return math.log(exact.numerator) - math.log(exact.denominator)

@@ -1,0 +1,173 @@
+import math
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+
+from lower import SecretPairs, all_sign_matrices
+from lower.low_degree import advantage_within_dimension, dimension_within_advantage
+from lower.walsh import walsh_hadamard
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    TokenParityFamily,
+    TwoSlopeFamily,
+    enumerated_pairs,
+    sampled_squared_advantage,
+    statistical_dimension,
+)
+from sq.dimension import reference_gram
+
+FAMILIES = (
+    ParityFamily(dim=5, bits=3),
+    ParityFamily(dim=5, bits=2, construction="B"),
+    BumpFamily(dim=6, bits=3, at=1),
+    TwoSlopeFamily(dim=6, bits=4),
+    DesignedStepsFamily(dim=6, bits=4),
+    CentreThresholdFamily(dim=6, bits=4),
+    HiddenGateFamily(base=TwoSlopeFamily(dim=5, bits=3)),
+    PairFamily(dim=5),
+    TokenParityFamily(dim=4, tokens=3, bits=2),
+    TokenParityFamily(dim=5, tokens=3, bits=1),
+)
+PARITY = ParityFamily(dim=12, bits=3).secret_pairs
+SPREAD = BumpFamily(dim=12, bits=6).secret_pairs
+
+
+def likelihood_ratio_by_degree(family, samples, rate):
+    """The squared norm of each degree's part of the likelihood ratio, over all inputs and labels; row 0 is shown."""
+    x = all_sign_matrices(family.tokens, family.dim)
+    hidden = [family.hidden(number, x)[:, 0] for number in range(family.secrets.size)]
+    largest = max(np.abs(one).max() for one in hidden)
+    ratio = 0.0
+    for one in hidden:
+        mean = (1 - 2 * rate) * one / largest
+        own = np.concatenate([1 + mean, 1 - mean])  # the label is the last bit
+        whole = own
+        for _ in range(samples - 1):
+            whole = np.multiply.outer(own, whole).ravel()
+        ratio = ratio + whole / len(hidden)
+    degrees = np.bitwise_count(np.arange(len(ratio)))
+    return np.bincount(degrees, weights=walsh_hadamard(ratio) ** 2)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.125])
+@pytest.mark.parametrize(
+    "family",
+    [
+        ParityFamily(dim=3, bits=1),
+        ParityFamily(dim=3, bits=2, construction="B"),
+        BumpFamily(dim=3, bits=2, at=0),
+        HiddenGateFamily(base=ParityFamily(dim=3, bits=1)),
+    ],
+    ids=lambda family: family.title,
+)
+def test_squared_advantage_is_the_norm_of_the_low_degrees_of_the_likelihood_ratio(family, rate):
+    for samples in (1, 2, 3):
+        by_degree = likelihood_ratio_by_degree(family, samples, rate)
+        assert by_degree[0] == pytest.approx(1)
+        pairs = family.secret_pairs.flipped(rate)
+        for degree in range(1, len(by_degree) + 2):
+            found = float(pairs.squared_advantage(samples=samples, degree=degree))
+            assert found == pytest.approx(by_degree[1 : degree + 1].sum(), abs=1e-12)
+        assert float(pairs.squared_advantage(samples=samples)) == pytest.approx(by_degree[1:].sum())
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.title)
+def test_pairs_of_every_family_are_those_of_full_enumeration(family):
+    stated, found = family.secret_pairs, enumerated_pairs(family)
+    assert stated.lowest_degree == found.lowest_degree == family.lowest_degree + 1
+    for samples, degree in product((1, 3, 50), range(1, 16)):
+        wanted = float(stated.squared_advantage(samples=samples, degree=degree))
+        assert float(found.squared_advantage(samples=samples, degree=degree)) == pytest.approx(
+            wanted, rel=1e-9
+        )
+    for samples in (2, 20, 200):
+        # kinds are split alike only where events are; these are continuous in the chances
+        assert found.dimension(samples=samples) == pytest.approx(stated.dimension(samples=samples), rel=1e-6)
+
+
+@pytest.mark.parametrize("family", [BumpFamily(dim=7, bits=3, at=1), DesignedStepsFamily(dim=8, bits=4)])
+def test_random_pairs_give_an_interval_that_covers_the_formula(family):
+    found = sampled_squared_advantage(family, samples=30, degree=12, draws=40, rng=0)
+    assert found.low < found.high
+    assert found.low <= float(family.secret_pairs.squared_advantage(samples=30, degree=12)) <= found.high
+
+
+@pytest.mark.parametrize("pairs", [PARITY, SPREAD], ids=["parity", "bump"])
+def test_advantage_grows_with_degree_samples_and_touched_samples_and_falls_with_flips(pairs):
+    for smaller, larger in combinations_with_replacement(range(1, 30, 3), 2):
+        at = {"samples": 40, "degree": 21}
+        for name in at:
+            less, more = (pairs.squared_advantage(**(at | {name: one})) for one in (smaller, larger))
+            assert less <= more
+    values = [pairs.squared_advantage(samples=40, touched=one) for one in range(1, 41)]
+    assert values == sorted(values)
+    assert values[-1] == pairs.squared_advantage(samples=40)
+    flipped = [pairs.flipped(rate).squared_advantage(samples=40, degree=16) for rate in (0, 0.1, 0.3, 0.5)]
+    assert flipped == sorted(flipped, reverse=True)
+    assert flipped[-1] == 0
+
+
+def test_parities_have_one_term_for_each_number_of_samples():
+    targets = math.comb(11, 3)
+    for samples, degree in product((5, 1000), (7, 8, 15, 16, 40)):
+        touched = range(1, min(samples, degree // 8) + 1)
+        wanted = sum(Fraction(math.comb(samples, t), 2**t * targets) for t in touched)
+        assert PARITY.squared_advantage(samples=samples, degree=degree) == wanted
+    # n/2 = N = 165 at degree 8; C(n, 2)/4 + n/2 >= N from n = 35 on
+    assert [PARITY.smallest_degree(samples=n) for n in (330, 329, 35, 34)] == [8, 16, 16, 24]
+    assert PARITY.smallest_degree(samples=5) is None
+
+
+def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
+    secrets = ParityFamily(dim=12, bits=3).secrets
+    for samples in (3, 30, 300):
+        over_sets = statistical_dimension(reference_gram(secrets), Fraction(1, samples)).value
+        assert PARITY.dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
+    assert PARITY.dimension(samples=2) == math.inf
+    assert PARITY.dimension(samples=331) == 0
+
+
+def test_dimension_is_the_largest_average_over_events_of_whole_pairs():
+    pairs = enumerated_pairs(DesignedStepsFamily(dim=6, bits=4))
+    ranked = np.sort([abs(float(one)) for one in pairs.totals])[::-1]
+    averages = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
+    for samples in (3, 8, 20):
+        # events of so many pairs fail, and those of one more do not
+        least = np.flatnonzero(averages <= 1 / samples)[0]
+        found = len(ranked) / pairs.dimension(samples=samples) ** 2
+        assert least <= found <= least + 1
+
+
+@pytest.mark.parametrize("pairs", [PARITY, SPREAD], ids=["parity", "bump"])
+def test_advantage_and_dimension_bound_each_other(pairs):
+    largest = max(pairs.totals)
+    for at, samples, touched in product((4, 10, 40), (8, 30, 120), (2, 4)):
+        seen = pairs.squared_advantage(samples=samples, touched=touched)
+        dimension = pairs.dimension(samples=at)
+        assert dimension_within_advantage(seen, samples=samples, touched=touched, at=at) <= dimension * (
+            1 + 1e-12
+        )
+        if 0 < dimension < math.inf:
+            options = {"at": at, "samples": samples, "touched": touched, "largest": largest}
+            assert seen <= advantage_within_dimension(dimension, **options) * (1 + 1e-12)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("chances", "correlations", "said"),
+    [
+        ((Fraction(1, 2),), ((0,),), "add up to 0.5"),
+        ((1,), ((0,), (0,)), "1 entries and correlations 2"),
+        ((1,), ((0.1,),), "degree 0"),
+    ],
+)
+def test_pairs_that_are_no_law_of_label_means_are_refused(chances, correlations, said):
+    with pytest.raises(ValueError, match=said):
+        SecretPairs(chances, correlations)
