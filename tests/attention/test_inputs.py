@@ -12,6 +12,7 @@ from attention import (
     BooleanInputs,
     GaussianInputs,
     Inputs,
+    MarkedInputs,
     PositionedInputs,
     SliceInputs,
     SphereInputs,
@@ -25,6 +26,7 @@ ALL = [
     *(kind(3, 4) for kind in PLAIN),
     SLICE,
     PositionedInputs(BooleanInputs(3, 4), sinusoidal_positions(3, 4)),
+    MarkedInputs(GaussianInputs(3, 4), np.arange(6.0).reshape(3, 2)),
 ]
 
 
@@ -120,6 +122,18 @@ class TestMoments:
         np.testing.assert_array_equal(PositionedInputs(inputs, added).sample(3, rng=seed), plain + added)
 
 
+def test_marks_stand_before_the_tokens_and_survive_json():
+    marks, inner = np.arange(6.0).reshape(3, 2), GaussianInputs(3, 4)
+    one = MarkedInputs(inner, marks)
+    x = one.sample(5, rng=1)
+    assert (x[:, :, :2] == marks).all()
+    np.testing.assert_array_equal(x[:, :, 2:], inner.sample(5, rng=1))
+    back = inputs_from_json(json.loads(json.dumps(inputs_to_json(one))))
+    assert back == one
+    assert type(back) is MarkedInputs
+    assert one != MarkedInputs(inner, marks + 1)
+
+
 def test_sinusoidal_positions_are_those_of_the_formula():
     encoding = sinusoidal_positions(7, 6)
     for position, i in itertools.product(range(7), range(3)):
@@ -193,6 +207,7 @@ class TestJson:
         (lambda: SliceInputs((2,), ((3,),)), "at most its length"),
         (lambda: SliceInputs((2,), ((1, 1),)), "one weight a block"),
         (lambda: PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
+        (lambda: MarkedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "one a token"),
         (lambda: BooleanInputs(1, 2).sample(-1), "n is -1"),
     ],
 )
