@@ -148,14 +148,17 @@ class PositionedInputs:
     """
 
     inputs: Inputs
-    positions: Float[np.ndarray, "k d"]
+    positions: Float[np.ndarray, "k p"]
 
     def __post_init__(self) -> None:
         positions = self.positions.copy()
-        if positions.shape != (self.k, self.d):
-            raise ValueError(f"positions has shape {positions.shape}: (k, d) = {(self.k, self.d)} is needed.")
+        self._require_shape(positions.shape)
         positions.flags.writeable = False
         object.__setattr__(self, "positions", positions)
+
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != (self.k, self.d):
+            raise ValueError(f"positions has shape {shape}: (k, d) = {(self.k, self.d)} is needed.")
 
     @property
     def k(self) -> int:
@@ -168,7 +171,7 @@ class PositionedInputs:
         return self.inputs.d
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PositionedInputs):
+        if not isinstance(other, type(self)):
             return NotImplemented
         return self.inputs == other.inputs and np.array_equal(self.positions, other.positions)
 
@@ -178,6 +181,40 @@ class PositionedInputs:
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of the wrapped distribution and add the positions."""
         return self.inputs.sample(n, rng=rng) + self.positions
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedInputs(PositionedInputs):
+    """Tokens of another distribution behind fixed coordinates: positional encodings in coordinates of their own.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The distribution of the other coordinates.
+    positions : array (k, p)
+        The first p coordinates of every token, the same in all samples.
+
+    Examples
+    --------
+    >>> MarkedInputs(GaussianInputs(k=2, d=3), np.array([[1.0], [-1.0]])).sample(1, rng=0)[0, :, 0]
+    array([ 1., -1.])
+    """
+
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
+        if shape[0] != self.k:
+            raise ValueError(f"positions has {shape[0]} rows: one a token, {self.k}, is needed.")
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token."""
+        return self.positions.shape[1] + self.inputs.d
+
+    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
+        """Draw `n` matrices of the wrapped distribution and put the fixed coordinates before them."""
+        drawn = self.inputs.sample(n, rng=rng)
+        return np.concatenate(
+            [np.broadcast_to(self.positions, (len(drawn), *self.positions.shape)), drawn], axis=2
+        )
 
 
 @checked
@@ -194,6 +231,7 @@ _BY_NAME: dict[str, Any] = {
     "sphere": SphereInputs,
     "slice": SliceInputs,
     "positioned": PositionedInputs,
+    "marked": MarkedInputs,
 }
 
 

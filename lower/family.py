@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import BooleanInputs
+from attention import BooleanInputs, Inputs
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
@@ -136,6 +136,11 @@ class Family(ABC):
     def title(self) -> str:
         """A title for people."""
 
+    @property
+    def inputs(self) -> Inputs:
+        """The distribution of the tokens: uniform signs."""
+        return BooleanInputs(k=self.tokens, d=self.dim)
+
     def label(self, heads: int) -> str:
         """The name, in tables and files, of an instance with so many heads, unless the caller names it."""
         return f"{self.name}-{heads}-{self.dim}"
@@ -208,7 +213,7 @@ class Family(ABC):
         return HardInstance(
             family=self.name,
             layer=layer,
-            inputs=BooleanInputs(k=self.tokens, d=self.dim),
+            inputs=self.inputs,
             secret=secret,
             known=self.known(w),
             certificate=Certificate(self.name, tuple(self.statements(heads, secret, error))),

@@ -35,6 +35,9 @@ class Heads:
       where s(T) = sum_i c_i tanh(beta_i (T - t_i)),
     * off the gate: x_1g (sum_i c_i) w in both rows.
 
+    With all E_j in the column of the gate and tokens that have 1 and -1 there, whatever their other coordinates, row r
+    is sum_i c_i tanh(beta_i (<v, x_r> - t_i x_rg)) w.
+
     ValueError if the shapes do not fit, or the form is not 0 at the offset.
 
     Notes

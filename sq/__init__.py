@@ -1,4 +1,4 @@
-"""Statistical queries: hard families, oracles, learners, correlations, dimensions; and one attack that asks none.
+"""Statistical queries: hard families, oracles, learners, correlations, dimensions; and attacks that ask none.
 
 * Families: `ParityFamily`, `BumpFamily`, ...; `two_head_families` lists them, and `lower.FAMILIES` holds them by name.
 * Oracles: a model (`CSQ`, `STAT`, `VSTAT`) with a temperament: `ExactOracle`, `HonestOracle`, `ReferenceAdversary`,
@@ -10,7 +10,8 @@
   `vstat_calls`, `sq.dimension.clique_dimension`.
 * Low degree: `SQFamily.secret_pairs`, or `enumerated_pairs` and `sampled_squared_advantage` without a formula.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.
-* `ParityElimination`: it asks no statistical queries and breaks the parities.
+* Gaussian tokens: `PeriodicFamily`, `HermiteStaircaseFamily`, on `sq.single_index.SingleIndexFamily`.
+* `ParityElimination`, `PeriodicLattice`: they ask no statistical queries and break parities and periodic neurons.
 
 What has no reference is derived here.
 """
@@ -24,6 +25,7 @@ from sq.elimination import ParityElimination
 from sq.family import SQFamily, two_head_families
 from sq.fitting import DescentLearner, LowDegreeLearner
 from sq.gram import closed_form_gram, enumerated_gram
+from sq.hermite_staircase import HermiteStaircaseFamily
 from sq.hidden_gate import HiddenGateFamily
 from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
 from sq.models import CSQ, STAT, VSTAT
@@ -31,6 +33,8 @@ from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.pair_spectra import enumerated_pairs, sampled_squared_advantage
 from sq.pairs import PairFamily
 from sq.parities import ParityFamily, make_parity_instance, parity_heads
+from sq.periodic import PeriodicFamily
+from sq.periodic_lattice import PeriodicLattice
 from sq.profiles import (
     BumpFamily,
     CentreThresholdFamily,
@@ -58,6 +62,7 @@ __all__ = [
     "ExactOracle",
     "GroupLearner",
     "GroupQuery",
+    "HermiteStaircaseFamily",
     "HiddenGateFamily",
     "HonestOracle",
     "LowDegreeLearner",
@@ -65,6 +70,8 @@ __all__ = [
     "PairFamily",
     "ParityElimination",
     "ParityFamily",
+    "PeriodicFamily",
+    "PeriodicLattice",
     "ReferenceAdversary",
     "SQFamily",
     "SQOracle",

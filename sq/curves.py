@@ -25,6 +25,7 @@ from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.parities import ParityFamily
 from sq.profiles import SymmetricFamily
 from sq.secret_set import SecretSet
+from sq.single_index import SingleIndexFamily
 
 __all__ = [
     "CURVE_COLUMNS",
@@ -49,6 +50,7 @@ CURVE_LEARNERS = tuple(_LEARNERS)
 # two adversaries, which choose the target during the run, and two oracles that answer for one target
 _ORACLES = ("reference", "most-preserving", "exact", "honest")
 
+_Numbered = SymmetricFamily | SingleIndexFamily
 _TOKENS = 2
 _MISS = 0.01  # the allowed probability that some reply of a default batch misses the tolerance
 _MOST_TARGETS = 20_000_000
@@ -89,11 +91,11 @@ class CurveCell:
     #: draws the target of an exact or honest oracle (the same for all learners and tolerances), its examples, and
     #: the learner's random choices
     seed: NonNegativeInt = 0
-    #: the name of a registered `SymmetricFamily`; its other parameters have their presets
+    #: the name of a registered `SymmetricFamily` or `SingleIndexFamily`; its other parameters have their presets
     family: str = ParityFamily.name
 
     def __post_init__(self) -> None:
-        known = tuple(name for name, one in FAMILIES.items() if issubclass(one, SymmetricFamily))
+        known = tuple(name for name, one in FAMILIES.items() if issubclass(one, _Numbered))
         for name, allowed in (("learner", CURVE_LEARNERS), ("oracle", _ORACLES), ("family", known)):
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -129,9 +131,9 @@ class CurveCell:
         """`group_learner_bound` for orthonormal targets: ceil((N - 1)/M*) + ceil(log2 M*)."""
         return group_learner_bound(self.targets, self.tolerance)
 
-    def made(self) -> SymmetricFamily:
+    def made(self) -> _Numbered:
         """The family."""
-        made: SymmetricFamily = FAMILIES[self.family].preset(dim=self.dim, bits=self.bits)  # type: ignore[assignment]
+        made: _Numbered = FAMILIES[self.family].preset(dim=self.dim, bits=self.bits)  # type: ignore[assignment]
         return made
 
 
@@ -256,6 +258,12 @@ def curve_row(**cell: Any) -> dict[str, Any]:
 def _require_reach(cell: CurveCell) -> Any:
     """The cell's learner, if its run is small enough."""
     learner = _LEARNERS[cell.learner](cell.bits)
+    if isinstance(learner, LowDegreeLearner | DescentLearner) and not isinstance(
+        cell.made(), SymmetricFamily
+    ):
+        raise ValueError(
+            f"The tokens of {cell.family} are normal, and {cell.learner} asks about signs: take the scan."
+        )
     asks = learner.queries(_TOKENS, cell.dim) if isinstance(learner, LowDegreeLearner) else 0
     numbers = (cell.batch or 0) * _TOKENS * cell.dim
     for many, most, words in (
@@ -290,7 +298,7 @@ def _enough_examples(cell: CurveCell) -> int:
     return math.ceil(Fraction(4 * logarithm) / exact_tolerance(cell.tolerance) ** 2)
 
 
-def _oracle(cell: CurveCell, family: SymmetricFamily, number: int) -> SQOracle:
+def _oracle(cell: CurveCell, family: _Numbered, number: int) -> SQOracle:
     model = CSQ(cell.tolerance)
     if cell.oracle == "reference":
         return ReferenceAdversary(model, family)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
-from attention import BooleanInputs, ExampleOracle
+from attention import BooleanInputs, ExampleOracle, Inputs
 from attention.inputs import Rng
 from attention.validation import NonNegativeInt, Whole, checked
 from lower import HardInstance, all_sign_matrices
@@ -201,6 +201,8 @@ class HonestOracle(SQOracle):
         The public facts of the target. Correlational queries need them, because they ask about the hidden part.
     family : TargetFamily, optional
         For group queries: the functions they combine.
+    inputs : Inputs, optional
+        The distribution of the tokens, for the norms of correlational queries; uniform signs when left out.
 
     Notes
     -----
@@ -232,9 +234,11 @@ class HonestOracle(SQOracle):
         batch: Annotated[int, Whole(1, 10**9)],
         part: HiddenPart | None = None,
         family: TargetFamily | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
         super().__init__(model, family)
         self._examples, self._part, self.batch = examples, part, batch
+        self._inputs = BooleanInputs(examples.k, examples.d) if inputs is None else inputs
         self._groups = None if family is None else TrueAnswers(family)
 
     @classmethod
@@ -255,6 +259,7 @@ class HonestOracle(SQOracle):
             batch=batch,
             part=HiddenPart.of(instance) if model.correlational else None,
             family=family,
+            inputs=instance.inputs,
         )
 
     @property
@@ -314,7 +319,8 @@ class HonestOracle(SQOracle):
 
     @property
     def _sampled(self) -> bool:
-        return 2 ** (self._examples.k * self._examples.d) > _NORM_INPUTS
+        few = 2 ** (self._examples.k * self._examples.d) <= _NORM_INPUTS
+        return not (few and isinstance(self._inputs, BooleanInputs))
 
     @cached_property
     def _own_inputs(self) -> np.ndarray:
@@ -322,7 +328,7 @@ class HonestOracle(SQOracle):
         if not self._sampled:
             return all_sign_matrices(k, d)
         # learners cannot see these inputs, so they may be the same in every call
-        return BooleanInputs(k, d).sample(_NORM_INPUTS, rng=[k, d, _NORM_INPUTS])
+        return self._inputs.sample(_NORM_INPUTS, rng=[k, d, _NORM_INPUTS])
 
 
 def _blocks(x: np.ndarray, many: int) -> Iterator[np.ndarray]:

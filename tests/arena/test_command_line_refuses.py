@@ -121,7 +121,7 @@ WRONG = [
     ("inspect model --layer 3", "has no layer 3"),
     ("inspect nice.safetensors --heads 2", "--heads is for a model's checkpoint"),
     ("inspect nice.safetensors --layer 0", "no attention layer named as in BERT"),
-    ("inspect pickle.bin --layer 0", "safetensors.torch.save_file"),
+    ("inspect pickle.bin --layer 0", "pickle.bin"),
     ("learn nice.safetensors --learner nwton", "'newton'"),
     ("learn nice.safetensors --learner newton,linear", "learn runs one"),
     ("learn nice.safetensors --learner linear -o f.safetensors", "fits no attention layer"),

@@ -12,6 +12,7 @@ from attention import (
     BooleanInputs,
     GaussianInputs,
     Inputs,
+    MarkedInputs,
     PositionedInputs,
     SliceInputs,
     SphereInputs,
@@ -25,6 +26,7 @@ ALL = [
     *(kind(3, 4) for kind in PLAIN),
     SLICE,
     PositionedInputs(BooleanInputs(3, 4), sinusoidal_positions(3, 4)),
+    MarkedInputs(GaussianInputs(3, 4), np.arange(6.0).reshape(3, 2)),
 ]
 
 
@@ -118,6 +120,18 @@ class TestMoments:
         plain = inputs.sample(3, rng=seed)
         added = sinusoidal_positions(inputs.k, inputs.d)
         np.testing.assert_array_equal(PositionedInputs(inputs, added).sample(3, rng=seed), plain + added)
+
+
+def test_marks_stand_before_the_tokens_and_survive_json():
+    marks, inner = np.arange(6.0).reshape(3, 2), GaussianInputs(3, 4)
+    one = MarkedInputs(inner, marks)
+    x = one.sample(5, rng=1)
+    assert (x[:, :, :2] == marks).all()
+    np.testing.assert_array_equal(x[:, :, 2:], inner.sample(5, rng=1))
+    back = inputs_from_json(json.loads(json.dumps(inputs_to_json(one))))
+    assert back == one
+    assert type(back) is MarkedInputs
+    assert one != MarkedInputs(inner, marks + 1)
 
 
 def test_sinusoidal_positions_are_those_of_the_formula():

@@ -28,9 +28,11 @@ from sq import (
     BumpFamily,
     CentreThresholdFamily,
     DesignedStepsFamily,
+    HermiteStaircaseFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
+    PeriodicFamily,
     TokenParityFamily,
     TwoSlopeFamily,
 )
@@ -48,6 +50,11 @@ HONEST = {
     ).instance(1),
     "token-parity": lambda: TokenParityFamily(dim=7, tokens=4, bits=3, beta=9.0).instance(1),
     "hidden-gate-two-slope": lambda: HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=4)).instance(200),
+    "periodic": lambda: PeriodicFamily(dim=6, gamma=0.7).instance(rng=3),
+    "periodic-set": lambda: PeriodicFamily(dim=8, bits=3, gamma=0.5).instance(
+        5, direction=np.arange(1.0, 9.0)
+    ),
+    "hermite-staircase": lambda: HermiteStaircaseFamily(dim=6, exponent=4).instance(rng=0),
     "lwr": lambda: make_lwr_instance(secret_dim=21, modulus=16, levels=4, rng=0),
     "lwr-gadget": lambda: make_lwr_instance(secret_dim=4, modulus=16, levels=2, matrix="gadget", rng=0),
     "lwr-ternary": lambda: make_lwr_instance(secret_dim=9, modulus=11, levels=3, matrix="ternary", rng=0),
