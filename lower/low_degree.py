@@ -97,7 +97,7 @@ class SecretPairs:
     @cached_property
     def totals(self) -> tuple[Fraction, ...]:
         """The whole correlation of each kind of pair, E m_S(X) m_T(X)."""
-        return tuple(sum(map(Fraction, one), Fraction(0)) for one in self.correlations)
+        return tuple(sum((Fraction(value) for value in one), Fraction(0)) for one in self.correlations)
 
     @property
     def lowest_degree(self) -> int | None:
@@ -192,7 +192,9 @@ class SecretPairs:
         events, so their dimension is at least this. O(s log s) for s kinds.
         """
         level = Fraction(1, samples)
-        ranked = sorted(zip(map(abs, self.totals), map(Fraction, self.chances), strict=True), reverse=True)
+        ranked = sorted(
+            ((abs(t), Fraction(c)) for t, c in zip(self.totals, self.chances, strict=True)), reverse=True
+        )
         if ranked[0][0] <= level:
             return math.inf
         mass, excess = Fraction(0), Fraction(0)  # the integral of |correlation| - 1/m over the pairs so far

@@ -1,54 +1,80 @@
-"""Blum, Kalai and Wasserman's attack on learning parity with noise."""
+"""Blum, Kalai and Wasserman's attack: differences of samples that agree in a block of coordinates."""
 
 import math
+from bisect import bisect
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Int, UInt32
+from jaxtyping import Float, Int
 
-from attention.validation import PositiveInt, Real, checked
+from attention.validation import checked
 from lower.walsh import walsh_hadamard
 from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.evidence import share_right
-from lwe.attacks.outcome import AttackOutcome, NotApplicableError, RefusedError, TooFewSamplesError
+from lwe.attacks.best_secret import BestSecret
+from lwe.attacks.evidence import label_residues
+from lwe.attacks.outcome import (
+    AttackOutcome,
+    BudgetSpentError,
+    NotApplicableError,
+    RefusedError,
+    TooFewSamplesError,
+)
+from lwe.costs.bkw import agreement_chances
+from lwe.costs.deviations import deviations, error_character
+from lwe.parameters import LWRParameters
 
-__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction", "samples_needed"]
+__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction"]
 
-Pairing = Literal["LF1", "LF2"]
-
-_LARGEST_TABLE = 28
 _MOST_STEPS = 12
+_MOST_SAMPLES = 1 << 22  # kept after a step
+_FEWEST = 300.0  # differences of fewer samples depend on one another too much
 _RELIANCE = 3.0  # standard deviations between the largest wrong sum and the right sum
+_SAFETY = 2.0  # differences are dependent: twice as many as independent ones would have to be
+_SPREAD = (
+    0.5  # standard deviation of a coordinate of the secret where its neighbours have nearly the same sum
+)
+_MORE = 4  # times the samples needed are made in the last step
+_PASSES = 4  # orders of the coordinates that are tried
 
 
 @dataclass(frozen=True)
 @checked
 class BKWAttack(Attack):
-    """Add samples that agree in a block of bits until few bits are left; find those by a Walsh-Hadamard transform.
+    """Subtract samples that agree in a block of coordinates until few are left; find those by a Fourier transform.
 
     Notes
     -----
-    For q = p = 2 with labels flipped at a rate eta below 1/2. A step over b bits adds pairs of samples, so after t
-    steps the labels have bias (1 - 2 eta)^(2^t). LF1 loses 2^b samples per step; LF2 makes from N samples about
-    N^2 / 2^(b+1) dependent ones. For the k remaining bits the attack takes the values whose parity agrees with the most
-    labels. With N samples of bias epsilon the right values have a sum of mean N epsilon. The 2^k - 1 wrong ones have
-    sums of standard deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N). So the attack needs
-    N >= (sqrt(2 k ln 2) + 3)^2 / epsilon^2: three standard deviations between right and wrong. The samples before each
-    step are kept, and the bits of earlier blocks follow from them in the same way. It is a heuristic that sums behave
-    as if they were independent; the secret found is checked on all training samples.
-    Work: N t n / 32 words and k 2^k; memory: the samples of all steps and 2^k numbers.
+    For rounding, errors and parity with noise, at any q, with rows of bits, trits or residues. A label is read as the
+    middle c of its interval of residues, so z = exp(2 pi i (c - <a, s>) / q) has a mean of modulus phi, as
+    `lwe.costs.error_character` gives it. A step subtracts pairs that agree in a block, which squares the mean. After t
+    steps k coordinates are left, and sum exp(2 pi i (c - <a, u>) / q) over N samples is largest at the right u among
+    q^k: its mean is N phi^(2^t), and the others have a standard deviation of at most sqrt(N). Then those k coordinates
+    are subtracted from all samples, and the attack starts again with the rest.
+
+    With p = 2 the middles c are opposite points of the circle, so the sums at u and -u have one size: both secrets are
+    tried.
+
+    Two samples agree in a bit with probability 1/2, in a residue with 1/q. So rows of bits are far easier than uniform
+    ones, at the same secret. Differences of bits stay small, and the sum at a neighbour of the right u is nearly the
+    largest one. Such coordinates may be wrong by a little, which costs later sums little; at the end least squares on
+    all samples make the secret exact (`refined_secret`). If this fails, the coordinates are taken in another order.
+
+    It is a heuristic that sums behave as if they were independent; the secret found is checked on all training samples.
+    Work: N n per step and k q^k, for about n/k rounds; memory: twice the samples of a step and q^k complex numbers.
 
     References
     ----------
-    Blum, Kalai and Wasserman 2003; Levieil and Fouque 2006 (LF1, LF2 and the transform).
+    Blum, Kalai and Wasserman 2003; Levieil and Fouque 2006 (all pairs, and the transform for q = 2); Duc, Tramer and
+    Vaudenay 2015, "Better algorithms for LWE and LWR" (the transform mod q, and rounding). Coordinates round by round
+    and small rows: derived here.
 
     Examples
     --------
     >>> from lwe import FlipLaw, LWRParameters, make_samples
     >>> parameters = LWRParameters(32, modulus=2, levels=2, noise=FlipLaw(0.1))
     >>> samples, secret = make_samples(parameters, 20_000, rng=0)
-    >>> result = BKWAttack()(samples, parameters)
+    >>> result = BKWAttack()(samples, parameters, rng=0)
     >>> result.outcome.name, bool((result.secret == secret).all())
     ('BROKEN', True)
     """
@@ -57,172 +83,220 @@ class BKWAttack(Attack):
     title: ClassVar[str] = "BKW"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Plan, reduce, transform, go back block by block; the generator is not used."""
+        """Find the secret in several orders of its coordinates until the labels support it."""
         parameters, training = attempt.parameters, attempt.training
-        if parameters.modulus != 2:
-            raise NotApplicableError(f"It is for q = p = 2 with flipped labels; these are {parameters}.")
-        rate, given = parameters.noise.error_rate(2), len(training)
-        if rate >= 0.5 or parameters.noise.is_uniform(2):
-            raise NotApplicableError(
-                f"Labels flipped at a rate of {rate:g} hold nothing: below 1/2 is needed."
-            )
-        memory = attempt.budget.memory
-        plan = plan_reduction(parameters.secret_dim, rate, given, memory=memory)
-        if plan is None:
-            words = (
-                f"No reduction of {given} samples of {parameters.secret_dim} bits at a rate of {rate:g} leaves enough "
-                "of them"
-            )
-            for exponent in range(given.bit_length(), 41):
-                if plan_reduction(parameters.secret_dim, rate, 1 << exponent, memory=memory) is not None:
-                    raise TooFewSamplesError(f"{words}; 2^{exponent} of them would be enough.")
-            raise RefusedError(
-                f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory."
-            )
-        attempt.details.update(
-            pairing=plan.pairing,
-            blocks=list(plan.blocks),
-            tail=plan.tail,
-            bias=plan.bias,
-            expected=list(plan.samples),
-        )
-        levels = _reduced(_columns(training.public, training.labels, plan), plan, attempt)
-        attempt.details["samples"] = [len(level) for level in levels]
-        secret = _solved(levels, plan, attempt)
-        agreeing = share_right(secret, training, parameters)
-        words = (
-            f"{plan.pairing} over blocks of {list(plan.blocks)} bits left {len(levels[-1])} samples of {plan.tail} "
-            f"bits with bias {plan.bias:.3g}; what they gave agrees with {agreeing:.3f} of the labels."
-        )
-        # halfway between chance and the share that the secret predicts
-        if agreeing < (1.5 - rate) / 2 or agreeing - 0.5 < 2 / math.sqrt(given):
-            return attempt.ended(AttackOutcome.NOTHING, words)
-        return attempt.found(secret, words)
+        if error_character(parameters) == 0:
+            raise NotApplicableError(f"Labels of {parameters} hold nothing: their errors are uniform mod q.")
+        first, after = label_residues(training.labels, parameters)
+        public = np.mod(training.public, parameters.modulus)
+        best, words, found = BestSecret(attempt), "", np.empty(0, dtype=np.int64)
+        try:
+            for _ in range(_PASSES):
+                order = generator.permutation(parameters.secret_dim)
+                found = np.empty(parameters.secret_dim, dtype=np.int64)
+                found[order] = _coordinates(public[:, order], first + after - 1, attempt, generator)
+                best.offer(found)
+                if parameters.levels == 2 and not best.solved:
+                    best.offer(-found)
+                words = (
+                    f"Differences over blocks of {attempt.details['blocks']} coordinates left "
+                    f"{attempt.details['samples'][-1]} samples of {attempt.details['tail']} coordinates with a mean "
+                    f"of {attempt.details['character']:.3g}, where most were unknown."
+                )
+                if best.solved:
+                    break
+        except BudgetSpentError as spent:
+            if best.secret is None or isinstance(spent, RefusedError):
+                raise
+            return attempt.stopped(attempt.found(best.secret, words), spent)
+        result = attempt.found(found if best.secret is None else best.secret, words)
+        if result.outcome.succeeded:
+            return result
+        return attempt.ended(AttackOutcome.NOTHING, f"{words} The secret from them predicts no label.")
 
 
 @dataclass(frozen=True)
 class ReductionPlan:
-    """How samples of learning parity with noise are reduced."""
+    """How samples are reduced to few coordinates."""
 
-    pairing: Pairing  #: which samples of a class are added
-    #: how many bits each step removes, from the first bits on, and how many are left
-    blocks: tuple[int, ...]
-    tail: int
-    #: how many samples are expected before each step and after the last, and how many a step may make
+    blocks: tuple[int, ...]  #: how many coordinates each step removes, from the first on
+    tail: int  #: how many are left
+    #: how many samples are expected before each step and after the last; a step makes no more than this
     samples: tuple[int, ...]
-    most: int
-    #: (1 - 2 eta)^(2^t) of the last labels; operations, roughly
-    bias: float
-    work: float
+    character: float  #: the mean of exp(2 pi i (c - <a, s>) / q) after the last step
+    work: float  #: operations, roughly
 
 
-@checked
 def plan_reduction(
-    dim: PositiveInt,
-    rate: Annotated[float, Real(least=0, below=0.5)],
-    samples: PositiveInt,
-    *,
-    memory: int = 1 << 31,
+    parameters: LWRParameters, dim: int, samples: int, *, memory: int = 1 << 31
 ) -> ReductionPlan | None:
-    """The reduction of least work for n = `dim` bits, a number of samples and a flip rate; None if none exists.
+    """The reduction of least work of `samples` samples in the last `dim` coordinates unknown; None if none exists.
 
-    Both pairings, all numbers of steps up to 12 and all tails that fit into memory are tried.
+    All numbers of steps up to 12 and all tails that fit into a quarter of the memory are tried, with about as many
+    samples after each step.
     """
+    q, phi = parameters.modulus, error_character(parameters)
+    most = min(_MOST_SAMPLES, memory // (8 * (dim * _row_type(q).itemsize + 16)))
+    tails = [tail for tail in range(1, dim + 1) if q**tail <= memory // 64]
     best: ReductionPlan | None = None
-    for number in range(_MOST_STEPS + 1):
-        bias = (1 - 2 * rate) ** (2**number)
-        if bias < 2**-30:
-            break
-        row = 4 * (number + 2)
-        most = max(1, memory // (4 * row * (number + 2)))
-        # the table and the arrays of the transform may each use a quarter of the memory
-        largest = min(_LARGEST_TABLE, (memory // 32).bit_length() - 1)
-        for tail in range(1 if number else dim, min(largest, dim - number) + 1):
-            if number and dim - tail > largest * number:
+    chances = agreement_chances(parameters, _MOST_STEPS)
+    for steps in range(_MOST_STEPS + 1):
+        means = phi ** (2.0 ** np.arange(steps + 1))
+        for tail in tails if steps else tails[dim - 1 :]:
+            transform = tail * float(q) ** tail
+            needed = [_samples_needed(parameters, tail, step, mean) for step, mean in enumerate(means)]
+            if tail + steps > dim or max(needed) > most or (best is not None and transform > best.work):
                 continue
-            short, more = divmod(dim - tail, number) if number else (0, 0)
-            blocks = (short + 1,) * more + (short,) * (number - more)
-            for kind in get_args(Pairing):
-                counts = _expected(min(samples, most) if number else samples, blocks, kind, most)
-                if any(
-                    counts[step] < samples_needed(bits, (1 - 2 * rate) ** (2**step))
-                    for step, bits in enumerate((*blocks, tail))
-                ):
-                    continue
-                work = sum(counts) * (number + 2) * 8.0 + sum(bits * 2.0**bits for bits in (*blocks, tail))
-                if best is None or work < best.work:
-                    best = ReductionPlan(kind, blocks, tail, counts, most, bias, work)
+            level = min(samples, most)
+            while level >= (needed[-2] if steps else 1):
+                # intermediate steps alone cost this much
+                least = transform + dim * (samples + max(steps - 1, 0) * level)
+                plan = None
+                if best is None or least < best.work:
+                    plan = _plan(chances[:steps], dim - tail, samples, level, needed, most)
+                if plan is not None:
+                    blocks, counts = plan
+                    work = float(sum(counts)) * dim + transform
+                    if best is None or work < best.work:
+                        best = ReductionPlan(blocks, tail, counts, float(means[-1]), work)
+                level = level // 2 if steps > 1 else 0
     return best
 
 
-def samples_needed(bits: int, bias: float) -> float:
-    """(sqrt(2 k ln 2) + 3)^2 / epsilon^2: how many samples tell the right k bits from all others."""
-    return (math.sqrt(2 * bits * math.log(2)) + _RELIANCE) ** 2 / bias**2
+def _plan(
+    chances: Float[np.ndarray, " steps"], rest: int, samples: int, level: int, needed: list[float], most: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Blocks that leave about `level` samples between steps, and the expected numbers of samples."""
+    counts: list[int] = [samples]
+    blocks: list[int] = []
+    for step, chance in enumerate(chances):
+        last = step == len(chances) - 1
+        pairs = counts[-1] * (counts[-1] - 1) / 2
+        target = max(needed[step + 1], 0 if last else level)
+        if pairs < target or counts[-1] < needed[step]:
+            return None
+        left = rest - sum(blocks)
+        width = left if last else min(int(math.log(pairs / target) / -math.log(chance)), left)
+        made = pairs * chance**width
+        if made < needed[step + 1] or (width == 0 and not last):
+            return None
+        blocks.append(width)
+        counts.append(int(min(made, most, _MORE * needed[step + 1] if last else math.inf)))
+    if counts[-1] < needed[-1] or sum(blocks) < rest:
+        return None
+    return tuple(blocks), tuple(counts)
 
 
-def _expected(samples: int, blocks: tuple[int, ...], pairing: Pairing, most: int) -> tuple[int, ...]:
-    counts = [samples]
-    for bits in blocks:
-        classes, now = 2.0**bits, float(counts[-1])
-        if pairing == "LF1":
-            # each class that contains a sample loses one
-            made = now + classes * math.expm1(now * math.log1p(-1 / classes)) if bits else now - 1
-        else:
-            made = now * (now - 1) / (2 * classes)
-        counts.append(int(min(max(made, 0.0), most)))
-    return tuple(counts)
+def _samples_needed(parameters: LWRParameters, tail: int, steps: int, phi: float) -> float:
+    """How many samples after `steps` steps tell the right values of `tail` coordinates from all others.
+
+    Notes
+    -----
+    With a mean phi, the right sum is N phi, and the largest of q^k wrong sums is about sqrt(2 k ln q N): three standard
+    deviations between them need N = (sqrt(2 k ln q) + 3)^2 / phi^2. An entry of variance v gives a coordinate with the
+    standard deviation q / (2 pi phi sqrt(N v)), which has to be at most 1/2. Differences are dependent, so twice the
+    larger number is taken.
+    """
+    q = parameters.modulus
+    told = math.sqrt(2 * tail * math.log(q)) + _RELIANCE
+    uniform = (q * q - 1) / 12
+    column = deviations(parameters).column
+    variance = min(column * 2**steps, uniform) if column else uniform
+    return max(
+        _FEWEST,
+        _SAFETY * max(told**2, (q / (2 * math.pi * _SPREAD)) ** 2 / variance) / max(phi, 1e-100) ** 2,
+    )
 
 
-def _columns(
-    public: np.ndarray, labels: np.ndarray, plan: ReductionPlan
-) -> UInt32[np.ndarray, "samples columns"]:
-    """Each sample as one number for every block, one for the tail, and its label."""
-    parts = np.split(public & 1, np.cumsum(plan.blocks), axis=1)
-    numbers = [part @ (1 << np.arange(part.shape[1])) for part in parts]
-    return np.stack([*numbers, labels], axis=1).astype(np.uint32)
+def _row_type(modulus: int) -> np.dtype:
+    return np.min_scalar_type(-2 * modulus)
 
 
-def _reduced(columns: np.ndarray, plan: ReductionPlan, attempt: Attempt) -> list[np.ndarray]:
-    """The samples before each step and after the last; each step removes the first column."""
-    levels = [columns[: plan.most] if plan.blocks else columns]
-    for _ in plan.blocks:
+def _coordinates(
+    public: Int[np.ndarray, "N n"],
+    middles: Int[np.ndarray, " N"],
+    attempt: Attempt,
+    generator: np.random.Generator,
+) -> Int[np.ndarray, " n"]:
+    """The secret, the last coordinates first; `middles` are twice the middles of the labels' residues."""
+    parameters, q = attempt.parameters, attempt.parameters.modulus
+    rows, found = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
+    left, noted = public.shape[1], False
+    while left:
+        plan = plan_reduction(parameters, left, len(rows), memory=attempt.budget.memory)
+        if plan is None:
+            raise _too_few(attempt, left)
+        now, labels, counts = rows[:, :left], middles, [len(rows)]
+        for width, most in zip(plan.blocks, plan.samples[1:], strict=True):
+            attempt.check()
+            one, other = _agreeing(now[:, :width], most, generator)
+            now, labels = (now[one, width:] - now[other, width:]) % q, labels[one] - labels[other]
+            counts.append(len(now))
         attempt.check()
-        now = levels[-1]
-        if plan.pairing == "LF1":
-            _, heads, classes = np.unique(now[:, 0], return_index=True, return_inverse=True)
-            made = np.delete(now ^ now[heads[classes]], heads, axis=0)
-        else:
-            made = _all_pairs(now[np.argsort(now[:, 0], kind="stable")], plan.most, attempt)
-        levels.append(made[:, 1:])
-    return levels
+        tail = _largest(now, labels, q) if len(now) else np.zeros(plan.tail, dtype=np.int64)
+        if not noted:  # the first plan is the one with most unknowns
+            noted = True
+            attempt.details.update(
+                blocks=list(plan.blocks),
+                tail=plan.tail,
+                character=plan.character,
+                expected=list(plan.samples),
+                samples=counts,
+            )
+        found[left - plan.tail : left] = tail
+        middles = middles - 2 * (public[:, left - plan.tail : left] @ tail)
+        left -= plan.tail
+    return found
 
 
-def _all_pairs(ordered: np.ndarray, most: int, attempt: Attempt) -> np.ndarray:
-    """Sums of all pairs in a class, those that are nearest in the order first, up to a number of them."""
-    parts, made, distance = [ordered[:0]], 0, 1
-    firsts = np.arange(max(0, len(ordered) - 1))
+def _agreeing(
+    block: Int[np.ndarray, "N width"], most: int, generator: np.random.Generator
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+    """Pairs of rows that are equal in a block: at most `most`, those that are nearest in a sorted order first.
+
+    Rows are compared by a random 64-bit linear hash.
+    """
+    keys = block.astype(np.int64) @ (2 * generator.integers(1 << 62, size=block.shape[1]) + 1)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    firsts, chosen, made, distance = np.arange(max(len(keys) - 1, 0)), [], 0, 1
     while len(firsts) and made < most:
-        attempt.check()
-        # a class is an interval: a sample without a partner at one distance has none at larger distances
-        firsts = firsts[firsts + distance < len(ordered)]
-        firsts = firsts[ordered[firsts, 0] == ordered[firsts + distance, 0]]
-        chosen = firsts[: most - made]
-        parts.append(ordered[chosen] ^ ordered[chosen + distance])
-        made += len(chosen)
+        # equal rows are an interval: a row without a partner at one distance has none at larger distances
+        firsts = firsts[firsts + distance < len(keys)]
+        firsts = firsts[keys[firsts] == keys[firsts + distance]]
+        chosen.append((firsts[: most - made], distance))
+        made += len(chosen[-1][0])
         distance += 1
-    return np.concatenate(parts)
+    one = np.concatenate([places for places, _ in chosen] or [firsts])
+    other = np.concatenate([places + apart for places, apart in chosen] or [firsts])
+    return order[one], order[other]
 
 
-def _solved(levels: list[np.ndarray], plan: ReductionPlan, attempt: Attempt) -> Int[np.ndarray, " n"]:
-    """The parts of the secret, the tail first; once the later parts are known, each level has one unknown part."""
-    sizes = (*plan.blocks, plan.tail)
-    parts: list[int] = []
-    for level, size in zip(reversed(levels), reversed(sizes), strict=True):
-        attempt.check()
-        labels = level[:, -1] & 1
-        for column, part in enumerate(parts, start=1):
-            labels = labels ^ (np.bitwise_count(level[:, column] & np.uint32(part)) & 1)
-        signs = np.bincount(level[:, 0], weights=1.0 - 2.0 * labels, minlength=1 << size)
-        parts.insert(0, int(walsh_hadamard(signs).argmax()))
-    bits = [part >> bit & 1 for part, size in zip(parts, sizes, strict=True) for bit in range(size)]
-    return np.array(bits, dtype=np.int64)
+def _largest(
+    rows: Int[np.ndarray, "N tail"], middles: Int[np.ndarray, " N"], modulus: int
+) -> Int[np.ndarray, " tail"]:
+    """The u mod q with the largest |sum exp(2 pi i (c - <a, u>) / q)|, by a Fourier transform over Z_q^k."""
+    shape = (modulus,) * rows.shape[1]
+    places = np.ravel_multi_index(tuple(rows.T.astype(np.int64)), shape)
+    size = modulus ** rows.shape[1]
+    if modulus == 2:  # signs are real, and so is the transform
+        sums = walsh_hadamard(np.bincount(places, 1.0 - np.mod(middles, 4), size))
+    else:
+        phases = np.exp(1j * np.pi / modulus * np.mod(middles, 2 * modulus))
+        table = np.bincount(places, phases.real, size) + 1j * np.bincount(places, phases.imag, size)
+        sums = np.fft.fftn(table.reshape(shape)).ravel()
+    return np.array(np.unravel_index(np.argmax(np.abs(sums)), shape), dtype=np.int64)
+
+
+def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesError:
+    parameters, given, memory = attempt.parameters, len(attempt.training), attempt.budget.memory
+    words = f"No reduction of {given} samples of {parameters} leaves enough of them"
+    exponents = range(given.bit_length(), 41)
+    place = bisect(
+        exponents,
+        False,
+        key=lambda exponent: plan_reduction(parameters, dim, 1 << exponent, memory=memory) is not None,
+    )
+    if place < len(exponents):
+        return TooFewSamplesError(f"{words}; 2^{exponents[place]} of them would be enough.")
+    return RefusedError(f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.")

@@ -9,9 +9,8 @@ import numpy as np
 from attention.validation import PositiveInt, Whole, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.bases import Embedding, primal_embedding
+from lwe.attacks.best_secret import BestSecret
 from lwe.attacks.blocks import Reduction, larger_block, most_rows, require_fpylll
-from lwe.attacks.evidence import common_label, errors_listed, judged, secret_predictor, secret_score
-from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import (
     AttackOutcome,
     BudgetSpentError,
@@ -30,7 +29,6 @@ __all__ = ["LatticeAttack"]
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
-_JUDGES = 1000  # the most samples that judge a secret by likelihood; no more are ever held out
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class LatticeAttack(Attack):
                 more = min(math.ceil(1.15 * shape.samples), len(training), max(within, shape.samples))
                 shape = primal_shape(parameters, more, weighted=shape.weighted)
         except BudgetSpentError as spent:
-            if search.best is None:
+            if search.best.secret is None:
                 raise
             return attempt.stopped(search.result(), spent)
         return search.result()
@@ -135,17 +133,16 @@ class LatticeAttack(Attack):
 
 
 class _Search:
-    """The best secret so far, by the labels of the training samples."""
+    """The rows of a basis read as secrets, and the best of these."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.best: np.ndarray | None = None
-        self.score = -math.inf
-        self.solved = False
-        """Whether the best secret predicts the labels as well as the true one would."""
-        self._by_likelihood = errors_listed(attempt.parameters)
-        self._score = secret_score(attempt.training, attempt.parameters)
+        self.best = BestSecret(attempt)
         self._seen: set[bytes] = set()
+
+    @property
+    def solved(self) -> bool:
+        return self.best.solved
 
     def look(self, reduction: Reduction, embedding: Embedding, places: range) -> None:
         """Read rows as secrets if they contain the target once and may be the errors."""
@@ -157,33 +154,7 @@ class _Search:
             self._seen.add(row.tobytes())
             secret = embedding.secret(row)
             if secret is not None:
-                self._offer(secret)
-
-    def _offer(self, secret: np.ndarray) -> None:
-        """Compare a secret, and its improvement by least squares, with the best so far."""
-        samples, parameters = self.attempt.training, self.attempt.parameters
-        best = self._compare(secret)
-        if self.solved or parameters.matrix not in ("binary", "ternary"):
-            return
-        # the likelihood shows a good secret long before its share of right labels exceeds chance
-        if best if self._by_likelihood else self._outcome(secret).succeeded:
-            seconds = max(0.0, self.attempt.seconds_left)
-            self._compare(refined_secret(secret, samples, parameters, seconds=seconds))
-
-    def _compare(self, secret: np.ndarray) -> bool:
-        """Whether the secret is better than the best so far; if so, keep it."""
-        score = self._score(secret)
-        if score <= self.score:
-            return False
-        self.best, self.score = secret, score
-        self.solved = self._outcome(secret) is AttackOutcome.BROKEN
-        return True
-
-    def _outcome(self, secret: np.ndarray) -> AttackOutcome:
-        samples, parameters = self.attempt.training, self.attempt.parameters
-        some = samples.take(min(len(samples), _JUDGES)) if self._by_likelihood else samples
-        predicted = secret_predictor(secret, parameters)(some.public)
-        return judged(predicted, some, parameters, common_label(samples), secret)
+                self.best.offer(secret)
 
     def result(self) -> AttackResult:
         details = self.attempt.details
@@ -191,11 +162,11 @@ class _Search:
             f"{details['samples']} samples in a lattice of dimension {details['dimension']}, LLL and BKZ with blocks "
             f"up to {details['block_size']}"
         )
-        if self.best is None:
+        if self.best.secret is None:
             return self.attempt.ended(
                 AttackOutcome.NOTHING, f"No vector of the lattice was as short as the errors are: {words}."
             )
-        return self.attempt.found(self.best, f"{words[0].upper()}{words[1:]}.")
+        return self.attempt.found(self.best.secret, f"{words[0].upper()}{words[1:]}.")
 
 
 def _most_rows(attempt: Attempt, rounds: int | None) -> int:

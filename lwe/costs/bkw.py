@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import gammaln
 
 from attention.validation import PositiveInt, checked
@@ -13,22 +14,24 @@ from lwe.costs.deviations import PlainLWE, error_character
 from lwe.costs.hybrid import NormalForm, normal_form, refine
 from lwe.parameters import LWRParameters
 
-__all__ = ["bkw_cost", "coded_bkw_cost"]
+__all__ = ["agreement_chances", "bkw_cost", "coded_bkw_cost"]
 
 _MOST = 1000  # costs above 2^1000 are not reported
+_MOST_STEPS = 64
+_LONG_LAW = 1 << 12
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
 @checked
 def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
-    """The cost for the cheapest number of blocks; None if it is above 2^1000, or errors are uniform mod q.
+    """The cost for the cheapest number of steps; None if it is above 2^1000, or errors are uniform mod q.
 
     Notes
     -----
-    Let there be a blocks of b = ceil(n/a) entries. Then a - 1 rounds of additions cost q^b n operations each and leave
-    sums of 2^(a-1) samples. A Fourier transform over q^b points finds the last block from M = 2 ln(q^b) / phi^2 sums.
-    Here phi = |E exp(2 pi i e / q)|^(2^(a-1)), and rounding counts as an independent error. Signs halve the tables for
-    q > 2. For bits and trits a table has at most 2^b and 3^b points.
+    Each of t steps subtracts samples that agree in a block of entries and squares the mean. Blocks are chosen so that
+    two samples agree in each with the same chance 2^-B, and a step costs 2^B n operations (`agreement_chances`). A
+    Fourier transform over q^k points finds the last k entries from M = 2 ln(q^k) / phi^2 sums of 2^t samples. Here
+    phi = |E exp(2 pi i e / q)|^(2^t), and rounding counts as an independent error. Signs halve the tables for q > 2.
 
     References
     ----------
@@ -46,33 +49,58 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
     if phi == 0:
         return None
     log_phi = math.log2(phi)
-    entries = {"binary": 1.0, "ternary": math.log2(3)}.get(parameters.matrix, log_q)
+    entries = -np.log2(agreement_chances(parameters, min(n, _MOST_STEPS)))
     signs = 1 if q > 2 and parameters.matrix != "binary" else 0
-    best: tuple[float, int, int, float] | None = None
-    for blocks in range(1, n + 1):
-        width = math.ceil(n / blocks)
-        sums = math.log2(2 * max(math.log(2) * width * log_q, 1)) - 2 * 2 ** (blocks - 1) * log_phi
-        table = max(width * min(entries, log_q) - signs, 0)
-        needed = _log2_sum(sums, table + math.log2(max(blocks - 1, 1)) if blocks > 1 else 0)
-        reduce = needed + math.log2(n) + math.log2(blocks) if blocks > 1 else 0
-        transform = width * log_q + math.log2(max(width * log_q, 1))
-        exponent = _log2_sum(reduce, sums + math.log2(n), transform)
-        enough = samples is None or needed <= math.log2(samples)
-        if enough and (best is None or exponent < best[0]):
-            best = exponent, blocks, width, needed
-        if sums > _MOST:
+    tail = np.arange(1, n + 1)
+    bits = tail * log_q
+    best: tuple[float, int, int, float, float] | None = None
+    for steps in range(min(n, _MOST_STEPS)):
+        table = (n - tail) / np.sum(1 / entries[:steps]) if steps else np.where(tail == n, 0, math.inf)
+        sums = np.log2(2 * np.maximum(math.log(2) * bits, 1)) - 2 * 2**steps * log_phi
+        table = np.maximum(table - signs, 0)
+        needed = np.logaddexp2(sums, table + math.log2(steps)) if steps else sums + table
+        reduce = needed + math.log2(n) + math.log2(max(steps, 1))
+        exponent = np.logaddexp2(
+            np.logaddexp2(reduce, sums + math.log2(n)), bits + np.log2(np.maximum(bits, 1))
+        )
+        if samples is not None:
+            exponent[needed > math.log2(samples)] = math.inf
+        place = int(np.argmin(exponent))
+        if best is None or exponent[place] < best[0]:
+            best = exponent[place], steps, int(tail[place]), table[place], needed[place]
+        if sums[0] > _MOST:
             break
     if best is None or best[0] > _MOST:
         return None
-    exponent, blocks, width, needed = best
+    exponent, steps, last, table, needed = best
     return Cost(
         "BKW",
-        exponent,
+        float(exponent),
         parameters,
         "addition mod q",
         "independent errors",
-        {"blocks": blocks, "block_entries": width, "samples": f"2^{needed:.1f}"},
+        {"steps": steps, "table": f"2^{table:.1f}", "last_entries": last, "samples": f"2^{needed:.1f}"},
     )
+
+
+def agreement_chances(parameters: LWRParameters, steps: int) -> Float[np.ndarray, " steps"]:
+    """The chance that two rows agree in a coordinate, before each of so many steps.
+
+    Each step replaces rows by differences. Two bits agree with chance 1/2 and two of their differences with 3/8, until
+    they are spread over all residues; residues agree with chance 1/q.
+    """
+    q, chances = parameters.modulus, np.full(steps, 1 / parameters.modulus)
+    law = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
+    if law is None:
+        return chances
+    for step in range(steps):
+        if len(law) < _LONG_LAW:
+            chances[step] = law @ law
+            law = np.convolve(law, law[::-1])
+            law = np.bincount(np.arange(len(law)) % q, law)
+        else:  # nearly normal: the variance doubles
+            chances[step] = max(chances[step - 1] / math.sqrt(2), 1 / q)
+    return chances
 
 
 @checked

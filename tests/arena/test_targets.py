@@ -134,7 +134,7 @@ def test_a_family_is_proved_hard_only_where_queries_are_many_and_have_no_short_c
 
 def test_rounding_is_assumed_hard_only_where_its_certificate_has_no_objection(tmp_path):
     easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
-    assumed = lwr_target(secret_dim=64, modulus=64, levels=2, seed=1)
+    assumed = lwr_target(secret_dim=128, modulus=64, levels=2, seed=1)
     assert [one.record.hardness for one in (easy, assumed)] == [Hardness.NEITHER, Hardness.ASSUMED]
     save_target(tmp_path / "assumed.safetensors", assumed)
     assert load_target(tmp_path / "assumed.safetensors").record.hardness is Hardness.ASSUMED

@@ -1,9 +1,12 @@
+import itertools
+
 import numpy as np
 import pytest
 
-from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.outcome import AttackOutcome
-from lwe.laws import FlipLaw
+from lwe.attacks.bkw import BKWAttack, _agreeing, plan_reduction
+from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.costs.bkw import agreement_chances, bkw_cost
+from lwe.laws import BinomialLaw, FlipLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
 
@@ -13,22 +16,81 @@ def noisy(n, rate):
 
 
 @pytest.mark.parametrize(
-    ("n", "rate", "number"),
-    [(14, 0.3, 3000), (32, 0.1, 20_000), (32, 0.1, 5_000), (48, 0.125, 100_000), (40, 0.0, 400)],
+    ("parameters", "number"),
+    [
+        (noisy(14, 0.3), 3000),
+        (noisy(32, 0.1), 5_000),
+        (noisy(48, 0.125), 100_000),
+        (LWRParameters(24, 64, 2), 20_000),  # rows of bits
+        (LWRParameters(16, 64, 2, "ternary"), 20_000),
+        (LWRParameters(6, 64, 8, "gadget"), 20_000),
+        (LWRParameters(4, 60, 3, "uniform"), 20_000),
+        (LWRParameters(16, 16, 16, noise=BinomialLaw(1)), 5_000),
+        (LWRParameters(5, 31, 31, "uniform", noise=BinomialLaw(2)), 20_000),
+    ],
+    ids=str,
 )
-def test_the_secret_is_found_from_noisy_labels(n, rate, number):
-    samples, secret = make_samples(noisy(n, rate), number, rng=1)
-    result = BKWAttack()(samples, noisy(n, rate))
+def test_the_secret_is_found(parameters, number):
+    samples, secret = make_samples(parameters, number, rng=1)
+    result = BKWAttack()(samples, parameters, rng=1)
     assert result.outcome is AttackOutcome.BROKEN, result
     np.testing.assert_array_equal(result.secret, secret)
-    assert abs(result.accuracy - (1 - rate)) < 4 * np.sqrt(rate * (1 - rate) / result.fresh) + 1e-12
-    np.testing.assert_allclose(result.details["samples"], result.details["expected"], rtol=0.1)
-    assert sum(result.details["blocks"]) + result.details["tail"] == n
+    right = parameters.best_accuracy
+    assert abs(result.accuracy - right) < 4 * np.sqrt(right * (1 - right) / result.fresh) + 1e-12
+    expected, made = result.details["expected"], result.details["samples"]
+    np.testing.assert_allclose(made, expected, rtol=0.3)
+    assert sum(result.details["blocks"]) + result.details["tail"] == parameters.secret_dim
 
 
-def test_labels_without_any_parity_give_nothing():
+@pytest.mark.slow
+def test_rounding_to_a_bit_mod_64_falls_at_24_covariates_to_a_second_each():
+    parameters, found = LWRParameters(24, 64, 2), 0
+    for seed in range(20):
+        samples, secret = make_samples(parameters, 20_000, rng=seed)
+        result = BKWAttack()(samples, parameters, rng=seed, budget=Budget(seconds=60))
+        found += result.secret is not None and np.array_equal(result.secret, secret)
+    assert found == 20
+
+
+def test_all_pairs_that_agree_in_a_block_are_taken_and_none_else():
+    rng = np.random.default_rng(0)
+    block = rng.integers(3, size=(60, 3))
+    one, other = _agreeing(block, 1 << 20, rng)
+    pairs = {frozenset(pair) for pair in zip(one.tolist(), other.tolist(), strict=True)}
+    equal = {
+        frozenset(pair)
+        for pair in itertools.combinations(range(60), 2)
+        if np.array_equal(block[pair[0]], block[pair[1]])
+    }
+    assert pairs == equal
+    assert len(one) == len(pairs)
+    few, _ = _agreeing(block, 5, rng)
+    assert len(few) == 5
+
+
+@pytest.mark.parametrize(("matrix", "q"), [("binary", 2), ("binary", 64), ("ternary", 7), ("uniform", 5)])
+def test_the_chance_that_rows_agree_is_that_of_enumeration(matrix, q):
+    law = {"binary": [0, 1], "ternary": [-1, 0, 0, 1], "uniform": range(q)}[matrix]
+    found = agreement_chances(LWRParameters(8, q, 2, matrix), 3)
+    entries = np.array(list(law))
+    for step in range(3):
+        equal = np.mod(entries[:, None] - entries, q) == 0
+        np.testing.assert_allclose(found[step], equal.mean(), rtol=1e-12)
+        if step < 2:
+            entries = np.subtract.outer(entries, entries).ravel()
+    assert np.all(np.diff(found) <= 0)
+
+
+def test_too_few_samples_give_no_plan_and_the_cost_is_that_of_a_small_table():
+    parameters = LWRParameters(24, 64, 2)
+    assert plan_reduction(parameters, 24, 1000) is None
+    assert sum(plan_reduction(parameters, 24, 20_000).samples) < 1 << 18
+    assert bkw_cost(parameters).exponent < 25
+
+
+def test_labels_without_any_secret_give_nothing():
     # claimed to be noisy parities at a rate of .1, and in truth coins
     samples, _ = make_samples(noisy(24, 0.5), 20_000, rng=0)
-    result = BKWAttack()(samples, noisy(24, 0.1))
+    result = BKWAttack()(samples, noisy(24, 0.1), rng=0)
     assert result.outcome is AttackOutcome.NOTHING
     assert result.secret is None

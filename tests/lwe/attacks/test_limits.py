@@ -38,7 +38,6 @@ LIMITS = {
     "NOT_APPLICABLE": [
         (AroraGeAttack(), parameters(4, 8, 8), 100, {}, "needs a prime q"),
         (AroraGeAttack(), parameters(4, 257, 2), 100, {}, "allows too many"),
-        (BKWAttack(), LWRParameters(8, 4, 2), 100, {}, "q = p = 2"),
         (BKWAttack(), noisy(8, 0.5), 100, {}, "hold nothing"),
         (EliminationAttack(), noisy(30, 0.1), 400, {}, "noise-free labels"),
         (EliminationAttack(), LWRParameters(100, 4, 2), 125, {}, "noise-free labels"),
