@@ -11,7 +11,7 @@ from arena.targets import Target
 from attention import Learner
 from attention.learning import access_of
 from attention.validation import one_of
-from lwe import Attack, AttackLearner, LatticeAttack, LinearisationAttack, describe_instance
+from lwe import Attack, AttackLearner, BKWAttack, LatticeAttack, LinearisationAttack, describe_instance
 from runs.figures import line_look
 from sq import ParityElimination, PeriodicLattice
 from upper import (
@@ -220,12 +220,14 @@ def _lattice(target: Target, effort: Effort) -> Learner:
     return _attack(_LATTICE, target, effort)
 
 
-def _attack(make: Callable[[], Attack], target: Target, effort: Effort) -> Learner:
+def _attack(
+    make: Callable[[], Attack], target: Target, effort: Effort, *, examples: int | None = None
+) -> Learner:
     if target.instance is None or target.instance.family != "lwr":
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
-    return AttackLearner(make(), describe_instance(target.instance).parameters)
+    return AttackLearner(make(), describe_instance(target.instance).parameters, examples)
 
 
 STUDENTS: Mapping[str, Student] = {
@@ -297,6 +299,14 @@ STUDENTS: Mapping[str, Student] = {
             "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
             "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
             partial(_attack, LinearisationAttack),
+        ),
+        Student(
+            "bkw",
+            "BKW",
+            "No theorem for rounding. Measured: differences of examples that agree in many bits give away rounding mod "
+            "64 with 24 covariates in a second. It knows the family; that it fails is no claim of security.",
+            partial(_attack, BKWAttack, examples=50_000),  # half of them are samples
+            by_default=False,
         ),
         Student(
             "lattice",

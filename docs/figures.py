@@ -129,7 +129,7 @@ def make_broken(out: Path) -> None:
         lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
         lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
     ]
-    results = compare(targets, "newton,adam,six-phase,elimination,linearisation,lattice")
+    results = compare(targets, "newton,adam,six-phase,elimination,linearisation,bkw,lattice")
     titles = [results.learner(one.name).title for one in results.learners]
     rows = []
     for target in results.targets:

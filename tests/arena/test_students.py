@@ -127,7 +127,7 @@ def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
         compare([nice_target(heads=1, tokens=2, dim=4)], [student], isolated=False)
 
 
-@pytest.mark.parametrize("name", ["linearisation", pytest.param("lattice", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["linearisation", "bkw", pytest.param("lattice", marks=pytest.mark.slow)])
 def test_attacks_stand_beside_learners_on_rounding_and_on_nothing_else(name):
     if STUDENTS[name].extra:
         pytest.importorskip(STUDENTS[name].extra, reason=f"{STUDENTS[name].extra} is not installed")
