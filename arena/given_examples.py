@@ -14,15 +14,28 @@ from arena.learned import LearnerRun, set_up
 from arena.records import TargetRecord
 from arena.students import Student
 from arena.targets import Target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Inputs, Learner, relative_error
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    Fit,
+    Inputs,
+    Learner,
+    Outcome,
+    relative_error,
+)
 from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
 from attention.validation import count
 from runs import single_thread
-from upper import Newton
+from upper import Newton, certify_layer
+from upper.newton.determined import LayerCertificate
 
 __all__ = ["LearnedExamples", "learn_examples"]
+
+# A certificate of so many unknown entries takes half a minute.
+_MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +54,16 @@ class LearnedExamples(LearnerRun):
         The number of examples that the learner never saw.
     held_out_error : float
         The relative error on the held-out examples, the only data to measure against.
+    certificate : LayerCertificate or None
+        Which directions of the parameters the examples determine, from at most 1000 of them; None if the learner is
+        not Newton or did not succeed, or if Theta and c have more than 2000 entries (`certify_layer` takes any).
     """
 
     files: tuple[str, ...]
     shape: tuple[int, ...]
     held_out: int
     held_out_error: float
+    certificate: LayerCertificate | None = None
 
     def __repr__(self) -> str:
         ended = f"{self.fit.outcome.name}, held-out error {self.held_out_error:.3g}"
@@ -55,14 +72,17 @@ class LearnedExamples(LearnerRun):
     def __str__(self) -> str:
         n, k, d = self.shape
         error = f"{self.held_out_error:.3g} ({self.held_out} of them)"
-        return self.text(
+        told = self.text(
             f"{n} examples of {k} tokens in {d} dimensions", {"error on held-out examples": error}
         )
+        found = "" if self.certificate is None else str(self.certificate)
+        return "\n  ".join([told, *found.splitlines()])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; values that are not finite are None."""
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
+        own["certificate"] = _as_json(self.certificate)
         return as_plain({**own, **shape}) | super().to_json()
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
@@ -135,6 +155,7 @@ def learn_examples(
     with single_thread(torch=chosen.student.extra == "torch"):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
         predicted = np.asarray(fit.predict(x[held]), dtype=np.float64)
+        certificate = _certified(placed, fit, x[~held], for_split)
     return LearnedExamples(
         learner=chosen.record,
         seed=seed,
@@ -144,7 +165,28 @@ def learn_examples(
         shape=x.shape,
         held_out=int(held.sum()),
         held_out_error=relative_error(predicted, y[held]),
+        certificate=certificate,
     )
+
+
+def _certified(
+    learner: Learner, fit: Fit, x: Float[np.ndarray, "n k d"], rng: np.random.Generator
+) -> LayerCertificate | None:
+    """What some of the examples determine of the layer of a fit that is to be trusted; more determine no less."""
+    layer, trusted = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.RESIDUAL_FLOOR
+    if not isinstance(learner, Newton) or layer is None or not layer.heads or not trusted:
+        return None
+    if layer.heads * layer.dim * (layer.dim + layer.biased) > _MOST_CERTIFIED:
+        return None
+    some = np.sort(rng.permutation(len(x))[:_MOST_EXAMPLES])
+    return certify_layer(layer, x[some], rank=learner.rank)
+
+
+def _as_json(certificate: LayerCertificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    names = ("determined", "theta", "free", "w", "tolerance")
+    return {"span": certificate.whitening.rank, **{name: getattr(certificate, name) for name in names}}
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[np.ndarray, " n"]:

@@ -66,6 +66,7 @@ class LayerRecovery:
     biased: bool
     status: Literal["done", "failed", "timed out"]
     message: str = ""  #: why it is not done; empty otherwise
+    notes: tuple[str, ...] = ()  #: what the model does beyond the layer, and the precision of the file
     outcome: str = ""  #: name of the `attention.Outcome`
     explanation: str = ""  #: its sentence
     succeeded: bool = False
@@ -122,6 +123,7 @@ class Recovery:
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
             f"Recovered: what has an error below {_RECOVERED:g}.",
+            *dict.fromkeys(printable(note) for one in self.layers for note in one.notes),
             *(f"Layer {one.layer}: {printable(one.message)}" for one in self.layers if one.message),
         )
 
@@ -275,6 +277,7 @@ def _recovered(
         head_dim,
         truth.biased,
         "done",
+        notes=tuple(target.made["notes"]),
         outcome=fit.outcome.name,
         explanation=str(fit.outcome),
         succeeded=fit.outcome.succeeded,

@@ -42,6 +42,8 @@ def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]
                 needs = f"it needs {named[1]:.100}, and only tensors are read, as a pickle may run code"
                 raise wrong(path, f"{needs}; {_EXPORT}") from None
             raise ValueError("it is damaged, or of another kind") from None
+        except (RuntimeError, EOFError):  # several sentences
+            raise ValueError("it is damaged, or of another kind") from None
         return dict(_tensors("", content))
 
     tensors = guarded(path, "the file is no valid PyTorch file", load)

@@ -57,7 +57,9 @@ def test_the_same_seed_gives_the_same_record(model):
 
 def test_half_precision_and_layers_without_biases_are_recovered(tmp_path):
     model = write(tmp_path / "half", dtype=np.float16)
-    assert recovered(model, "queries", [0])[0].outcome == "EXACT"
+    one = recovered(model, "queries", [0])[0]
+    assert one.outcome == "EXACT"
+    assert "Stored in float16" in str(Recovery("model", "queries", {}, (one,)))
     one = recovered(model, "queries", [0], biases="dropped")[0]
     assert not one.biased
     assert one.recovered == ("F", "Theta", "W")

