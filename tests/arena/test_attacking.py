@@ -43,8 +43,7 @@ def outcomes(found):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch, jobs):
+def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
     target, seen = lwr_target(secret_dim=12, modulus=4, levels=2, seed=1), []
     kinds = [
@@ -54,7 +53,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch, jobs
         odd("raises"),
         ATTACKS["least-squares"],
     ]
-    found = attack(target, kinds, samples=1500, seconds=2.0, jobs=jobs, on_result=seen.append)
+    found = attack(target, kinds, samples=1500, seconds=2.0, jobs=3, on_result=seen.append)
     assert outcomes(found) == {
         "crash": "FAILED",
         "linearisation": "BROKEN",

@@ -464,13 +464,3 @@ def test_the_picture_is_made(page, tmp_path):
     head = out.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     assert (int.from_bytes(head[16:20]), int.from_bytes(head[20:24])) == (640, 480)
-
-
-def test_a_missing_browser_and_a_missing_page_are_one_line(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["make_picture", str(page), str(tmp_path / "out.png")])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert make_picture.main() == 1
-    assert "No Chromium is on the path" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["make_picture", str(tmp_path / "none.html"), str(tmp_path / "out.png")])
-    assert make_picture.main() == 1
-    assert capsys.readouterr().err.count("\n") == 1

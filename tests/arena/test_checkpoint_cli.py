@@ -2,9 +2,7 @@
 
 import json
 
-import numpy as np
 import pytest
-import safetensors.numpy
 
 from arena.cells import fit_target
 from arena.comparison import compare
@@ -14,63 +12,26 @@ from attention import BooleanInputs, SphereInputs, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
 
-HEADS, TOKENS, DIM, LAYERS = 4, 4, 32, 3
-PREFIXES = {"bert": "bert.encoder.", "gpt2": "transformer."}
-both = pytest.mark.parametrize("model", PREFIXES)
+SHAPE = {"heads": 4, "dim": 32, "layers": 3}
+both = pytest.mark.parametrize("model", ["bert", "gpt2"])
 
 
-def bert(rng, stem):
-    modules = [f"attention.self.{role}" for role in ("query", "key", "value")] + ["attention.output.dense"]
-    shapes = {f"layer.{n}.{module}": (DIM, DIM) for n in range(LAYERS) for module in modules}
-    return parameters(rng, stem, shapes, bias=0)
-
-
-def gpt2(rng, stem):
-    modules = {"attn.c_attn": (DIM, 3 * DIM), "attn.c_proj": (DIM, DIM)}
-    shapes = {f"h.{n}.{name}": shape for n in range(LAYERS) for name, shape in modules.items()}
-    return parameters(rng, stem, shapes, bias=1)
-
-
-def parameters(rng, stem, shapes, *, bias):
-    """Random weights of variance 1/d and biases; `bias` is the axis that the biases lie along."""
-    tensors = {}
-    for name, shape in shapes.items():
-        tensors[f"{stem}{name}.weight"] = rng.normal(size=shape, scale=DIM**-0.5).astype(np.float32)
-        tensors[f"{stem}{name}.bias"] = rng.normal(size=shape[bias], scale=0.2).astype(np.float32)
-    return tensors
-
-
-def write(folder, model, seed=0):
-    folder.mkdir(exist_ok=True)
-    make = {"bert": bert, "gpt2": gpt2}[model]
-    tensors = make(np.random.default_rng(seed), PREFIXES[model])
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    word = {"bert": "num_attention_heads", "gpt2": "n_head"}[model]
-    (folder / "config.json").write_text(json.dumps({"model_type": model, word: HEADS}))
-    return folder
-
-
-@pytest.fixture
-def folders(tmp_path):
-    return {model: write(tmp_path / model, model) for model in PREFIXES}
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, checkpoint):
+    folder = tmp_path_factory.mktemp("models")
+    return {model: checkpoint(folder / model, model, **SHAPE) for model in ("bert", "gpt2")}
 
 
 @both
 def test_inspect_shows_the_layer_and_what_was_dropped(cli, folders, model):
-    given = ["--layer", 2, "--biases", "dropped"]
+    given = ["--layer", 2, "--biases", "dropped", "--coordinates", 10, "--tokens", 3]
     words = cli("inspect", folders[model], *given).out
     said = json.loads(cli("inspect", folders[model], *given, "--json").out)
-    naming = {"bert": "BERT", "gpt2": "GPT-2"}[model]
-    how = f"Layer 2 of {model}/model.safetensors ({naming} naming, prefix {PREFIXES[model]}): 4 heads of dimension 8"
-    assert how in words
-    assert "m = 4, k = 4, d = 32, boolean inputs" in words
-    assert "ranks: Theta 8, W 8" in words
     for role in ("query", "key", "value", "output"):
         assert f"  - The {role} bias was dropped: " in words
     assert ("causal mask" in words) is (model == "gpt2")
-    assert "theta_stable_rank" in words
-    assert (said["heads"], said["tokens"], said["dim"]) == (HEADS, TOKENS, DIM)
-    assert said["ranks"] == {"theta": [8] * HEADS, "w": [8] * HEADS}
+    assert (said["heads"], said["tokens"], said["dim"]) == (4, 3, 10)
+    assert said["ranks"] == {"theta": [8] * 4, "w": [8] * 4}
     assert said["file"] == str(folders[model])
     assert said["made"]["parameters"]["head_dim"] == 8
     assert all(note in words for note in said["made"]["notes"])
@@ -83,65 +44,47 @@ def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp
     path = tmp_path / "layer.safetensors"
     given = ["--layer", 1, "--biases", biases, "--tokens", 3, "--inputs", "sphere"]
     words = cli("generate", "from-checkpoint", folders[model], *given, "-o", path).out
-    imported = read_checkpoint_layer(folders[model], layer=1, biases=biases)
-    stored = load_layer(path)
+    imported, stored = read_checkpoint_layer(folders[model], layer=1, biases=biases), load_layer(path)
     assert stored.layer.theta.tobytes() == imported.layer.theta.tobytes()
     assert stored.layer.w.tobytes() == imported.layer.w.tobytes()
     assert stored.layer.biased is (biases == "kept")
     assert stored.made["notes"] == list(imported.notes)
     assert all(note in words for note in imported.notes)
-    assert stored.inputs == SphereInputs(3, DIM)
     target = checkpoint_target(
         folders[model], layer=1, tokens=3, biases=biases, inputs="sphere", name="layer"
     )
     back = load_target(path)
-    assert back.record == target.record
-    assert back.made == target.made
-    assert back.record.kind == "file"
+    assert (back.record, back.made, back.inputs) == (target.record, target.made, SphereInputs(3, 32))
     assert str(inspect(path)) == str(inspect(target))
     assert str(tmp_path) not in back.record.how
-    other = load_target(path, tokens=5)
-    assert other.record.how == target.record.how  # says nothing of tokens, so nothing wrong
-    assert other.layer.dim == other.inputs.d
-    said = json.loads(cli("generate", "from-checkpoint", folders[model], *given, "-o", path, "--json").out)
-    assert said["made"] == target.made
 
 
-@pytest.mark.parametrize(("model", "seed"), [("bert", 0), pytest.param("gpt2", 1, marks=pytest.mark.slow)])
-def test_newton_learns_a_layer_of_a_checkpoint_exactly(tmp_path, model, seed):
-    target = checkpoint_target(write(tmp_path / model, model, seed), layer=seed)
-    assert (target.layer.heads, target.inputs) == (HEADS, BooleanInputs(TOKENS, DIM))
-    learned_exactly(target, seed)
-
-
-def learned_exactly(target, seed):
-    fit, measures = fit_target(target, Newton(m=HEADS, biases=target.layer.biased), seed)
+@pytest.mark.parametrize(("model", "layer"), [("bert", 0), pytest.param("gpt2", 1, marks=pytest.mark.slow)])
+def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
+    target = checkpoint_target(folders[model], layer=layer)
+    assert (target.layer.heads, target.inputs) == (4, BooleanInputs(4, 32))
+    fit, measures = fit_target(target, Newton(m=4, biases=target.layer.biased), 0)
     assert fit.outcome.name == "EXACT"
     assert measures["relative_error"] < 1e-12
     assert measures["theta_error"] < 1e-10
     assert measures["w_error"] < 1e-10
 
 
-def test_what_is_read_is_never_written_over(cli, folders):
-    file = folders["bert"] / "model.safetensors"
+def test_what_is_read_is_never_written_over(cli, tmp_path, checkpoint):
+    folder = checkpoint(tmp_path / "model")
+    file, own = folder / "model.safetensors", folder / "own.safetensors"
     before = file.read_bytes()
-    said = cli("generate", "from-checkpoint", folders["bert"], "--layer", 1, "-o", file, status=2)
+    said = cli("generate", "from-checkpoint", folder, "--layer", 1, "-o", file, status=2)
     assert "take the place of what is read" in said.err
     assert file.read_bytes() == before
-    own = folders["bert"] / "own.safetensors"
-    try:
-        cli("generate", "from-checkpoint", file, "--layer", 1, "-o", own)
-        kept = own.read_bytes()
-        said = cli("learn", own, "--learner", "newton", "-o", own, status=2)
-        assert "take the place of what is read" in said.err
-        assert own.read_bytes() == kept
-    finally:
-        own.unlink(missing_ok=True)
+    cli("generate", "from-checkpoint", file, "--layer", 1, "-o", own)
+    kept = own.read_bytes()
+    said = cli("learn", own, "--learner", "newton", "-o", own, status=2)
+    assert "take the place of what is read" in said.err
+    assert own.read_bytes() == kept
 
 
 def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
-    target = checkpoint_target(folders["gpt2"], layer=1)
-    results = compare(target, "known-part", isolated=False)
-    page = results.page()
+    page = compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False).page()
     assert "causal mask" in page
     assert 'class="badge given"' in page

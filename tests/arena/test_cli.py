@@ -12,7 +12,6 @@ import pytest
 from arena.results import Results
 from attention.files import load_layer
 from lower import load_instance, save_instance
-from sq import two_head_families
 
 FAMILIES = {
     "sq-parity": [],
@@ -89,15 +88,14 @@ def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated
         assert "attack on hidden parities only" in cli(*command, status=2).err
 
 
-def test_families_lists_what_two_heads_hide(cli):
-    words = cli("families", "--dim", 12, "--bits", 6).out
-    names = [one.name for one in two_head_families(dim=12, bits=6)]
-    assert [line.split("  ")[0] for line in words.splitlines()[1:]] == names
-    said = json.loads(cli("families", "--dim", 12, "--bits", 6, "--json").out)
-    hardest = said["families"][0]
-    assert (hardest["family"], hardest["targets"], hardest["lowest_degree"]) == ("sq-parity", 165, 7)
-    assert [one["family"] for one in said["families"]] == names
-    assert all(one["broken_by"] and one["title"] and one["formula"] for one in said["families"])
+def test_numbers_of_an_estimate_make_the_same_problem_as_a_name(cli):
+    numbers = ["--n", 512, "--q", 3329, "--noise", "binomial:3", "--secret", "binomial:3"]
+    found = [
+        json.loads(cli("estimate", *words, "--samples", 512, "--json").out)
+        for words in (["kyber512"], numbers)
+    ]
+    assert found[0] == found[1] == sorted(found[0], key=lambda one: one["exponent"])
+    assert any(one["exponent"] == pytest.approx(118.6, abs=0.05) for one in found[0])
 
 
 def test_a_layer_that_was_not_found_is_not_saved(cli, tmp_path):
@@ -184,8 +182,9 @@ def test_help_imports_no_command_and_every_public_name_is_found():
         "import sys\nfrom arena.cli.main import run\nassert run(['--help']) == run(['--version']) == 0\n"
         "heavy = 'numpy', 'scipy', 'pandas', 'torch', 'matplotlib', 'rich', 'attention'\n"
         "assert not [name for name in heavy if name in sys.modules]\n"
-        "import arena\nassert all(hasattr(arena, name) for name in arena.__all__)\n"
-        "later = 'pandas', 'torch', 'matplotlib', 'distributed', 'jinja2'\n"
+        "import arena, attention, lower, lwe, paper_checks, sq, upper\n"
+        "assert all(hasattr(arena, name) for name in arena.__all__)\n"
+        "later = 'pandas', 'torch', 'matplotlib', 'dask', 'distributed', 'fpylll', 'jinja2'\n"
         "assert not [name for name in later if name in sys.modules]\n"
     )
     root = Path(__file__).parents[2]

@@ -117,6 +117,7 @@ WRONG = [
     ("inspect", "Missing argument"),
     ("inspect nice.safetensors --verify", "verify needs a hard instance"),
     ("inspect nice.safetensors --threshold theta_trace", "NAME=VALUE"),
+    ("inspect nice.safetensors --threshold nothing=1", "names nothing"),
     ("inspect model", "give the number of a --layer"),
     ("inspect model --layer 3", "has no layer 3"),
     ("inspect nice.safetensors --heads 2", "--heads is for a model's checkpoint"),

@@ -129,18 +129,8 @@ def small_disk(tmp_path):
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_disk):
     (small_disk / "fill").write_bytes(b"\0" * 150_000)  # fewer cells fill the rest
-    options = [
-        "compare",
-        nice,
-        *FEW,
-        "--seeds",
-        20,
-        "--store",
-        small_disk / "runs.sqlite",
-        "-o",
-        tmp_path / "r",
-    ]
-    done = command(*options)
+    options = ["compare", nice, *FEW, "--seeds", 20, "-o", tmp_path / "r", "--store"]
+    done = command(*options, small_disk / "runs.sqlite")
     assert done.returncode == 1
     assert "disk is full" in done.stderr
     assert "Error on the unknown part" in done.stdout
@@ -151,7 +141,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_di
     shutil.copyfile(small_disk / "runs.sqlite", tmp_path / "moved.sqlite")
     if (small_disk / "runs.sqlite-wal").exists():
         shutil.copyfile(small_disk / "runs.sqlite-wal", tmp_path / "moved.sqlite-wal")
-    done = cli(*options[:-3], tmp_path / "moved.sqlite", "-o", tmp_path / "r")
+    done = cli(*options, tmp_path / "moved.sqlite")
     assert f"{kept} of 40 cells were in" in done.out
 
 

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 
 from arena import draw_curves, learner_side, run_curves
-from arena.curves import curve_table
 from lower import query_lower_bound
 from sq import CurveCell, curve_cells, measure_cell
 
@@ -66,17 +65,6 @@ def test_the_figure_has_a_line_for_every_learner_and_bound(points):
     assert not labels(without) & {"group", "group's bound (proved)"}
     with pytest.raises(ValueError, match="2 oracles"):
         draw_curves([points[0], measure_cell(CurveCell("scan", 4, 1, 0.3, "exact"))])
-
-
-def test_cells_without_a_number_are_named_in_the_table_and_the_figure():
-    cells = curve_cells([16, 9000], [3], [0.6], oracle="most-preserving", learners=["scan", "signed-group"])
-    points = [measure_cell(cell) for cell in cells]
-    lines = [line.split() for line in curve_table(points).splitlines()]
-    assert ["3", "0.6", "16", "455", "227", "refused", "454"] in lines
-    assert "scan, refused, such as at l = 3, tau = 0.6, d = 16: " in curve_table(points)
-    named = labels(draw_curves(points))
-    assert {"scan: refused, d = 16", "signed-group: not run, d = 9000"} <= named
-    assert "group's bound (proved)" not in named  # not proved against that adversary
 
 
 def test_learner_side_marks_exactly_what_the_bound_hides():

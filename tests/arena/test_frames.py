@@ -53,11 +53,6 @@ def test_there_is_a_row_for_every_pair(eventful_results):
     assert lines["parity", "adam"]["message"].startswith("It was stopped")
 
 
-def test_an_error_that_is_not_finite_is_infinite_in_the_pairs(sample_results):
-    cells = tuple(replace(cell, unknown_part_error=None) for cell in sample_results.cells)
-    assert rows(csv_of(pair_frame(replace(sample_results, cells=cells))))[0]["error"] == "inf"
-
-
 def test_there_is_a_row_for_every_step_and_for_the_end(eventful_results):
     lines = iter(rows(csv_of(step_frame(eventful_results))))
     for target in eventful_results.targets:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,16 +36,6 @@ def file(nice, tmp_path):
     path = tmp_path / "nice.safetensors"
     save_target(path, nice)
     return path
-
-
-def test_newton_learns_a_nice_layer(learned, nice):
-    assert learned.fit.outcome.name == "EXACT"
-    assert learned.error == learned.measures["unknown_part_error"] < 1e-12
-    x = nice.inputs.sample(5, rng=0)
-    np.testing.assert_allclose(learned.layer(x), nice.layer(x), atol=1e-11)
-    assert (learned.target, learned.learner.name, learned.seed) == (nice.record, "newton", 3)
-    assert learned.learner.parameters["m"] == 2
-    assert len(repr(learned)) < 100
 
 
 @pytest.mark.parametrize("name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-part"])
@@ -81,12 +72,9 @@ def test_a_saved_fit_is_a_target_again(learned, nice, tmp_path):
     np.testing.assert_array_equal(again.layer.theta, learned.layer.theta)
 
 
-def test_without_a_layer_there_is_nothing_to_save(nice, tmp_path):
-    improper = learn(nice, "linear")
-    assert improper.layer is None
-    with pytest.raises(ValueError, match="ended without a layer"):
-        improper.save(tmp_path / "f.safetensors")
-    assert not list(tmp_path.iterdir())
+def test_what_is_not_finite_becomes_null(learned):
+    broken = replace(learned, measures={"relative_error": np.inf, "unknown_part_error": np.nan}).to_json()
+    assert json.loads(json.dumps(broken, allow_nan=False))["relative_error"] is None
 
 
 def test_settings_replace_the_learners_own(nice):

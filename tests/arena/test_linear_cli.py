@@ -47,15 +47,6 @@ def test_learn_from_examples_holds_some_out_and_takes_a_vector_of_labels(told, t
     assert (found["outputs"], found["unseen_error"], found["heads"]["number"]) == (1, 0, 0)
 
 
-def test_signs_leave_the_rest_open_and_what_is_determined_is_kept(told, tmp_path):
-    found = told("learn", "--dim", 4, "--heads", 2, "--inputs", "boolean", "--out", tmp_path / "part")
-    assert (found["rank"], found["determined"], found["heads"]) == (28, False, None)
-    assert found["unseen_error"] < 1e-12
-    assert "Determined in part" in found["verdict"]
-    model = load_linear_attention(tmp_path / "part" / "model.safetensors")
-    assert model(np.ones((20, 6, 4))).shape == (20, 4)
-
-
 def test_learn_with_noise_finds_the_planted_heads(told):
     found = told("learn", "--dim", 5, "--heads", 2, "--noise", 0.01, "--examples", 2000)
     assert found["heads"]["number"] == 2
@@ -67,7 +58,7 @@ def test_learn_with_noise_finds_the_planted_heads(told):
 
 def test_adam_in_the_same_run(cli):
     pytest.importorskip("torch")
-    said, _ = cli("linear", "learn", "--dim", 3, "--heads", 1, "--adam", 300, "--no-heads")
+    said, _ = cli("linear", "learn", "--dim", 3, "--heads", 1, "--adam", 30, "--no-heads")
     assert "Adam, 1 head " in said
     assert "Adam, 2 heads" in said
 

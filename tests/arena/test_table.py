@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from arena.formats import count_text, error_text, seconds_text
-from arena.results import Results
 from arena.table import print_table, table_text
 
 
@@ -64,16 +63,6 @@ def test_what_is_lost_is_told_in_its_cell_and_below(sample_results, eventful_res
     assert "linear on nice-gaussian, seed 0, failed: LinAlgError: SVD did not converge" in flat
     assert "adam on parity, seed 1, timed out: It was stopped after 90 s" in flat
     assert "of 2 seeds" not in table_text(sample_results)
-
-
-def test_every_learner_is_told_how_many_targets_of_a_kind_it_learned(eventful_results):
-    lines = " ".join(table_text(eventful_results).split())
-    assert "Newton: nice: 3 of 3 learned; HARD (proved for SQ): 0 of 1 learned" in lines
-    assert "Adam: nice: 3 of 3 learned; HARD (proved for SQ): timed out" in lines
-
-
-def test_an_empty_comparison_is_a_table_too():
-    assert "Target" in table_text(Results({}, (), (), ()))
 
 
 def test_short_numbers_stay_short():

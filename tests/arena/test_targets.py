@@ -1,5 +1,7 @@
 """Targets: data that comes back from files bit for bit, with everything that is shown of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,30 +36,15 @@ from sq import (
 )
 
 FAMILIES = {
-    "parity": (ParityFamily(dim=6, bits=3), "Parity of 3 bits, 2 heads"),
-    "pair": (PairFamily(dim=6, beta=0.5), "Pair of coordinates, 1 head"),
-    "bump": (BumpFamily(dim=6, bits=4, at=1), "Bump at 1 of 4 bits, 2 heads"),
-    "two-slope": (TwoSlopeFamily(dim=6, bits=4, slopes=(0.2, 1.5)), "Two slopes, 4 bits, 2 heads"),
-    "designed-steps": (
-        DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
-        "Designed steps, 4 bits, 3 heads",
-    ),
-    "centre-threshold": (
-        CentreThresholdFamily(dim=6, bits=4, heads_count=4, steps="best-fit"),
-        "Centre thresholds, 4 bits, 4 heads",
-    ),
-    "token-parity": (
-        TokenParityFamily(dim=5, tokens=3, bits=1),
-        "Parity of each token, 1 bit, 1 head, 3 tokens",
-    ),
-    "hidden-gate": (
-        HiddenGateFamily(base=ParityFamily(dim=6, bits=3)),
-        "Hidden gate, parity of 3 bits, 3 heads",
-    ),
-    "hidden-gate-two-slope": (
-        HiddenGateFamily(base=TwoSlopeFamily(dim=6, bits=4)),
-        "Hidden gate, two slopes, 4 bits, 3 heads",
-    ),
+    "parity": ParityFamily(dim=6, bits=3),
+    "pair": PairFamily(dim=6, beta=0.5),
+    "bump": BumpFamily(dim=6, bits=4, at=1),
+    "two-slope": TwoSlopeFamily(dim=6, bits=4, slopes=(0.2, 1.5)),
+    "designed-steps": DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
+    "centre-threshold": CentreThresholdFamily(dim=6, bits=4, heads_count=4, steps="best-fit"),
+    "token-parity": TokenParityFamily(dim=5, tokens=3, bits=1),
+    "hidden-gate": HiddenGateFamily(base=ParityFamily(dim=6, bits=3)),
+    "hidden-gate-two-slope": HiddenGateFamily(base=TwoSlopeFamily(dim=6, bits=4)),
 }
 
 TARGETS = {
@@ -72,32 +59,24 @@ TARGETS = {
     ),
     "gadget": lambda: lwr_target(secret_dim=2, modulus=8, levels=2, matrix="gadget", seed=4),
 } | {
-    f"family {kind}": lambda family=family: family_target(family, seed=4)
-    for kind, (family, _) in FAMILIES.items()
+    f"family {kind}": lambda family=family: family_target(family, seed=4) for kind, family in FAMILIES.items()
 }
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_a_target_comes_back_from_its_file_bit_for_bit(kind, tmp_path):
+def test_a_seed_makes_one_file_and_its_target_comes_back_bit_for_bit(kind, tmp_path):
     target = TARGETS[kind]()
-    path = tmp_path / f"{target.name}.safetensors"
+    path, again = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
     save_target(path, target)
+    save_target(again, TARGETS[kind]())
+    assert path.read_bytes() == again.read_bytes()
     back = load_target(path)
-    assert back.record == target.record
-    assert back.made == target.made
-    assert back.inputs == target.inputs
-    for name in ("theta", "w"):
-        np.testing.assert_array_equal(getattr(back.layer, name), getattr(target.layer, name))
+    assert replace(back.record, name=target.name) == target.record
+    assert (back.made, back.inputs) == (target.made, target.inputs)
+    for name, array in target.layer.parameters.items():
+        np.testing.assert_array_equal(back.layer.parameters[name], array)
     if target.instance is not None:
         np.testing.assert_array_equal(back.instance.secret, target.instance.secret)
-
-
-@pytest.mark.parametrize("kind", TARGETS)
-def test_the_same_seed_makes_the_same_file(kind, tmp_path):
-    paths = [tmp_path / name for name in ("one", "two")]
-    for path in paths:
-        save_target(path, TARGETS[kind]())
-    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
@@ -140,33 +119,17 @@ def test_rounding_is_assumed_hard_only_where_its_certificate_has_no_objection(tm
     assert load_target(tmp_path / "assumed.safetensors").record.hardness is Hardness.ASSUMED
 
 
-def test_a_hard_instance_keeps_its_own_inputs(tmp_path):
-    path = tmp_path / "parity.safetensors"
-    save_target(path, TARGETS["parity"]())
-    with pytest.raises(ValueError, match="its own"):
-        load_target(path, tokens=3)
-
-
 def test_a_layer_of_ones_own():
     layer = make_nice_layer(heads=2, dim=5, rng=0)
     target = layer_target(layer.map(lambda array: array.astype(np.float32)), tokens=3, name="mine")
     assert target.layer.theta.dtype == np.float64
     assert (target.name, target.record.kind, target.record.hardness) == ("mine", "file", None)
     assert target.inputs == BooleanInputs(3, 5)
-    assert target.record.how == "A layer given as arrays; stored and used as data."
     with pytest.raises(ValueError, match="The inputs are named"):
         layer_target(layer, tokens=3, inputs="cauchy")
     for wrong in (BooleanInputs(2, 5), BooleanInputs(3, 4)):
         with pytest.raises(ValueError, match="3 tokens of 5 are needed"):
             layer_target(layer, tokens=3, inputs=wrong)
-
-
-def test_a_layer_of_torch():
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    layer = make_nice_layer(heads=2, dim=5, rng=0)
-    target = layer_target(layer.map(torch.from_numpy), tokens=3)
-    assert isinstance(target.layer.theta, np.ndarray)
-    np.testing.assert_array_equal(target.layer.theta, layer.theta)
 
 
 def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
@@ -175,8 +138,6 @@ def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
     other = load_target(path, tokens=7)
     assert other.inputs == SphereInputs(7, 5)  # the kind of the inputs stays
     assert "tokens = 3" in other.record.how
-    assert other.record.how.endswith("stored and used as data, here with 7 tokens.")
-    assert other.record.title == "Nice, 2 heads, 7 tokens, sphere"
     both = load_target(path, tokens=7, inputs="gaussian")
     assert both.inputs == GaussianInputs(7, 5)
     assert both.record.how.endswith("here with 7 tokens and gaussian inputs.")
@@ -188,9 +149,9 @@ def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_target_of_a_family_is_the_family_s_instance(kind):
-    family, title = FAMILIES[kind]
+    family = FAMILIES[kind]
     target, instance = family_target(family, 2), family.instance(2)
-    assert (target.record.title, target.record.hardness is not None) == (title, True)
+    assert target.record.hardness is not None
     assert target.record.kind == ("hidden-gate" if "gate" in kind else kind)
     np.testing.assert_array_equal(target.layer.theta, instance.layer.theta)
     np.testing.assert_array_equal(target.layer.w, instance.layer.w)
@@ -207,11 +168,7 @@ def test_a_target_of_a_family_is_drawn_by_its_seed():
     one, other, again = (family_target(family, seed=seed) for seed in (1, 2, 1))
     assert not np.array_equal(one.instance.secret, other.instance.secret)
     np.testing.assert_array_equal(one.instance.secret, again.instance.secret)
-    assert one.record.how == (
-        "Generated by sq-bump with at = 3, beta = 40.0, bits = 6, dim = 30, seed 1; stored and used as data."
-    )
     assert (one.name, one.record.seed) == ("sq-bump-2-30", 1)
-    assert family_target(family, seed=1, name="mine").name == "mine"
     with pytest.raises(ValueError, match=r"a number from 0 to .* is needed"):
         family_target(family, len(family.secrets))
 
