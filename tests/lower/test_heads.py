@@ -125,3 +125,14 @@ def test_an_error_too_small_for_a_float_is_not_zero(slope):
     )
     assert heads.error(limits(heads), c=2.0) > 0
     assert heads.one_slope_error() > 0
+
+
+def test_the_error_along_a_direction_has_its_norm_and_the_rounding_of_products():
+    heads = Heads(
+        form=np.array([0, 1]),
+        thresholds=np.array([0.5]),
+        coefficients=np.array([3.0]),
+        slopes=np.ones(1),
+        direction=np.array([1.2, 1.6]),
+    )
+    assert 1 + 6 * 2.0**-53 <= heads.along(0.5) <= 1 + 4e-15

@@ -138,6 +138,11 @@ def test_from_that_tolerance_on_and_not_below_the_queries_are_too_few(targets, q
                 assert (queries * half < targets - 1) is too_few
 
 
+def test_the_edge_of_more_targets_than_a_float_counts_is_exact():
+    assert visible_below(10**400, 1) == pytest.approx(1e-200, rel=1e-15)
+    assert visible_below(10**400 + 1, 10**390) == pytest.approx(1e-5, rel=1e-15)
+
+
 def _one_step_below(targets, queries, tau):
     """Whether tau is far enough below the edge for M* to have grown."""
     return math.ceil(1 / tau**2) > math.ceil(Fraction(targets - 1, queries))

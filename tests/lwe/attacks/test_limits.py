@@ -1,9 +1,12 @@
 """The attacks at the ends of what parameters, samples and budgets can be."""
 
+import numpy as np
 import pytest
 
 from lwe.attacks.arora_ge import AroraGeAttack
+from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack
+from lwe.attacks.candidates import Judge
 from lwe.attacks.dual import DualAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
@@ -104,3 +107,20 @@ def test_a_search_that_would_outlast_its_seconds_is_given_up_early():
     assert result.outcome is AttackOutcome.REFUSED
     assert "more seconds are needed" in result.explanation
     assert 0 < result.details["tried"] < 3**22 / 10
+
+
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
+def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
+    made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
+    samples, secret = make_samples(made, 300, rng=0)
+    offer = Judge.offer
+
+    def spending(self, vectors):
+        offer(self, vectors)
+        monkeypatch.setattr(Attempt, "seconds_left", -1.0)
+        return offer(self, vectors)
+
+    monkeypatch.setattr(Judge, "offer", spending)
+    result = attack(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN
+    np.testing.assert_array_equal(result.secret, secret)

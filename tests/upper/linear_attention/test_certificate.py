@@ -90,6 +90,24 @@ def test_deficit_is_the_rank_of_both_less_that_of_the_data(rows, seen, size, see
     np.testing.assert_allclose(few.T @ few, np.eye(certificate.deficit), atol=1e-10)
 
 
+def test_the_factor_bounds_the_distance_of_two_models_and_its_direction_attains_it():
+    rng = np.random.default_rng(0)
+    x, domain = rng.standard_normal((60, 4, 3)), 2 * rng.standard_normal((200, 3, 3))
+    certificate = certify(x, domain)
+    phi, phi_domain = cubic_features(x), cubic_features(domain)
+
+    def ratio(directions):
+        return np.mean((phi_domain @ directions) ** 2, axis=0) / np.mean((phi @ directions) ** 2, axis=0)
+
+    pairs = rng.standard_normal((feature_count(3), 500)) - rng.standard_normal((feature_count(3), 500))
+    assert np.all(ratio(pairs) <= certificate.factor * (1 + 1e-10))
+    worst = certificate.worst_direction
+    assert ratio(worst[:, None])[0] == pytest.approx(certificate.factor, rel=1e-9)
+    assert np.linalg.norm(worst) == pytest.approx(1)
+    # a neighbourhood of the worst direction has smaller ratios: it is the largest
+    assert np.all(ratio(worst[:, None] + 0.05 * pairs) < certificate.factor)
+
+
 def test_the_moment_is_the_mean_of_the_products_of_features():
     rng = np.random.default_rng(8)
     x = rng.standard_normal((40, 3, 3))

@@ -85,6 +85,29 @@ def test_labels_that_are_noise_alone_are_no_success():
     assert not fit.outcome.succeeded
 
 
+def _run(residuals, *, share=0.0, rejected=()):
+    """The end of a run with given residuals; iterates in `rejected` repeat the parameters before."""
+
+    def iterates():
+        theta = np.zeros((1, 2, 2))
+        for number, residual in enumerate(residuals):
+            theta = theta if number in rejected else theta.copy()
+            yield Iterate(theta, theta, float(residual), damping=0.0, passes=number)
+
+    return last_iterate(iterates(), tolerance=0.0, work=99, share=share)
+
+
+def test_a_run_ends_where_the_steps_to_come_are_worth_little():
+    squared = 1 + 0.5 ** np.arange(30)  # the falls halve: what is to come is the last of them
+    to_come = _run(np.sqrt(squared), share=0.2).residual ** 2 - 1
+    # the first at which less than a hundredth of the share is to come
+    assert to_come < 0.01 * 0.2 * 1.01 < 2 * to_come
+    # without a share it goes on until it stalls
+    assert _run(np.sqrt(squared)).passes == 10
+    # a rejected step is no convergence
+    assert _run([1.0, 0.9, 0.9, 0.8999, 0.7, 0.2, 0.01, 0.0], share=0.2, rejected=(2,)).residual == 0
+
+
 def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
     ends = [Iterate(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), r, 0.0, 0) for r in (1.0, 1.0005)]
     assert same_residual(ends, share=0.02)
