@@ -307,9 +307,19 @@ class LearnerBase:
         Raises
         ------
         ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
+            If the budget is below `minimum_examples`, the oracle's examples are malformed, or the learner asks the
+            oracle for what its `access` does not declare.
         """
-        return self._learn(oracle, *self._begin(oracle, rng, truth, progress))
+        begun = self._begin(oracle, rng, truth, progress)
+        try:
+            return self._learn(oracle, *begun)
+        except AttributeError as error:
+            if error.obj is not oracle or error.name not in _MADE:
+                raise
+            raise ValueError(
+                f"{type(self).__name__} declares access to {access_of(self)}, and calls oracle.{error.name}, which "
+                f"gives {_MADE[error.name][0]}: declare that access instead."
+            ) from error
 
     def _begin(
         self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None
