@@ -276,7 +276,7 @@ def _recovered(
         truth.biased,
         "done",
         outcome=fit.outcome.name,
-        explanation=str(fit.outcome),
+        explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,

@@ -57,6 +57,8 @@ def test_theta_and_w_are_recovered_to_the_last_digits(m, d):
     assert fit.outcome is Outcome.EXACT
     assert worst_error(fit, layer) < 1e-12
     assert fit.examples_used <= PROTOTYPE.get((m, d), 1500)
+    assert "held-out queries" in str(fit)
+    assert "example" not in str(fit)
 
 
 @pytest.mark.parametrize(("m", "d", "k"), [(2, 16, None), (4, 32, None), (2, 12, 2), (3, 12, 3), (4, 16, 7)])
