@@ -148,7 +148,7 @@ def _done(
         seed,
         Status.DONE,
         outcome=fit.outcome.name,
-        outcome_text=str(fit.outcome),
+        outcome_text=fit.explanation,
         succeeded=fit.outcome.succeeded,
         relative_error=measures["relative_error"],
         unknown_part_error=measures["unknown_part_error"],

@@ -107,7 +107,7 @@ class LearnerRun:
             _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
             "seconds": f"{fit.seconds:.2f}",
         }
-        lines = [f"{self.learner.title} on: {title}", f"  {fit.outcome}"]
+        lines = [f"{self.learner.title} on: {title}", f"  {fit.explanation}"]
         return "\n".join(lines + [f"  {label:<28} {value}" for label, value in shown.items() if value])
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class LearnerRun:
                 "access": self.learner.access,
                 "seed": self.seed,
                 "outcome": self.fit.outcome.name,
-                "outcome_text": str(self.fit.outcome),
+                "outcome_text": self.fit.explanation,
                 "succeeded": self.fit.outcome.succeeded,
                 **self.found,
                 "engine": self.engine,

@@ -279,7 +279,7 @@ def _recovered(
         "done",
         notes=tuple(target.made["notes"]),
         outcome=fit.outcome.name,
-        explanation=str(fit.outcome),
+        explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,

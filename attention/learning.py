@@ -77,16 +77,28 @@ class Fit:
     alone: str = ""
     #: about how many examples the learner needs, if it had fewer and did not succeed
     examples_needed: int | None = None
+    #: what the oracle counts, "example" or "query": what is drawn, held out and spent
+    counted: Literal["example", "query"] = "example"
+
+    @property
+    def explanation(self) -> str:
+        """The sentence of the outcome, which says queries where those were counted."""
+        text = str(self.outcome)
+        return (
+            text
+            if self.counted == "example"
+            else text.replace("example", "query").replace("querys", "queries")
+        )
 
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 
     def __str__(self) -> str:
-        return f"{self.outcome}\n  {self._counts()}"
+        return f"{self.explanation}\n  {self._counts()}"
 
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
-        examples, steps = _plural(self.examples_used, "example"), _plural(len(self.trace), "step")
+        examples, steps = _plural(self.examples_used, self.counted), _plural(len(self.trace), "step")
         by = f", by {self.alone} alone" if self.alone else ""
         if self.examples_needed is not None:
             examples += f" of about {self.examples_needed} needed"
@@ -94,7 +106,8 @@ class Fit:
 
 
 def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    several = noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else several}"
 
 
 @runtime_checkable
@@ -280,7 +293,10 @@ class Recorder:
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
         trace = tuple(self._trace)
-        return Fit(predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed)
+        counted: Literal["example", "query"] = "query" if hasattr(self._oracle, "ask") else "example"
+        return Fit(
+            predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed, counted
+        )
 
 
 class LearnerBase:
@@ -307,9 +323,19 @@ class LearnerBase:
         Raises
         ------
         ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
+            If the budget is below `minimum_examples`, the oracle's examples are malformed, or the learner asks the
+            oracle for what its `access` does not declare.
         """
-        return self._learn(oracle, *self._begin(oracle, rng, truth, progress))
+        begun = self._begin(oracle, rng, truth, progress)
+        try:
+            return self._learn(oracle, *begun)
+        except AttributeError as error:
+            if error.obj is not oracle or error.name not in _MADE:
+                raise
+            raise ValueError(
+                f"{type(self).__name__} declares access to {access_of(self)}, and calls oracle.{error.name}, which "
+                f"gives {_MADE[error.name][0]}: declare that access instead."
+            ) from error
 
     def _begin(
         self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None

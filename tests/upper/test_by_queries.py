@@ -18,6 +18,7 @@ from attention import (
     make_nice_layer,
     parameter_errors,
 )
+from attention.learning import LearnerBase
 from attention.testing import check_learner
 from upper import Newton
 from upper.value_queries import ByQueries
@@ -56,6 +57,8 @@ def test_theta_and_w_are_recovered_to_the_last_digits(m, d):
     assert fit.outcome is Outcome.EXACT
     assert worst_error(fit, layer) < 1e-12
     assert fit.examples_used <= PROTOTYPE.get((m, d), 1500)
+    assert "held-out queries" in str(fit)
+    assert "example" not in str(fit)
 
 
 @pytest.mark.parametrize(("m", "d", "k"), [(2, 16, None), (4, 32, None), (2, 12, 2), (3, 12, 3), (4, 16, 7)])
@@ -246,3 +249,27 @@ def test_each_learner_refuses_the_other_ones_oracle():
         Newton(m=1).fit(ValueOracle(layer, k=2), rng=0)
     with pytest.raises(ValueError, match="gives random examples: value queries are needed"):
         ByQueries().fit(ExampleOracle(layer, BooleanInputs(k=2, d=6)), rng=0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("declared", "verb"), [("random examples", "ask"), ("value queries", "draw")])
+def test_a_learner_that_asks_for_what_it_does_not_declare_is_told_so(declared, verb):
+    class Wrong(LearnerBase):
+        access = declared
+
+        def _learn(self, oracle, *begun):
+            return getattr(oracle, verb)(3)
+
+    layer = make_nice_layer(heads=1, dim=6, rng=0)
+    examples = ExampleOracle(layer, BooleanInputs(k=2, d=6))
+    oracle = examples if declared == "random examples" else ValueOracle(layer, k=2)
+    with pytest.raises(ValueError, match=f"Wrong declares access to {declared}, and calls oracle.{verb}"):
+        Wrong().fit(oracle)
+
+
+@pytest.mark.bad_input
+def test_sizes_that_do_not_fit_into_memory_are_refused_before_any_query():
+    oracle = ValueOracle.from_callable(lambda x: x, 4, 10**7)
+    with pytest.raises(ValueError, match=r"along each of 10000000 dimensions needs .* of memory"):
+        ByQueries().fit(oracle, rng=0)
+    assert oracle.drawn == 0

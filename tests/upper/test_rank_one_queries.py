@@ -46,8 +46,9 @@ def generic(seed):
     return AttentionLayer(theta, rng.standard_normal((3, 8, 1)) * rng.standard_normal(8))
 
 
-def test_heads_that_cancel_are_found_where_all_are_saturated_at_tokens_of_unit_length():
-    check("rounding, n = 24, q = 64", rotated=False, seed=1005)
+@pytest.mark.parametrize(("rotated", "seed"), [(False, 1005), (True, 2010)])
+def test_heads_that_cancel_are_found_where_all_are_saturated_at_tokens_of_unit_length(rotated, seed):
+    check("rounding, n = 24, q = 64", rotated, seed)
 
 
 def test_the_trace_shows_the_steps_and_each_head_has_a_condition():

@@ -8,6 +8,7 @@ import numpy as np
 from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import EXACT_ERROR, relative_error
 from attention.learning import Access, LearnerBase, apart
+from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import recover_from_noise
@@ -96,6 +97,12 @@ class ByQueries(LearnerBase):
             raise ValueError(
                 "Queries have one token: every layer is linear there; at least two tokens are needed."
             )
+        k, d = oracle.k or 2, oracle.d
+        require_memory(
+            f"Queries of {k} tokens along each of {d} dimensions",
+            24 * k * d**2,
+            advice="take fewer dimensions",
+        )
 
     def _learn(
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from upper.value_queries.step_form import Form, clear_of, combined, independent
-from upper.value_queries.step_polish import polished, polished_slope
+from upper.value_queries.step_polish import AllSteps, polished, polished_slope
 from upper.value_queries.step_reading import Reading, fill, read_step, spanned
 from upper.value_queries.step_shape import SATURATED, Scalar
 
@@ -49,12 +49,12 @@ def follow_steps(
     every = combined(forms, basis, measured)
     if every is None:
         return None
-    measured = [polished(h, total, every[i], every, radius * directions, rng) for i in basis]
+    known = AllSteps(h, total, every)
+    measured = [polished(known, every[i], radius * directions, rng) for i in basis]
     # the slopes of the others at the first delta, of which combinations are taken
     span = np.linalg.qr(np.stack([one.slope for one in measured]).T)[0].T
     forms = [
-        one if i in basis else polished_slope(h, total, one, every, delta, span, rng)
-        for i, one in enumerate(every)
+        one if i in basis else polished_slope(known, one, delta, span, rng) for i, one in enumerate(every)
     ]
     return combined(forms, basis, measured)
 
@@ -63,27 +63,27 @@ def _nearby(h: Scalar, delta: np.ndarray, form: Form, directions: np.ndarray, lo
     """A form at all delta, from d - 1 of them so near that the step stays in reach."""
     d, step = len(delta), form.step
     size = float(np.linalg.norm(form.slope))
-    away = np.full(d, 0.7 * step.shape.reach / size)
+    usual = 0.7 * step.shape.reach / size
     reading, span = Reading.nothing(d, d), directions
 
-    def read(which: np.ndarray) -> Reading:
+    def read(which: np.ndarray, share: np.ndarray) -> Reading:
         n = len(which)
         return read_step(
-            h, step.shape, delta + away[which, None] * directions[which], np.tile(step.centre, (n, 1)),
-            np.tile(form.slope / size, (n, 1)), np.full(n, size), np.full(n, size), span,
+            h, step.shape, delta + usual * share[:, None] * directions[which], np.tile(step.centre, (n, 1)),
+            np.tile(form.slope / size, (n, 1)), np.full(n, size), np.full(n, size), span, share,
         )  # fmt: skip
 
     done = 1
     while done < d:
         some = np.arange(done, min(d, done + _CHUNK) if low_rank and len(span) == d else d)
-        if not fill(reading, some, away, read):
+        if not fill(reading, some, read):
             return None
         done = int(some[-1]) + 1
         if low_rank and len(span) == d:
-            changes = (reading.slope[1:done] - form.slope) / away[1:done, None]
+            changes = (reading.slope[1:done] - form.slope) / (usual * reading.share[1:done, None])
             found = spanned(np.concatenate([form.slope[None] / np.linalg.norm(delta), changes]))
             span = span if found is None else found
-    return _linear(replace(form, span=span), reading, away, directions, float(np.linalg.norm(delta)))
+    return _linear(replace(form, span=span), reading, usual, directions, float(np.linalg.norm(delta)))
 
 
 def _far(h: Scalar, delta: np.ndarray, form: Form, every: Sequence[Form], directions: np.ndarray) -> Form:
@@ -91,11 +91,11 @@ def _far(h: Scalar, delta: np.ndarray, form: Form, every: Sequence[Form], direct
     d, radius = len(delta), float(np.linalg.norm(delta))
     shape = form.step.shape
     reach = SATURATED / float(shape.rate.min())
-    away = np.full(d, _LARGE * radius)
+    usual = _LARGE * radius
     reading = Reading.nothing(d, d)
 
-    def read(which: np.ndarray) -> Reading:
-        moved = delta + away[which, None] * directions[which]
+    def read(which: np.ndarray, share: np.ndarray) -> Reading:
+        moved = delta + usual * share[:, None] * directions[which]
         slope = moved @ form.theta.T
         size = np.linalg.norm(slope, axis=1)
         z = slope @ form.step.centre + moved @ form.bias + form.shift
@@ -112,17 +112,19 @@ def _far(h: Scalar, delta: np.ndarray, form: Form, every: Sequence[Form], direct
                 clear &= (ends[0] * ends[1] > 0) & clear_of(other, np.abs(ends).min(axis=0))
         some = Reading.nothing(len(which), d)
         if clear.any():
-            to, where = size[clear], np.flatnonzero(clear)
-            some.put(read_step(h, shape, moved[clear], centre[clear], along[clear], to, to, form.span), where)
+            moved, centre, along, size, share = (part[clear] for part in (moved, centre, along, size, share))
+            found = read_step(h, shape, moved, centre, along, size, size, form.span, share)
+            some.put(found, np.flatnonzero(clear))
         return some
 
-    return (
-        _linear(form, reading, away, directions, radius) if fill(reading, np.arange(d), away, read) else form
-    )
+    if not fill(reading, np.arange(d), read):
+        return form
+    return _linear(form, reading, usual, directions, radius)
 
 
-def _linear(form: Form, reading: Reading, away: np.ndarray, directions: np.ndarray, radius: float) -> Form:
-    """The form whose slope, offset and height are linear in delta and as read at delta_0 + away directions."""
+def _linear(form: Form, reading: Reading, usual: float, directions: np.ndarray, radius: float) -> Form:
+    """The form whose slope, offset and height are linear in delta and as read at delta_0 + usual share directions."""
+    away = usual * reading.share
     slope = (reading.slope - form.slope) / away[:, None]
     offset = (reading.offset - form.shift - form.offset) / away
     height = (reading.height - form.height) / away

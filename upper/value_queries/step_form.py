@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import qr
 
-from upper.value_queries.step_reading import Span, read_step, spanned
+from upper.value_queries.step_reading import Reading, Span, fill, read_step, spanned
 from upper.value_queries.step_shape import SATURATED, Scalar, Step
 from upper.value_queries.two_tokens import orthonormal
 
@@ -60,13 +60,11 @@ def first_forms(
     for step, (sign, shift) in zip(steps, signs, strict=True):
         along, rate, size = step.along, step.rate, step.rate * np.sqrt(d / 2)
         for _ in range(2):
-            reading = read_step(
-                h, step.shape, delta[None], step.centre[None], along[None], np.array([rate]), np.array([size]),
-                span,
-            )  # fmt: skip
-            slope = reading.slope[0]
-            if not np.isfinite(slope).all():
+            found = _at_first(h, delta, step, along, rate, size, span)
+            if found is None:
                 return None
+            reading = found
+            slope = reading.slope[0]
             size = rate = float(np.linalg.norm(slope))
             along = slope / size
         offset, height = float(reading.offset[0]), float(reading.height[0])
@@ -78,9 +76,21 @@ def first_forms(
             )
         )  # fmt: skip
         if low_rank and whole and len(forms) < len(steps):
-            found = spanned(np.stack([form.slope / np.linalg.norm(form.slope) for form in forms]))
-            span, whole = (span, True) if found is None else (found, False)
+            spanning = spanned(np.stack([form.slope / np.linalg.norm(form.slope) for form in forms]))
+            span, whole = (span, True) if spanning is None else (spanning, False)
     return forms
+
+
+def _at_first(
+    h: Scalar, delta: np.ndarray, step: Step, along: np.ndarray, rate: float, size: float, span: Span
+) -> Reading | None:
+    def read(which: np.ndarray, share: np.ndarray) -> Reading:
+        return read_step(
+            h, step.shape, delta[None], step.centre[None], along[None], np.array([rate]), np.array([size]), span, share
+        )  # fmt: skip
+
+    reading = Reading.nothing(1, len(delta))
+    return reading if fill(reading, np.zeros(1, int), read) else None
 
 
 def independent(forms: Sequence[Form]) -> list[int]:

@@ -1,17 +1,17 @@
 """A step read at points far apart, which show its slope to the last digits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from upper.value_queries.step_form import Form, clear_of
 from upper.value_queries.step_reading import Span
 from upper.value_queries.step_shape import Scalar
 from upper.value_queries.two_tokens import orthonormal
 
-__all__ = ["polished", "polished_slope"]
+__all__ = ["AllSteps", "polished", "polished_slope"]
 
 # Points more than there are unknowns, how often points are drawn, and delta where heads meet.
 _MORE, _DRAWS, _OTHER_DELTAS = 5, 12, 6
@@ -24,11 +24,31 @@ _WIDE = 4.0
 _MORE_DELTAS = 3
 
 
+@dataclass(frozen=True)
+class AllSteps:
+    """h, as far as it is known before it is read again."""
+
+    h: Scalar
+    total: Float[np.ndarray, " d"]  #: the sum of the amplitudes of all heads
+    every: Sequence[Form]
+
+    def others(
+        self, form: Form, x: Float[np.ndarray, "n d"], delta: Float[np.ndarray, " d"]
+    ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+        """The sum of all steps but this one, and whether they are over, on either side."""
+        clear = np.ones(len(x), bool)
+        low = np.full(len(x), delta @ (self.total - sum(one.amplitude for one in self.every)) / 2)
+        for other in self.every:
+            if other is not form:
+                logits = x @ (other.theta @ delta) + other.bias @ delta + other.shift
+                clear &= clear_of(other, logits)
+                low += np.where(logits > 0, other.amplitude @ delta, 0.0)
+        return low, clear
+
+
 def polished(
-    h: Scalar,
-    total: Float[np.ndarray, " d"],
+    known: AllSteps,
     form: Form,
-    every: Sequence[Form],
     deltas: Float[np.ndarray, "d d"],
     rng: np.random.Generator,
 ) -> Form:
@@ -45,7 +65,7 @@ def polished(
     for j, delta in enumerate(deltas):
         tried, span = delta, np.eye(d) if j < enough else form.span
         for _ in range(_OTHER_DELTAS):
-            found, length = _read_shortest(h, total, form, every, tried, span, length, rng)
+            found, length = _read_shortest(known, form, tried, span, length, rng)
             if found is not None:
                 break
             # heads meet there, as where delta is orthogonal to what tells them apart: beside another delta they do not
@@ -70,16 +90,14 @@ def polished(
 
 
 def polished_slope(
-    h: Scalar,
-    total: Float[np.ndarray, " d"],
+    known: AllSteps,
     form: Form,
-    every: Sequence[Form],
     delta: Float[np.ndarray, " d"],
     span: Span,
     rng: np.random.Generator,
 ) -> Form:
     """The form with its slope at the first delta read again, in a span that holds it; p + 5 queries."""
-    found, length = _read_shortest(h, total, form, every, delta, span, _SHORTEST, rng)
+    found, length = _read_shortest(known, form, delta, span, _SHORTEST, rng)
     if found is None:
         return form
     base, inner, constant = found
@@ -88,10 +106,8 @@ def polished_slope(
 
 
 def _read_shortest(
-    h: Scalar,
-    total: Float[np.ndarray, " d"],
+    known: AllSteps,
     form: Form,
-    every: Sequence[Form],
     delta: Float[np.ndarray, " d"],
     span: Span,
     length: float,
@@ -99,17 +115,15 @@ def _read_shortest(
 ) -> tuple[tuple[np.ndarray, np.ndarray, float] | None, float]:
     """What `_read_far` finds at the delta times the least length, from the given one, and that length."""
     while True:
-        found = _read_far(h, total, form, every, length * delta, span, rng)
+        found = _read_far(known, form, length * delta, span, rng)
         if found is not None or length >= _LONGEST:
             return found, length
         length *= 2
 
 
 def _read_far(
-    h: Scalar,
-    total: Float[np.ndarray, " d"],
+    known: AllSteps,
     form: Form,
-    every: Sequence[Form],
     delta: Float[np.ndarray, " d"],
     span: Span,
     rng: np.random.Generator,
@@ -141,13 +155,7 @@ def _read_far(
     for _ in range(_DRAWS):
         y += (((wanted - constant) - y @ inner) / size**2)[:, None] * inner
         x = base + y @ span
-        clear = np.ones(len(y), bool)
-        low = np.full(len(y), delta @ (total - sum(one.amplitude for one in every)) / 2)
-        for other in every:
-            if other is not form:
-                logits = x @ (other.theta @ delta) + other.bias @ delta + other.shift
-                clear &= clear_of(other, logits)
-                low += np.where(logits > 0, other.amplitude @ delta, 0.0)
+        low, clear = known.others(form, x, delta)
         if clear.all():
             break
         fresh = rng.standard_normal((int(np.sum(~clear)), p))
@@ -155,7 +163,7 @@ def _read_far(
     if clear.sum() < p + 2:
         return None
     x, y = x[clear], y[clear]
-    values = h(x, np.tile(delta, (len(x), 1)))
+    values = known.h(x, np.tile(delta, (len(x), 1)))
     with np.errstate(invalid="ignore"):
         z = shape.inverse((values - low[clear]) / (form.amplitude @ delta))
     read = np.isfinite(z)

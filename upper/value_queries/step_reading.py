@@ -10,8 +10,8 @@ from upper.value_queries.step_shape import SATURATED, Scalar, Shape
 
 __all__ = ["Reading", "Span", "fill", "read_step", "spanned"]
 
-# Moves of x and of delta are halved at most so often.
-_HALVINGS = 14
+# Moves of x and of delta, of x by half the reach at first, are halved at most so often.
+_HALVINGS, _HALF = 14, 0.5
 # The step of parallel heads may rise and fall, so a value has several logits. The right one is less than this share of
 # the reach; a move changes it by less than another, and one along the slope by as much as expected, up to a third.
 _NEAR_MIDDLE, _SHORT, _AS_EXPECTED = 0.6, 0.3, 0.3
@@ -29,11 +29,12 @@ class Reading:
     slope: Float[np.ndarray, "n d"]
     offset: Float[np.ndarray, " n"]
     height: Float[np.ndarray, " n"]
+    share: Float[np.ndarray, " n"]  #: of the usual length of moves
 
     @classmethod
     def nothing(cls, n: int, d: int) -> "Reading":
         """A reading to be filled."""
-        return cls(np.full((n, d), np.nan), np.full(n, np.nan), np.full(n, np.nan))
+        return cls(np.full((n, d), np.nan), *np.full((3, n), np.nan))
 
     @property
     def found(self) -> Bool[np.ndarray, " n"]:
@@ -42,7 +43,8 @@ class Reading:
 
     def put(self, some: "Reading", where: Int[np.ndarray, " some"]) -> None:
         """Write the reading of some delta into this one."""
-        self.slope[where], self.offset[where], self.height[where] = some.slope, some.offset, some.height
+        self.slope[where], self.offset[where] = some.slope, some.offset
+        self.height[where], self.share[where] = some.height, some.share
 
 
 def read_step(
@@ -54,18 +56,19 @@ def read_step(
     rate: Float[np.ndarray, " n"],
     size: Float[np.ndarray, " n"],
     span: Span,
+    share: Float[np.ndarray, " n"],
 ) -> Reading:
-    """A step with its middle near `centre`, where only it changes: 3 + p queries a delta, more where moves are halved.
+    """A step with its middle near `centre`, where only it changes: 3 + p queries a delta.
 
     Two more a delta for parallel heads. The slope is looked for in the span. `rate` is the slope along the unit vectors
-    `along`, `size` about its norm.
+    `along`, `size` about its norm. x moves by a share of the usual length.
     """
     n, d = delta.shape
     far = (SATURATED / (rate * shape.rate.min()))[:, None] * along
     low, high, middle = np.split(
         h(np.concatenate([centre - far, centre + far, centre]), np.concatenate([delta] * 3)), 3
     )
-    height, away = high - low, shape.reach / size
+    height, away = high - low, share * shape.reach / size
     with np.errstate(divide="ignore", invalid="ignore"):
         at_centre = shape.inverse((middle - low) / height)
     if len(shape.rate) > 1:
@@ -76,35 +79,35 @@ def read_step(
         expected = 2 * away * rate
         right = np.abs(after - before - expected) < _AS_EXPECTED * expected
         at_centre[~(right & (np.abs(at_centre) < _NEAR_MIDDLE * shape.reach))] = np.nan
+    else:
+        away = _HALF * away
     slope = np.full((n, d), np.nan)
-    left = np.flatnonzero(np.isfinite(at_centre))
-    for _ in range(_HALVINGS):
-        if not len(left):
-            break
-        x = centre[left, None] + away[left, None, None] * span
-        values = h(x.reshape(-1, d), delta[left].repeat(len(span), axis=0)).reshape(-1, len(span))
+    some = np.flatnonzero(np.isfinite(at_centre))
+    if len(some):
+        x = centre[some, None] + away[some, None, None] * span
+        values = h(x.reshape(-1, d), delta[some].repeat(len(span), axis=0)).reshape(-1, len(span))
         with np.errstate(invalid="ignore"):
-            z = shape.inverse((values - low[left, None]) / height[left, None])
-        slope[left] = (z - at_centre[left, None]) / away[left, None] @ span
-        left = left[~np.isfinite(slope[left]).all(axis=1)]
-        away[left] /= 2
-    return Reading(slope, at_centre - np.einsum("nd,nd->n", centre, slope), height)
+            z = shape.inverse((values - low[some, None]) / height[some, None])
+        slope[some] = (z - at_centre[some, None]) / away[some, None] @ span
+    return Reading(slope, at_centre - np.einsum("nd,nd->n", centre, slope), height, share)
 
 
 def fill(
     reading: Reading,
     which: Int[np.ndarray, " some"],
-    away: Float[np.ndarray, " n"],
-    read: Callable[[Int[np.ndarray, " some"]], Reading],
+    read: Callable[[Int[np.ndarray, " some"], Float[np.ndarray, " some"]], Reading],
 ) -> bool:
-    """Fill the reading at some delta, whose moves `away` are halved where the step is out of reach; whether all are."""
-    for _ in range(_HALVINGS):
-        some = read(which)
+    """Fill the reading at some delta; whether all are filled.
+
+    `read` reads at these delta with moves of x and of delta by shares of their usual lengths. Where the step is out of
+    reach the share is halved.
+    """
+    for halvings in range(_HALVINGS):
+        some = read(which, np.full(len(which), 0.5**halvings))
         reading.put(some, which)
         which = which[~some.found]
         if not len(which):
             return True
-        away[which] /= 2
     return False
 
 

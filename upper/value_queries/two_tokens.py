@@ -15,6 +15,8 @@ _BENT = 0.75
 _RAYS = 3
 # An odd part below the share _ROUNDING of the answers is rounding. At most _DOUBLINGS doublings or halvings are tried.
 _ROUNDING, _DOUBLINGS = 1e-12, 40
+# Rounding, but no answer of a layer, differs where tokens are longer by this share.
+_MOVE = 1e-9
 # An odd part is measured where it is so many times the noise; a singular value counts where it is.
 _LOUD, _COUNTED = 8.0, 2.0
 # Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
@@ -121,23 +123,31 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     # differences that noise alone makes, several times over
     noise = _LOUD * pairs.value_noise * float(np.sqrt(2 * len(rays) * d))
 
-    def odd(distance: float) -> float:
-        """The size of the odd part; 0 where it is noise or rounding."""
+    def odd(distance: float) -> tuple[float, np.ndarray]:
+        """The size of the odd part, or 0 where it is noise or rounding, and itself."""
         x = distance * np.concatenate([rays, -rays])
         values, _ = pairs(x, delta)
         rest = pairs.linear.bias + (x - delta) @ pairs.linear.projection_sum
-        size = float(np.linalg.norm(values[: len(rays)] - values[len(rays) :]))
+        part = values[: len(rays)] - values[len(rays) :]
+        size = float(np.linalg.norm(part))
         answers = float(np.linalg.norm(values) + np.linalg.norm(rest))
-        return size if size > max(noise, _ROUNDING * answers) else 0.0
+        return (size if size > max(noise, _ROUNDING * answers) else 0.0), part
+
+    def smooth(distance: float) -> float:
+        """The same, also 0 where a tiny move changes all: heads that cancel may leave rounding alone."""
+        size, part = odd(distance)
+        if size and not noise and np.linalg.norm(odd((1 + _MOVE) * distance)[1] - part) > size / 2:
+            return 0.0
+        return size
 
     powers = [sign * power for power in range(_DOUBLINGS) for sign in (1, -1)][1:]
-    seen = ((2.0**power, size) for power in powers if (size := odd(2.0**power)))
+    seen = ((2.0**power, size) for power in powers if (size := smooth(2.0**power)))
     distance, here = next(seen, (1.0, 0.0))
     if not here:
         return None
-    factor = 0.5 if odd(2 * distance) < 2 * _BENT * here else 2.0
+    factor = 0.5 if odd(2 * distance)[0] < 2 * _BENT * here else 2.0
     for _ in range(_DOUBLINGS):
-        there = odd(distance * factor)
+        there, _ = odd(distance * factor)
         near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
         if not there or (far < 2 * _BENT * near) != (factor < 1):
