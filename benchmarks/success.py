@@ -1,5 +1,6 @@
 """The rate at which Newton recovers a random nice layer, in total and from its first start, with intervals."""
 
+import math
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,7 +15,8 @@ from upper.engine import EngineName
 
 __all__ = ["CASES", "NEEDED", "run_success", "success_complaint"]
 
-CASES = ((2, 2, 32, 4), (4, 2, 32, 4), (6, 4, 32, 4), (8, 4, 32, 4), (8, 8, 32, 4), (4, 4, 32, 3))
+_SIZES = ((2, 2, 32), (4, 2, 32), (6, 4, 32), (8, 4, 32), (8, 8, 32))
+CASES = (*((*size, 4) for size in _SIZES), (4, 4, 32, 3), *((*size, 1.5) for size in _SIZES), (4, 4, 32, 1.5))
 """m, k, d, and the number of examples in counting floors."""
 NEEDED = 0.95
 """The required share of recovered targets."""
@@ -25,7 +27,7 @@ def run_success(
     targets: int = 20,
     out: Path | None = None,
     *,
-    cases: tuple[tuple[int, int, int, int], ...] = CASES,
+    cases: tuple[tuple[int, int, int, float], ...] = CASES,
     engine: EngineName = "auto",
 ) -> list[dict[str, Any]]:
     """Fit `targets` layers of every case; print a table and, on request, write it as JSON.
@@ -49,8 +51,8 @@ def success_complaint(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _row(m: int, k: int, d: int, floors: int, targets: int, engine: EngineName) -> dict[str, Any]:
-    examples, inputs = floors * counting_floor(heads=m, tokens=k, dim=d), BooleanInputs(k, d)
+def _row(m: int, k: int, d: int, floors: float, targets: int, engine: EngineName) -> dict[str, Any]:
+    examples, inputs = math.ceil(floors * counting_floor(heads=m, tokens=k, dim=d)), BooleanInputs(k, d)
     errors, starts, seconds = [], [], []
     for seed in range(targets):
         layer = make_nice_layer(heads=m, dim=d, rng=[seed, 0])

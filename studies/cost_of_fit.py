@@ -13,7 +13,6 @@ from numpy.random import Generator
 from attention import BooleanInputs, ExampleOracle, Fit, GaussianInputs, Learner, make_nice_layer
 from upper import Newton
 from upper.linear_attention import LinearAttention, LinearAttentionLearner, make_linear_attention
-from upper.newton.spectral import spectral_start
 from upper.six_phase import SixPhase
 
 __all__ = ["cost_of_fit"]
@@ -54,9 +53,6 @@ def _warm(learner: str) -> None:
     """Run a small fit first, so that imports and compilation do not count in a cell."""
     rng = np.random.default_rng(0)
     _fit(learner, *_WARM[learner], rng)
-    if learner == "newton":  # the needs of a second start
-        x = BooleanInputs(k=3, d=12).sample(100, rng=rng)
-        spectral_start(x, make_nice_layer(heads=3, dim=12, rng=rng)(x), 3, rng=rng)
 
 
 def _fit(learner: str, m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int]:

@@ -19,7 +19,6 @@ from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
 from upper.newton.runs import Runner, SplitExamples, draw_split, fitted_share, judge, noise_level
-from upper.newton.spectral import spectral_start
 from upper.newton.whitening import needed_whitening
 
 __all__ = ["Newton"]
@@ -52,10 +51,10 @@ class Newton(LearnerBase):
         most two for each number of heads.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
-    start : "random", "spectral" or AttentionLayer
-        The first start: random heads; or heads in a span estimated from cross-moments of the examples (see
-        `upper.newton.spectral`); or the attention matrices of a layer, for example from another learner. The second
-        start is spectral, unless the first was, a rank is given or m is "auto". All other starts are random.
+    start : "random" or AttentionLayer
+        The first start: random heads, or the attention matrices of a layer, for example from another learner. Below
+        three counting floors a random first start takes the path of priors (see `gauss_newton`). All later starts take
+        it, unless m is "auto".
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
@@ -109,7 +108,7 @@ class Newton(LearnerBase):
     work: PositiveInt = 20_000
     starts: PositiveInt = 10
     tolerance: NonNegativeFloat = 1e-14
-    start: Literal["random", "spectral"] | AttentionLayer = "random"
+    start: Literal["random"] | AttentionLayer = "random"
     rank: PositiveInt | None = None
     biases: bool = False
     engine: EngineName = "numpy"
@@ -277,14 +276,6 @@ class Newton(LearnerBase):
         d = examples.x.shape[-1]
         if isinstance(self.start, AttentionLayer) and number == 1 and self.start.heads == heads:
             return self._start_at(examples.scaled(self.start))
-        # the spectral start hardly changes when it is repeated, so one is enough
-        if self.start == "spectral" and number <= 1:
-            theta = spectral_start(examples.x, examples.y, heads, rng=rng)
-            if self.rank is None:
-                return theta
-            known = FactoredHeads.of(AttentionLayer(theta=theta, w=theta), self.rank)
-            free = random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
-            return FactoredHeads(a=known.a, b=known.b, v=free.v, o=free.o)
         if self.rank is not None:
             return random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
         return rng.standard_normal((heads, d, d)) / d
@@ -300,7 +291,7 @@ class Newton(LearnerBase):
         if self.m == "auto":  # the path takes longer, and students with too few heads need no better minimum
             return math.inf
         few = budget is not None and budget < _FEW_FLOORS * self._floor(self.m, oracle.k, oracle.d)
-        return int(not few or self.start != "random")
+        return int(not few or isinstance(self.start, AttentionLayer))
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)

@@ -150,6 +150,14 @@ def gauss_newton(
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
     stay fixed). Factors are balanced at the start, and again if the norms of corresponding columns differ fourfold.
 
+    If five accepted trials leave more than .8 of the residual, lambda halves with every accepted trial and the accuracy
+    is at least .1: else a saturated head, far above the mean curvature, keeps the others from moving.
+
+    The path of priors minimises |Y - F|^2 + sigma^2 (|W|^2 / tau_w^2 + |Theta|^2 / tau_theta^2), at low rank with the
+    factors in place of W and Theta. W is eliminated by ridge. The tau are those of the start, with tau_w such that
+    Z W has the size of Y. sigma^2 starts at .7 of the variance of Y and shrinks by .95 with every accepted trial;
+    lambda halves. The path ends at c = .15, or at the variance .02.
+
     Below c = 1e-2, a run whose residual falls by less than half in eight trials continues in float64 throughout. Its
     ridge is then 1e-13 in place of 1e-6, since heads at a relative distance e change G by e^2 and J^T J by e^4 only.
 

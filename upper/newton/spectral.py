@@ -1,18 +1,15 @@
-"""The spectral start: heads from the cross-moments of tokens and labels, before any run."""
+"""The cross-moments of tokens and labels, whose spectrum shows the number of heads before any run."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import shown
 from attention.inputs import Rng
-from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear import linear_part
-from upper.newton.span import fit_in_span
 
-__all__ = ["CrossMoment", "cross_moment", "spectral_start"]
+__all__ = ["CrossMoment", "cross_moment"]
 
 # The iteration ends when no singular value moves by more than this share of the largest.
 _SETTLED, _MOST_ITERATIONS = 2e-3, 30
@@ -22,11 +19,7 @@ _LEAST_REST = 1e-6
 _FEW_PAIRS = 16
 # A gap of the spectrum is clear if it is above _WIDER times the mean gap of the last values, and _WIDEST_OF_NOISE.
 _LAST, _WIDER, _WIDEST_OF_NOISE = 6, 5.0, 0.08
-_EXTRA = 8  # extra directions beyond m, so that the iteration converges
-# |Theta_i|_F of the first trial, similar to a random start; the fit in the span finds the scale.
-_START_NORM = 0.7
 _LARGEST = 1e9  # largest entry of a token: products of three tokens must stay below 3e38 in float32
-_START_PASSES = 200
 # The most numbers in one array, so that memory does not grow with the examples.
 _MOST_NUMBERS = 1 << 22
 
@@ -127,70 +120,6 @@ def cross_moment(
         if np.abs(values - before).max() <= _SETTLED * values[0]:
             break
     return CrossMoment(values=values, theta=np.tensordot(turn.T, theta, 1), w=right.reshape(p, d, d))
-
-
-@checked
-def spectral_start(
-    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], m: PositiveInt, *, rng: Rng = None
-) -> Float[np.ndarray, "m d d"]:
-    """Attention matrices as a start for a run, in the span of the leading directions of the cross-moments.
-
-    Parameters
-    ----------
-    x, y : array (n, k, d)
-        Tokens, independent and isotropic, and labels.
-    m : int
-        The number of heads.
-
-    Returns
-    -------
-    array (m, d, d)
-        Random, N(0, 1/d^2), if there is no span: with one token, with more heads than d^2, or with labels that are
-        linear in the tokens.
-
-    Notes
-    -----
-    The coefficient of the mean token estimates sum_i W_i. T of `cross_moment`, applied to it, is about the sum of the
-    Theta_i: it points to the centre of the simplex that they form in the span. `fit_in_span` then starts from one
-    randomly rotated simplex around the centre. It makes at most 200 passes over at most 4 m d / k + 64 of the examples.
-
-    `cross_moment` takes 16 to 60 products of O(N k d (d + k) (m + 8)), linear in the examples. The cost of the fit in
-    the span does not depend on them: at most 200 passes of O((m d + k) (m d)^2).
-    """
-    _, k, d = x.shape
-    few = 4 * m * d // k + 64
-    require_memory(
-        f"A spectral start of m = {shown(m)} heads in {d} dimensions",
-        # bases of what is read, of two points and what made them, and the changes along them while there are few heads
-        32 * few * k * m * d + (8 * m**3 * d**2 if m * m < _START_PASSES else 0) + 16 * m * d * d,
-        advice="take fewer heads, or another start",
-    )
-    rng = random_generator(rng)
-    if k == 1 or m > d * d:
-        return rng.standard_normal((m, d, d)) / d
-    moment = cross_moment(x, y, directions=min(m + _EXTRA, d * d), rng=rng)
-    if moment.values[0] == 0:
-        return rng.standard_normal((m, d, d)) / d
-    along = np.tensordot(moment.w[:m], linear_part(x, y)[0].mean, 2)
-    basis = _with_last(moment.values[:m] * along, moment.theta[:m], rng)
-    # the distance of the centre from 0 if the heads are orthogonal and of equal norm
-    basis = _START_NORM / np.sqrt(m) * basis
-    found, _ = fit_in_span(x[:few], y[:few], basis, starts=1, work=_START_PASSES, rng=rng)
-    return np.asarray(found.theta)
-
-
-def _with_last(
-    coordinates: np.ndarray, basis: np.ndarray, rng: np.random.Generator
-) -> Float[np.ndarray, "m d d"]:
-    """The orthonormal basis, rotated so that its last element points along `coordinates`."""
-    m = len(coordinates)
-    size = float(np.linalg.norm(coordinates))
-    if size == 0:  # the heads' projections sum to zero
-        coordinates, size = rng.standard_normal(m), 1.0
-    others = rng.standard_normal((m, m - 1))
-    turn = np.linalg.qr(np.concatenate([coordinates[:, None] / size, others], axis=1))[0]
-    turn[:, 0] *= np.sign(turn[:, 0] @ coordinates)
-    return np.tensordot(np.roll(turn, -1, axis=1).T, basis, 1)
 
 
 def _without_linear_part(x: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "n k d"]:

@@ -1,7 +1,7 @@
 """Gauss-Newton on every engine: array type in, array type out; exactness; the memory it says it takes."""
 
 import tracemalloc
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -201,11 +201,22 @@ def test_the_coupling_of_heads_keeps_passes_few_where_their_weights_differ():
 
 def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(k=2, d=1), rng=1)
-    fit = Newton(1, start="spectral").fit(oracle, rng=3)
+    fit = Newton(1).fit(oracle, rng=3)
     assert np.isfinite(fit.layer.theta).all()
     assert (
         not fit.outcome.succeeded
     )  # tokens of one coordinate have two kinds of inputs, too few to hold one out
+
+
+def test_on_a_plateau_the_damping_halves_with_every_accepted_trial():
+    # half of the labels is noise, which one head cannot fit: the residual stays
+    rng = np.random.default_rng(0)
+    x = BooleanInputs(3, 6).sample(60, rng=1)
+    y = make_nice_layer(heads=2, dim=6, rng=0)(x) + rng.standard_normal(x.shape)
+    run = list(islice(gauss_newton(x, y, rng.standard_normal((1, 6, 6)) / 6, rng=rng), 40))
+    pairs = [(a, b) for a, b in pairwise(run[10:]) if b.residual < a.residual]
+    assert len(pairs) > 5
+    assert all(b.damping == a.damping / 2 for a, b in pairs)
 
 
 def test_factors_of_full_rank_end_where_matrices_do():

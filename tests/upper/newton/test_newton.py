@@ -1,5 +1,6 @@
 """Newton: exact recovery at four times the counting floor, or at eight of a given rank; and how it ends elsewhere."""
 
+import math
 import subprocess
 import sys
 from itertools import islice, pairwise
@@ -74,18 +75,23 @@ def test_superlinear_near_the_solution():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 7])
-def test_where_a_random_start_fails_the_spectral_one_is_exact(seed, monkeypatch):
+def test_where_a_random_start_fails_the_path_of_priors_is_exact(seed):
     inputs, layer = BooleanInputs(8, 16), make_nice_layer(heads=4, dim=16, rng=seed)
     few = 3 * counting_floor(heads=4, tokens=8, dim=16)
+    for starts in (1, 2):
+        oracle = ExampleOracle(layer, inputs, rng=seed + 100)
+        fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
+        assert (fit.outcome is Outcome.EXACT) == (starts == 2)
 
-    def starts(learner):
-        fit = learner.fit(ExampleOracle(layer, inputs, rng=seed + 100), rng=seed + 200)
-        assert fit.outcome is Outcome.EXACT
-        return fit.trace[-1].measures["starts"]
 
-    assert starts(Newton(4, examples=few, starts=2)) == 2
-    monkeypatch.setattr("upper.newton.learner._SPECTRAL", None)
-    assert starts(Newton(4, examples=few)) > 2
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "k", "biases"), [(4, 4, False), (8, 4, False), (2, 2, True)])
+def test_one_and_a_half_counting_floors_are_enough_from_one_start(m, k, biases):
+    layer = make_nice_layer(heads=m, dim=32, rng=0)
+    few = math.ceil(1.5 * counting_floor(heads=m, tokens=k, dim=32, biases=biases))
+    fit, errors = _learn(layer, BooleanInputs(k, 32), Newton(m, examples=few, starts=1, biases=biases))
+    assert fit.outcome is Outcome.EXACT
+    assert errors["relative_error"] < 1e-10
 
 
 @pytest.mark.slow
@@ -201,13 +207,12 @@ def test_the_heads_found_have_the_rank():
         assert np.all(values[:, R:] < 1e-12 * values[:, :1])
 
 
-@pytest.mark.parametrize("start", [pytest.param("spectral", marks=pytest.mark.slow), _low_rank()], ids=str)
-def test_factors_start_where_they_are_told_to(start):
-    fit, errors = _learn(_low_rank(), BooleanInputs(K, D), Newton(M, rank=R, start=start, examples=600))
+def test_factors_start_where_they_are_told_to():
+    learner = Newton(M, rank=R, start=_low_rank(), examples=600)
+    fit, errors = _learn(_low_rank(), BooleanInputs(K, D), learner)
     assert fit.outcome is Outcome.EXACT
     assert errors["relative_error"] < 1e-10
-    if start != "spectral":
-        assert fit.trace[0].measures["residual"] < 1e-4  # the ridge leaves 1e-5
+    assert fit.trace[0].measures["residual"] < 1e-4  # the ridge leaves 1e-5
 
 
 @pytest.mark.slow

@@ -1,21 +1,11 @@
-"""The cross-moments: their operator, their spectrum, their span, and the start in it."""
+"""The cross-moments: their operator, their spectrum and their span."""
 
 import numpy as np
 import pytest
 
-from attention import (
-    AttentionLayer,
-    BooleanInputs,
-    ExampleOracle,
-    NotEnoughMemoryError,
-    Outcome,
-    make_nice_layer,
-)
-from upper import Newton, counting_floor
-from upper.baselines.frozen_attention import regress_projections
-from upper.newton import spectral
-from upper.newton.runs import SplitExamples
-from upper.newton.spectral import cross_moment, spectral_start
+from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from upper import counting_floor
+from upper.newton.spectral import cross_moment
 
 
 def _examples(m, k, d, n, seed=0, sigma=2.0):
@@ -81,65 +71,3 @@ def test_linear_labels_have_no_cross_moment():
     moment = cross_moment(x, x @ np.diag(np.arange(1.0, 7.0)), directions=10, rng=0)
     assert not moment.values.any()
     assert moment.head_count() == 0
-
-
-@pytest.mark.parametrize(
-    ("m", "k", "seed"), [(2, 2, 0), *(pytest.param(4, 4, seed, marks=pytest.mark.slow) for seed in (0, 1))]
-)
-def test_newton_is_exact_from_the_spectral_start(m, k, seed):
-    layer = make_nice_layer(heads=m, dim=32, rng=seed)
-    oracle = ExampleOracle(layer, BooleanInputs(k, 32), rng=seed + 50)
-    fit = Newton(m, start="spectral", starts=1).fit(oracle, rng=seed)
-    assert fit.outcome is Outcome.EXACT
-
-
-def test_the_start_explains_more_than_a_random_one():
-    _, x, y = _examples(4, 4, 32, 344)
-    starts = (spectral_start(x, y, 4, rng=0), np.random.default_rng(1).standard_normal((4, 32, 32)) / 32)
-    errors = []
-    for theta in starts:
-        (w,) = regress_projections(x, y, theta)
-        errors.append(np.linalg.norm(AttentionLayer(theta, w)(x) - y))
-    assert errors[0] < 0.6 * errors[1]
-
-
-@pytest.mark.parametrize(("m", "k", "d"), [(1, 3, 5), (3, 1, 4), (5, 2, 2), (1, 2, 1)])
-def test_a_start_for_every_shape(m, k, d):
-    _, x, y = _examples(m, k, d, 60)
-    theta = spectral_start(x, y, m, rng=0)
-    assert theta.shape == (m, d, d)
-    assert theta.dtype == np.float64
-    assert np.isfinite(theta).all()
-    assert np.array_equal(theta, spectral_start(x, y, m, rng=0))
-
-
-def start_of(start, number, seed=0, m=3):
-    _, x, y = _examples(3, 3, 8, 500)
-    examples = SplitExamples(x, y, x[:0], y[:0], 1.0)
-    return Newton(m, start=start)._start(examples, 3, number, np.random.default_rng(seed))
-
-
-def share_within(theta, span):
-    basis = np.linalg.qr(span.reshape(3, -1).T)[0]
-    return np.linalg.norm(theta.reshape(3, -1) @ basis) / np.linalg.norm(theta)
-
-
-def test_of_newtons_starts_one_is_spectral():
-    asked = start_of("spectral", 1)
-    assert share_within(start_of("spectral", 1, seed=1), asked) > 0.9
-    assert share_within(start_of("random", 2, seed=2), asked) > 0.9
-    # of a random start sqrt(3/64) is
-    others = [("spectral", 2), ("random", 1), ("random", 3)]
-    assert all(share_within(start_of(*one, seed=3), asked) < 0.5 for one in others)
-    assert share_within(start_of("random", 2, seed=2, m="auto"), asked) < 0.5
-
-
-def test_a_spectral_start_that_does_not_fit_is_refused_where_asked_for_and_else_random(monkeypatch):
-    def refuse(*_, **__):
-        raise NotEnoughMemoryError("A start does not fit.")
-
-    monkeypatch.setattr(spectral, "require_memory", refuse)
-    with pytest.raises(NotEnoughMemoryError):
-        start_of("spectral", 1)
-    drawn = np.random.default_rng(5).standard_normal((3, 8, 8)) / 8
-    np.testing.assert_array_equal(start_of("random", 2, seed=5), drawn)
