@@ -65,6 +65,7 @@ BENCHMARKS = {
         "run_learners",
         (
             _targets(3),
+            Option("minutes", 30.0, "begin no further target that would end later"),
             Option("full_grid", False, "Adam with a whole grid of settings: hours"),
             Option("of", None, "run nothing: the tables and the figure of what --json has written before"),
             *(_JSON, _SVG, _ENGINE, _DEVICE),

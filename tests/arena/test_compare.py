@@ -161,7 +161,7 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
 
 
 def test_an_absent_extra_is_no_failure(targets, monkeypatch):
-    monkeypatch.setattr("upper.baselines.adam.find_spec", lambda name: None)
+    monkeypatch.setattr("upper.baselines.gradient_descent.find_spec", lambda name: None)
     monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
     results = compare(targets[:1], [STUDENTS["adam"]], isolated=False)
     (cell,) = results.cells

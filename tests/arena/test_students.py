@@ -13,7 +13,16 @@ def _names(learners):
     return [student.name for student in as_students(learners)]
 
 
-BASELINES = ["tuned-adam", "sgd", "l-bfgs", "frozen-attention", "one-step", "linear-attention"]
+BASELINES = [
+    "tuned-adam",
+    "sgd",
+    "muon",
+    "soap",
+    "l-bfgs",
+    "frozen-attention",
+    "one-step",
+    "linear-attention",
+]
 
 
 def test_all_but_the_baselines_by_default():

@@ -10,14 +10,15 @@ from benchmarks.learners import (
     CASES,
     ERRORS,
     FRESH,
+    Contender,
     compare_at_errors,
     contenders,
     learners_complaint,
     run_learners,
     show_learners,
 )
-from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
-from upper import SGD, Adam
+from benchmarks.peer_settings import REUSED, adam_settings, peer_settings
+from upper import GradientDescent, Newton
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 CASE = (2, 3, 8)
@@ -102,9 +103,11 @@ def test_every_case_has_a_few_settings_of_its_peers():
         there = contenders(*case)
         assert len({(one.row, one.setting) for one in there}) == len(there)
         assert [one.row for one in there][:2] == ["Newton", "Newton, NumPy alone"]
-        settings = sgd_settings(*case)
-        assert [one.reused for one in settings] == [None, REUSED]
-        assert all(0.25 <= one.learning_rate * case[2] <= 1 for one in settings)
+        for name, scale in (("sgd", case[2]), ("muon", 40), ("soap", 60)):
+            settings = peer_settings(name, *case)
+            assert [one.reused for one in settings] == [None, REUSED]
+            assert {one.optimizer for one in settings} == {name}
+            assert all(0.25 <= one.learning_rate * scale <= 2 for one in settings)
 
 
 @pytest.mark.slow
@@ -113,11 +116,17 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.learners._FEATURES", 16)
     monkeypatch.setattr(
         "benchmarks.learners.adam_settings",
-        lambda m, *_, **__: {"fresh": [Adam(m, work=50, batch=16)], "reused": [Adam(m, work=50, reused=32)]},
+        lambda m, *_, **__: {
+            "fresh": [GradientDescent(m, work=50, batch=16)],
+            "reused": [GradientDescent(m, work=50, reused=32)],
+        },
     )
     monkeypatch.setattr(
-        "benchmarks.learners.sgd_settings",
-        lambda m, *_: [SGD(m, work=60, learning_rate=0.1), SGD(m, work=60, learning_rate=0.1, reused=32)],
+        "benchmarks.learners.peer_settings",
+        lambda name, m, *_: [
+            GradientDescent(m, optimizer=name, work=60, learning_rate=0.1, reused=reused)
+            for reused in (None, 32)
+        ],
     )
     found = run_learners(2, tmp_path / "l.json", tmp_path / "l.svg", cases=[CASE])
     stored = json.loads((tmp_path / "l.json").read_text(encoding="utf-8"))
@@ -140,3 +149,15 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     (tmp_path / "other.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="no file of this benchmark"):
         show_learners(tmp_path / "other.json")
+
+
+@pytest.mark.slow
+def test_no_further_target_begins_when_the_time_is_up(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "benchmarks.learners.contenders", lambda *_, **__: [Contender("Newton", "", Newton(2))]
+    )
+    monkeypatch.setattr("benchmarks.learners._written", lambda made, runs, *_: {**made, "runs": runs})
+    for minutes, done in ((0.0, 1), (5.0, 3)):
+        found = run_learners(3, cases=[CASE, (1, 2, 6)], minutes=minutes)
+        assert found["targets"] == done
+        assert len(found["runs"]) == 2 * done
