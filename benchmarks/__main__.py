@@ -109,6 +109,17 @@ BENCHMARKS = {
             *(_JSON, _ENGINE, _DEVICE),
         ),
     ),
+    "trained-layers": Benchmark(
+        "a layer of a trained model, which is downloaded, by Newton and by its peers in the same time",
+        "trained_layers",
+        "run_trained_layers",
+        (
+            Option("layer", 3, "number of the layer (3)"),
+            Option("dim", 48, "coordinates d that are kept (48)"),
+            Option("tokens", 8, "tokens k (8)"),
+            _JSON,
+        ),
+    ),
     "success": Benchmark(
         "how often Newton recovers a random nice layer",
         "success",
