@@ -117,8 +117,8 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "benchmarks.learners.adam_settings",
         lambda m, *_, **__: {
-            "fresh": [GradientDescent(m, work=50, batch=16)],
-            "reused": [GradientDescent(m, work=50, reused=32)],
+            "fresh": [GradientDescent(m, work=50, batch=16, learning_rate=0.003)],
+            "reused": [GradientDescent(m, work=50, reused=32, learning_rate=0.003)],
         },
     )
     monkeypatch.setattr(
