@@ -12,7 +12,7 @@ from attention.validation import checked
 from lwe import Attack, LWRParameters
 from lwe.attacks import LearnerAttack
 from lwe.costs.deviations import deviations
-from upper import Adam, Newton
+from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
 
 __all__ = ["ATTACKS", "AttackKind", "choose_attacks", "learners_on_engine"]
@@ -98,7 +98,9 @@ ATTACKS: Mapping[str, AttackKind] = {
         *itertools.starmap(_plain, lwe.attacks.ATTACKS.items()),
         _learner("newton", "Newton", lambda m: LearnerAttack(Newton(m=m, examples=4000, work=3000))),
         _learner(
-            "adam", "Adam", lambda m: LearnerAttack(Adam(m=m, batch=512, work=4000, learning_rate=0.01))
+            "adam",
+            "Adam",
+            lambda m: LearnerAttack(GradientDescent(m=m, batch=512, work=4000, learning_rate=0.01)),
         ),
         # its theorem assumes uniform tokens
         _learner("six-phase", "Six-phase", lambda m: LearnerAttack(SixPhase(m=m), on_gate_only=False)),

@@ -10,9 +10,8 @@ from arena.targets import Target
 from attention import Learner
 from upper import (
     LBFGS,
-    SGD,
-    Adam,
     FrozenAttention,
+    GradientDescent,
     LinearBaseline,
     Newton,
     OneGradientStep,
@@ -25,7 +24,7 @@ from upper.linear_attention.learner import LinearAttentionLearner
 __all__ = ["asked_settings", "engine_used", "on_engine", "placed", "require_engine", "require_known_engine"]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-_OF_NUMPY = (LBFGS, SGD, FrozenAttention, LinearAttentionLearner, LinearBaseline, OneGradientStep, SixPhase)
+_OF_NUMPY = (LBFGS, FrozenAttention, LinearAttentionLearner, LinearBaseline, OneGradientStep, SixPhase)
 
 
 def engine_used(learner: Learner, target: Target) -> str:
@@ -53,8 +52,8 @@ def engine_used(learner: Learner, target: Target) -> str:
     if isinstance(learner, Newton):
         heads = target.layer.heads if learner.m == "auto" else learner.m
         return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
-    if isinstance(learner, Adam):
-        return f"torch {learner.device} {learner.dtype}"
+    if isinstance(learner, GradientDescent):
+        return "numpy" if learner.library == "numpy" else f"torch {learner.device} {learner.dtype}"
     if isinstance(learner, TunedAdam):
         return f"torch {learner.device} float32"
     return "numpy" if isinstance(learner, _OF_NUMPY) else ""

@@ -16,9 +16,8 @@ from runs.figures import line_look
 from sq import ParityElimination, PeriodicLattice
 from upper import (
     LBFGS,
-    SGD,
-    Adam,
     FrozenAttention,
+    GradientDescent,
     KnownPart,
     LinearBaseline,
     Newton,
@@ -249,7 +248,7 @@ STUDENTS: Mapping[str, Student] = {
             "Adam",
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
-            lambda target, effort: Adam(
+            lambda target, effort: GradientDescent(
                 m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
             ),
             cost=4.0,
@@ -335,15 +334,37 @@ STUDENTS: Mapping[str, Student] = {
             extra="torch",
             by_default=False,
         ),
-        Student(
-            "sgd",
-            "SGD",
-            "No theorem. Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
-            lambda target, effort: SGD(
-                m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
-            ),
-            cost=3.0,
-            by_default=False,
+        *(
+            Student(
+                name,
+                title,
+                f"No theorem. {what}",
+                lambda target, effort, name=name, more=more: GradientDescent(  # type: ignore[misc]
+                    m=_heads(target),
+                    work=effort.steps(target),
+                    optimizer=name,
+                    tolerance=effort.adam_tolerance,
+                    **more,
+                ),
+                cost=3.0,
+                extra="" if name == "sgd" else "torch",
+                by_default=False,
+            )
+            for name, title, what, more in (
+                (
+                    "sgd",
+                    "SGD",
+                    "Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
+                    {"dtype": "float64"},
+                ),
+                (
+                    "muon",
+                    "Muon",
+                    "Momentum with steps that are made nearly orthogonal, every head for itself.",
+                    {"power": 2.5},
+                ),
+                ("soap", "SOAP", "Adam in the eigenbases of Shampoo, of every head for itself.", {}),
+            )
         ),
         Student(
             "l-bfgs",

@@ -16,7 +16,7 @@ from arena.student_table import PRESETS, STUDENTS, DoesNotApplyError, Effort, St
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
-from upper import Adam, TunedAdam
+from upper import GradientDescent, TunedAdam
 
 __all__ = [
     "PRESETS",
@@ -175,7 +175,13 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
         title=_numbered(kind.__name__, number, " "),
         guarantee=_own_guarantee(kind),
         build=lambda target, effort: learner,
-        extra="torch" if isinstance(learner, Adam | TunedAdam) else "",
+        extra="torch" if _needs_torch(learner) else "",
+    )
+
+
+def _needs_torch(learner: Learner) -> bool:
+    return isinstance(learner, TunedAdam) or (
+        isinstance(learner, GradientDescent) and learner.library == "torch"
     )
 
 

@@ -65,6 +65,7 @@ BENCHMARKS = {
         "run_learners",
         (
             _targets(3),
+            Option("minutes", 30.0, "begin no further target that would end later"),
             Option("full_grid", False, "Adam with a whole grid of settings: hours"),
             Option("of", None, "run nothing: the tables and the figure of what --json has written before"),
             *(_JSON, _SVG, _ENGINE, _DEVICE),
@@ -106,6 +107,17 @@ BENCHMARKS = {
             Option("tokens", 16, "tokens k (16)"),
             Option("targets", 3, "targets, each by both solvers (3)"),
             *(_JSON, _ENGINE, _DEVICE),
+        ),
+    ),
+    "trained-layers": Benchmark(
+        "a layer of a trained model, which is downloaded, by Newton and by its peers in the same time",
+        "trained_layers",
+        "run_trained_layers",
+        (
+            Option("layer", 3, "number of the layer (3)"),
+            Option("dim", 48, "coordinates d that are kept (48)"),
+            Option("tokens", 8, "tokens k (8)"),
+            _JSON,
         ),
     ),
     "success": Benchmark(

@@ -1,8 +1,8 @@
 """Newton and its alternatives, interleaved in one process on one thread: seconds and examples to an error.
 
-Every learner runs on every target; the first learner changes from target to target. Seconds are wall-clock seconds
-from each learner's own record: drawing examples counts, measuring against the truth does not. All settings of Adam
-and SGD run. For each error and case the best setting counts, with the time of its own run only.
+Every learner runs on every target, target after target; the first learner changes from target to target. Seconds are
+wall-clock seconds from each learner's own record: drawing examples counts, measuring against the truth does not. All
+settings of gradient descent run. For each error and case the best setting counts, with the time of its own run only.
 """
 
 import json
@@ -21,10 +21,12 @@ from arena.formats import plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
 from benchmarks.kernels import CASES
 from benchmarks.learner_figure import draw_learners
-from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
+from benchmarks.peer_settings import REUSED, adam_settings, peer_settings
+from benchmarks.referee import MISSING, OptimistixLM, has_referee
 from benchmarks.report import case_words, show_table, write_json
 from runs import single_thread, versions
-from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
+from upper import LBFGS, FrozenAttention, GradientDescent, Newton, OneGradientStep
+from upper.baselines.optimizers import OptimizerName
 from upper.engine import EngineName
 
 __all__ = [
@@ -49,6 +51,7 @@ _JUDGED = 1e-6
 _MADE = ("targets", "threads", "engine", "device", "versions")
 _FRESH_INPUTS = 1000
 _LBFGS_PASSES = 3000  # twice the largest number needed so far
+_OTHERS: dict[OptimizerName, str] = {"sgd": "SGD", "muon": "Muon", "soap": "SOAP"}
 _FEATURES = 1024  # of frozen attention, R d: the cost of more is cubic and the gain is small
 
 
@@ -66,12 +69,15 @@ def run_learners(
     out: Path | None = None,
     figure: Path | None = None,
     *,
+    minutes: float = 30.0,
     cases: Sequence[tuple[int, int, int]] = CASES,
     full_grid: bool = False,
     engine: EngineName = "auto",
     device: str | None = None,
 ) -> dict[str, Any]:
     """Run every case; print the tables and, on request, write the figures as JSON and draw them.
+
+    After the first target, no target is begun that would end after `minutes`, as long as the longest so far.
 
     Returns
     -------
@@ -80,13 +86,19 @@ def run_learners(
         ``rows``, one for every case and error, with the medians and the ratios.
     """
     runs: list[dict[str, Any]] = []
+    fields = {case: contenders(*case, full_grid=full_grid, engine=engine, device=device) for case in cases}
+    began, longest, done = time.monotonic(), 0.0, 0
     with single_thread(torch=True):
-        for m, k, d in cases:
-            field = contenders(m, k, d, full_grid=full_grid, engine=engine, device=device)
-            _warm_up(field)
-            for seed in range(targets):
-                for one in (*field[seed % len(field) :], *field[: seed % len(field)]):
-                    runs.append({"m": m, "k": k, "d": d, "target": seed, **_run(one, m, k, d, seed)})
+        for (_, k, d), field in fields.items():
+            _warm_up(field, k, d)
+        # target after target, so that every case has as many when the time is up
+        while done < targets and (done == 0 or time.monotonic() - began + longest <= 60 * minutes):
+            since = time.monotonic()
+            for (m, k, d), field in fields.items():
+                for one in (*field[done % len(field) :], *field[: done % len(field)]):
+                    runs.append({"m": m, "k": k, "d": d, "target": done, **_run(one, m, k, d, done)})
+            longest, done = max(longest, time.monotonic() - since), done + 1
+    targets = done
     made: dict[str, Any] = {"targets": targets, "threads": 1, "engine": engine, "device": device}
     return _written({**made, "versions": versions()}, runs, out, figure)
 
@@ -158,13 +170,19 @@ def contenders(
     engine: EngineName = "auto",
     device: str | None = None,
 ) -> list[Contender]:
-    """Everything that runs on a case; without torch, all but Adam."""
+    """Everything that runs on a case; without torch, all but Adam, Muon and SOAP."""
     settings = adam_settings(m, k, d, full=full_grid and find_spec("torch") is not None, device=device)
     field = [
         Contender("Newton", "", Newton(m, engine=engine, device=device)),
         Contender("Newton, NumPy alone", "", Newton(m, engine="numpy")),
         Contender("L-BFGS", "", LBFGS(m, work=_LBFGS_PASSES, tolerance=1e-14)),
-        *(Contender("SGD", _words(one), one) for one in sgd_settings(m, k, d)),
+        *(
+            Contender(row, _words(one), one)
+            for name, row in _OTHERS.items()
+            for one in peer_settings(name, m, k, d)
+            if one.library == "numpy" or find_spec("torch") is not None
+        ),
+        *([Contender("Optimistix", "", OptimistixLM(m))] if has_referee() else []),
         Contender("Frozen attention", "", FrozenAttention(heads=_FEATURES // d)),
         Contender("One step", "", OneGradientStep()),
     ]
@@ -237,23 +255,27 @@ def _engine(learner: Learner, m: int, k: int, d: int) -> str:
         engine = learner.engine_for(m, k, d)
         low = str(engine.low).removeprefix("torch.")
         return "NumPy" if engine.name == "numpy" else f"torch {engine.device} {low}"
-    if isinstance(learner, Adam):
-        return f"torch {learner.device} {learner.dtype}"
-    return f"NumPy {learner.dtype}" if isinstance(learner, SGD) else "NumPy"
+    if isinstance(learner, GradientDescent):
+        where = "NumPy" if learner.library == "numpy" else f"torch {learner.device}"
+        return f"{where} {learner.dtype}"
+    return "NumPy"
 
 
-def _warm_up(field: Sequence[Contender]) -> None:
+def _warm_up(field: Sequence[Contender], k: int, d: int) -> None:
     """Run every kind of learner on a toy, so that imports and compilation do not count in a fit."""
     layer, inputs = make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(2, 8)
     truth = GroundTruth.draw(layer, inputs, 10, rng=0)
     for one in {(type(one.learner), one.row): one for one in field}.values():
         learner: Any = one.learner
         small: list[Any] = [learner]
+        if isinstance(learner, OptimistixLM):
+            learner.compile(k, d)
+            small = []
         if isinstance(learner, Newton):
             small = [replace(learner, m=1, engine="numpy", device=None)]
             if learner.engine != "numpy" and find_spec("torch") is not None:
                 small.append(replace(learner, m=1, engine="torch"))
-        elif isinstance(learner, Adam | SGD | LBFGS):
+        elif isinstance(learner, GradientDescent | LBFGS):
             small = [replace(learner, m=1, work=60)]
         elif isinstance(learner, FrozenAttention):
             small = [replace(learner, heads=2)]
@@ -261,9 +283,9 @@ def _warm_up(field: Sequence[Contender]) -> None:
             each.fit(ExampleOracle(layer, inputs, rng=1), rng=2, truth=truth)
 
 
-def _words(one: Adam | SGD) -> str:
+def _words(one: GradientDescent) -> str:
     shape = one.schedule if one.power == 1 else f"{one.schedule}^{one.power:g}"
-    memory = f"beta1 {one.beta1:g}" if isinstance(one, Adam) else f"momentum {one.momentum:g}"
+    memory = f"{'beta1' if one.optimizer == 'adam' else 'momentum'} {one.momentum:g}"
     rounding = "" if one.dtype == "float32" else f", {one.dtype}"
     source = "" if one.reused is None else f", from {one.reused}"
     return f"{one.batch} examples x {one.work} steps, rate {one.learning_rate:.3g}, {shape}, {memory}{rounding}{source}"
@@ -315,6 +337,8 @@ def _show(found: Mapping[str, Any]) -> None:
             for row in rows
         ],
     )
+    if "Optimistix" not in rows[0]["learners"]:
+        console.print(MISSING)
     busy = median(run["share of the processor"] for run in found["runs"])
     if busy < 0.9:
         console.print(

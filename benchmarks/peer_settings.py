@@ -1,13 +1,14 @@
-"""Settings of Adam and SGD to compare with Newton: a few per case, tuned manually, and a grid around Adam's."""
+"""Settings of gradient descent to compare with Newton: a few per case, and a grid around Adam's."""
 
 from dataclasses import dataclass, replace
 from itertools import product
 
-from upper import SGD, Adam
-from upper.baselines.descent import Dtype
+from upper import GradientDescent
+from upper.baselines.gradient_descent import Dtype
+from upper.baselines.optimizers import OptimizerName
 from upper.engine import choose_engine
 
-__all__ = ["REUSED", "adam_settings", "sgd_settings"]
+__all__ = ["REUSED", "adam_settings", "peer_settings"]
 
 REUSED = 16_384
 """The size of a set that is reused in every epoch."""
@@ -34,19 +35,38 @@ _FOUND = {
     (4, 4, 64): _Found(1925, 256, 0.8, 700, 0.008),
     (8, 8, 64): _Found(1425, 128, 0.8, 500, 0.008, (1125, 192, 0.8)),
 }
-# batch, steps, rate times d, momentum: the fastest setting to 1e-6 among those tried, with its 16384 examples
-_SGD = {
-    (2, 2, 32): (512, 1500, 1.0, 0.9),
-    (4, 4, 32): (256, 1500, 1.0, 0.9),
-    (8, 4, 32): (256, 1500, 1.0, 0.9),
-    (4, 4, 64): (512, 3000, 0.5, 0.95),
-    (8, 8, 64): (256, 2500, 1.0, 0.95),
+# batch, steps, rate (of SGD times d), momentum, power of the schedule: the fastest setting to 1e-6 among those tried,
+# with its 16384 examples. For Muon and SOAP, rates, momenta, batches, lengths and powers were searched one after
+# another, eight to twenty settings a case on the first target; SOAP ends at 3e-6 on (2, 2, 32) and Muon at 1e-6 on
+# (8, 4, 32).
+_OTHERS: dict[OptimizerName, dict[tuple[int, int, int], tuple[int, int, float, float, float]]] = {
+    "sgd": {
+        (2, 2, 32): (512, 1500, 1.0, 0.9, 1.0),
+        (4, 4, 32): (256, 1500, 1.0, 0.9, 1.0),
+        (8, 4, 32): (256, 1500, 1.0, 0.9, 1.0),
+        (4, 4, 64): (512, 3000, 0.5, 0.95, 1.0),
+        (8, 8, 64): (256, 2500, 1.0, 0.95, 1.0),
+    },
+    "muon": {
+        (2, 2, 32): (512, 875, 0.01, 0.9, 3.0),
+        (4, 4, 32): (128, 680, 0.02, 0.8, 2.5),
+        (8, 4, 32): (128, 1000, 0.02, 0.9, 3.0),
+        (4, 4, 64): (256, 1540, 0.02, 0.9, 3.5),
+        (8, 8, 64): (128, 1425, 0.02, 0.8, 3.5),
+    },
+    "soap": {
+        (2, 2, 32): (512, 875, 0.02, 0.8, 2.0),
+        (4, 4, 32): (256, 850, 0.01, 0.8, 2.0),
+        (8, 4, 32): (256, 800, 0.01, 0.8, 1.5),
+        (4, 4, 64): (256, 1540, 0.005, 0.8, 2.0),
+        (8, 8, 64): (128, 1425, 0.005, 0.8, 2.0),
+    },
 }
 
 
 def adam_settings(
     m: int, k: int, d: int, *, full: bool = False, device: str | None = None
-) -> dict[str, list[Adam]]:
+) -> dict[str, list[GradientDescent]]:
     """Settings by the source of their examples, "fresh" or "reused".
 
     Parameters
@@ -59,13 +79,13 @@ def adam_settings(
         Where Adam computes, by default on the CPU.
     """
     found, place = _FOUND[_nearest(m, k, d)], "cpu" if device is None else device
-    best = Adam(
+    best = GradientDescent(
         m,
         work=found.steps,
         batch=found.batch,
         learning_rate=_RATE,
         power=_POWER,
-        beta1=found.beta1,
+        momentum=found.beta1,
         beta2=_BETA2,
         device=place,
     )
@@ -73,7 +93,7 @@ def adam_settings(
     fresh, reused = [best, short], [replace(best, reused=REUSED)]
     if found.other is not None:
         steps, batch, beta1 = found.other
-        reused.append(replace(best, work=steps, batch=batch, beta1=beta1, reused=REUSED))
+        reused.append(replace(best, work=steps, batch=batch, momentum=beta1, reused=REUSED))
     if full:
         around = _around(best, place)
         fresh += around
@@ -81,17 +101,26 @@ def adam_settings(
     return {"fresh": list(dict.fromkeys(fresh)), "reused": list(dict.fromkeys(reused))}
 
 
-def sgd_settings(m: int, k: int, d: int) -> list[SGD]:
-    """One setting in float32, on fresh examples and on a set that is reused.
+def peer_settings(optimizer: OptimizerName, m: int, k: int, d: int) -> list[GradientDescent]:
+    """One setting of SGD, Muon or SOAP in float32, on fresh examples and on a set that is reused.
 
     Parameters
     ----------
+    optimizer : {"sgd", "muon", "soap"}
+        Adam has several settings, those of `adam_settings`.
     m, k, d : int
         The case; an unknown case gets the setting of the nearest known one.
     """
-    batch, steps, relative_rate, momentum = _SGD[_nearest(m, k, d)]
-    fresh = SGD(
-        m, work=steps, batch=batch, learning_rate=relative_rate / d, momentum=momentum, dtype="float32"
+    batch, steps, given, momentum, power = _OTHERS[optimizer][_nearest(m, k, d)]
+    fresh = GradientDescent(
+        m,
+        work=steps,
+        batch=batch,
+        optimizer=optimizer,
+        learning_rate=given / d if optimizer == "sgd" else given,
+        momentum=momentum,
+        beta2=_BETA2,
+        power=power,
     )
     return [fresh, replace(fresh, reused=REUSED)]
 
@@ -100,7 +129,7 @@ def _nearest(m: int, k: int, d: int) -> tuple[int, int, int]:
     return min(_FOUND, key=lambda case: sum(abs(a - b) / b for a, b in zip((m, k, d), case, strict=True)))
 
 
-def _around(best: Adam, device: str) -> list[Adam]:
+def _around(best: GradientDescent, device: str) -> list[GradientDescent]:
     engine = choose_engine("torch", device)
     dtypes: list[Dtype] = ["float32"]
     if engine.low != engine.single:

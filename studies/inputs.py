@@ -22,7 +22,7 @@ from studies.fits import fit_errors
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, of_all
 from studies.study import Parameters, Row, Study
-from upper import Adam, Newton, counting_floor
+from upper import GradientDescent, Newton, counting_floor
 from upper.six_phase import SixPhase
 
 __all__ = ["STUDY", "discordant_layers"]
@@ -92,7 +92,9 @@ def _measure(
         "newton": lambda: Newton(heads, examples=examples, starts=1, work=3000, engine="numpy"),
         "phases": lambda: SixPhase(heads, examples=examples),
         "paper": lambda: SixPhase(heads, mode="paper", examples=examples),
-        "adam": lambda: Adam(heads, work=_ADAM_STEPS, batch=examples // _ADAM_STEPS, learning_rate=0.01),
+        "adam": lambda: GradientDescent(
+            heads, work=_ADAM_STEPS, batch=examples // _ADAM_STEPS, learning_rate=0.01
+        ),
     }[learner]()
     for one in rng.spawn(draws):
         for_layer, for_truth, for_examples, for_learner = one.spawn(4)

@@ -16,7 +16,7 @@ from studies.line_figure import Panel, line_figure
 from studies.nice_to_hard_path import STEEPEST, PathPoint, draw_path
 from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
-from upper import LBFGS, Adam, LinearBaseline, Newton
+from upper import LBFGS, GradientDescent, LinearBaseline, Newton
 from upper.six_phase import SixPhase
 
 __all__ = ["STUDY"]
@@ -134,7 +134,7 @@ _LEARNERS: Mapping[str, Callable[[PathPoint, int], Learner]] = {
     ),
     "six-phase": lambda point, work: SixPhase(m=point.layer.heads, examples=40_000, work=work),
     "l-bfgs": lambda point, work: LBFGS(m=point.layer.heads, examples=14 * point.path.dim**2, work=work),
-    "adam": lambda point, work: Adam(m=8, work=work, batch=256, learning_rate=0.01),
+    "adam": lambda point, work: GradientDescent(m=8, work=work, batch=256, learning_rate=0.01),
     "linear": lambda point, work: LinearBaseline(examples=14 * point.path.dim**2),
     "elimination": _elimination,
 }

@@ -16,7 +16,7 @@ from attention.layer import softmax
 from studies.fits import fit_errors
 from studies.noise_law import centred, class_laws, squared_law
 from studies.noise_likelihood import cross_entropy, drawn_classes, most_likely_layer
-from upper import Adam, LinearBaseline, Newton
+from upper import GradientDescent, LinearBaseline, Newton
 from upper.baselines.descent import layer_of_stacked, random_start, stack_heads
 from upper.six_phase import SixPhase, estimate_projection_sum
 
@@ -41,7 +41,9 @@ def learn_noisy(
     learner: Any = {
         "newton": lambda: Newton(layer.heads, examples=examples, starts=_STARTS, engine="numpy"),
         "phases": lambda: SixPhase(layer.heads, examples=examples),
-        "adam": lambda: Adam(layer.heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
+        "adam": lambda: GradientDescent(
+            layer.heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01
+        ),
         "linear": lambda: LinearBaseline(examples=examples),
     }[kind]()
     found = fit_errors(

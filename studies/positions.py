@@ -25,7 +25,7 @@ from studies.positions_phases import (
 )
 from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study
-from upper import Adam, Newton
+from upper import GradientDescent, Newton
 from upper.floor import counting_floor
 
 __all__ = ["STUDY"]
@@ -111,7 +111,9 @@ def _measure(
     oracle = ExampleOracle(layer, inputs, rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
     if part == "adam":
-        adam = Adam(m=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64")
+        adam = GradientDescent(
+            m=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64"
+        )
         return {"error": _error(adam.fit(oracle, rng=rng).predict, layer, fresh)}
     examples = (floors or _FLOORS) * counting_floor(heads=heads, tokens=tokens, dim=dim)
     newton = Newton(m=heads, examples=examples, starts=3, work=_NEWTON_WORK, engine="numpy")

@@ -2,9 +2,8 @@
 
 from upper.baselines import (
     LBFGS,
-    SGD,
-    Adam,
     FrozenAttention,
+    GradientDescent,
     KnownPart,
     LinearBaseline,
     OneGradientStep,
@@ -18,9 +17,8 @@ from upper.six_phase import SixPhase
 
 __all__ = [
     "LBFGS",
-    "SGD",
-    "Adam",
     "FrozenAttention",
+    "GradientDescent",
     "KnownPart",
     "LinearAttentionLearner",
     "LinearBaseline",

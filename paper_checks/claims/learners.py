@@ -22,7 +22,7 @@ from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above
 from paper_checks.faults import returned
 from sq import make_parity_instance
-from upper import Adam, Newton
+from upper import GradientDescent, Newton
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
 from upper.newton.spectral import cross_moment
@@ -214,7 +214,7 @@ def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
     best = np.inf
     for _ in range(3):
         oracle = ExampleOracle(layer, BooleanInputs(k, d), rng=rng)
-        fit = Adam(2, work=work, batch=batch, learning_rate=0.005).fit(oracle, rng=rng)
+        fit = GradientDescent(2, work=work, batch=batch, learning_rate=0.005).fit(oracle, rng=rng)
         best = min(best, relative_misfit(fit, layer, k, rng))
         if best <= claim.error:
             break

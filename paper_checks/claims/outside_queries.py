@@ -126,7 +126,7 @@ def knowing_nothing(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("outside-queries/adam-one-bit", returned(lambda step: -step))
 def adam_one_bit(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Runs upper.Adam once on labels of construction D. The error is on fresh inputs with the known part
+    """Runs upper.GradientDescent once on labels of construction D. The error is on fresh inputs with the known part
     subtracted. Quick runs only d = 8, 400 steps and a bound of .06, an easier case. Full runs d = 32 and 1000
     steps.
     """
@@ -137,7 +137,7 @@ def adam_one_bit(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
 
 @checks("outside-queries/adam-three-bits")
 def adam_three_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Runs upper.Adam once and measures errors every 50 steps. Quick runs the first 150 steps only, which
+    """Runs upper.GradientDescent once and measures errors every 50 steps. Quick runs the first 150 steps only, which
     show almost nothing about 4000; a single bit is learned by then. Full runs all 4000. Longer runs and other
     settings are not covered.
     """
@@ -148,9 +148,9 @@ def adam_three_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
 
 @checks("outside-queries/adam-fewer-coordinates")
 def adam_fewer_coordinates(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Runs upper.Adam once and takes the last error. Quick runs only d = 5, 500 steps at twice the rate and a
-    bound of .85, which shows that three bits have an effect, not that they are learned. Full runs d = 16 and
-    6000 steps. The wrong value is a rate far too small.
+    """Runs upper.GradientDescent once and takes the last error. Quick runs only d = 5, 500 steps at twice the
+    rate and a bound of .85, which shows that three bits have an effect, not that they are learned. Full runs
+    d = 16 and 6000 steps. The wrong value is a rate far too small.
     """
     dim, steps, bound = (5, 500, "quick_error") if scale is Scale.QUICK else (16, 6000, "error")
     rate = claim.rate * (2 if scale is Scale.QUICK else 1)
@@ -208,10 +208,10 @@ def _names(solution: np.ndarray, instance: HardInstance) -> bool:
 
 def _adam(bits: int, dim: int, steps: int, rng: Generator, *, rate: float = 0.01) -> list[float]:
     # errors on the unknown part, look by look
-    from upper import Adam
+    from upper import GradientDescent
 
     instance = make_parity_instance(dim=dim, bits=bits, construction="D", rng=rng)
     truth = GroundTruth.draw(instance.layer, instance.inputs, 2000, known=instance.known, rng=rng)
     oracle = ExampleOracle(instance.layer, instance.inputs, rng=rng)
-    fit = Adam(8, work=steps, batch=256, learning_rate=rate).fit(oracle, rng=rng, truth=truth)
+    fit = GradientDescent(8, work=steps, batch=256, learning_rate=rate).fit(oracle, rng=rng, truth=truth)
     return [float(step.measures["unknown_part_error"]) for step in fit.trace]

@@ -16,9 +16,8 @@ from arena.students import PRESETS, STUDENTS, as_students
 from runs import Store
 from upper import (
     LBFGS,
-    SGD,
-    Adam,
     FrozenAttention,
+    GradientDescent,
     KnownPart,
     LinearBaseline,
     Newton,
@@ -48,10 +47,16 @@ def without_torch(monkeypatch):
 
 @needs_torch
 def test_the_engine_used_is_named(nice, monkeypatch):
-    for learner in (LBFGS(1), SGD(1), FrozenAttention(), LinearBaseline(), OneGradientStep()):
+    for learner in (
+        LBFGS(1),
+        GradientDescent(1, optimizer="sgd"),
+        FrozenAttention(),
+        LinearBaseline(),
+        OneGradientStep(),
+    ):
         assert engine_used(learner, nice) == "numpy"
     assert engine_used(KnownPart(), nice) == ""
-    assert engine_used(Adam(1), nice) == "torch cpu float32"
+    assert engine_used(GradientDescent(1), nice) == "torch cpu float32"
     assert engine_used(TunedAdam(1), nice) == "torch cpu float32"
     assert engine_used(Newton(1, engine="auto"), nice) == "numpy"  # too small to be worth more
     assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")

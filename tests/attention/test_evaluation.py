@@ -32,9 +32,8 @@ from sq import make_parity_instance
 from sq.elimination import ParityElimination
 from upper import (
     LBFGS,
-    SGD,
-    Adam,
     FrozenAttention,
+    GradientDescent,
     LinearAttentionLearner,
     LinearBaseline,
     Newton,
@@ -149,7 +148,7 @@ def learners(k, d, m):
     """Learners of every kind, small enough for the few examples of a tiny domain."""
     steps = {"work": 100, "batch": 16}
     torch = [
-        Adam(m, **steps, learning_rate=0.02, tolerance=0.1),
+        GradientDescent(m, **steps, learning_rate=0.02, tolerance=0.1),
         TunedAdam(m, **steps, reused=40, learning_rates=(0.02,), schedules=("cosine",), lengths=(50,)),
     ]
     phases = [SixPhase(m, mode=mode, examples=300, work=50) for mode in ("paper", "practical")]
@@ -162,8 +161,8 @@ def learners(k, d, m):
         OneGradientStep(),
         LinearBaseline(examples=7),
         LinearAttentionLearner("aug", examples=30, least_norm=True),
-        SGD(m, **steps, tolerance=0.1),
-        SGD(m, **steps, tolerance=0.1, reused=40),
+        GradientDescent(m, optimizer="sgd", **steps, tolerance=0.1),
+        GradientDescent(m, optimizer="sgd", **steps, tolerance=0.1, reused=40),
         *(phases if 1 < k < d else []),
         *(torch if find_spec("torch") else []),
     ]
@@ -191,7 +190,7 @@ def test_no_learner_is_falsely_successful_on_a_tiny_domain(inputs):
 
 
 def test_fresh_examples_of_a_tiny_domain_confirm_nothing_and_those_of_a_large_one_do():
-    learner = SGD(1, work=2000, batch=32, tolerance=0.05)
+    learner = GradientDescent(1, optimizer="sgd", work=2000, batch=32, tolerance=0.05)
     ends = {BooleanInputs(2, 3): Outcome.UNCONFIRMED, BooleanInputs(3, 8): Outcome.REACHED_TOLERANCE}
     for inputs, outcome in ends.items():
         layer = make_nice_layer(heads=1, dim=inputs.d, rng=0)

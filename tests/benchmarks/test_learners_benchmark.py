@@ -8,12 +8,13 @@ import pytest
 from benchmarks.learners import (
     ERRORS,
     FRESH,
+    Contender,
     compare_at_errors,
     learners_complaint,
     run_learners,
     show_learners,
 )
-from upper import SGD, Adam
+from upper import GradientDescent, Newton
 
 CASE = (2, 3, 8)
 
@@ -90,11 +91,17 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.learners._FEATURES", 16)
     monkeypatch.setattr(
         "benchmarks.learners.adam_settings",
-        lambda m, *_, **__: {"fresh": [Adam(m, work=50, batch=16)], "reused": [Adam(m, work=50, reused=32)]},
+        lambda m, *_, **__: {
+            "fresh": [GradientDescent(m, work=50, batch=16, learning_rate=0.003)],
+            "reused": [GradientDescent(m, work=50, reused=32, learning_rate=0.003)],
+        },
     )
     monkeypatch.setattr(
-        "benchmarks.learners.sgd_settings",
-        lambda m, *_: [SGD(m, work=60, learning_rate=0.1), SGD(m, work=60, learning_rate=0.1, reused=32)],
+        "benchmarks.learners.peer_settings",
+        lambda name, m, *_: [
+            GradientDescent(m, optimizer=name, work=60, learning_rate=0.1, reused=reused)
+            for reused in (None, 32)
+        ],
     )
     found = run_learners(2, tmp_path / "l.json", tmp_path / "l.svg", cases=[CASE])
     stored = json.loads((tmp_path / "l.json").read_text(encoding="utf-8"))
@@ -117,3 +124,15 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     (tmp_path / "other.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="no file of this benchmark"):
         show_learners(tmp_path / "other.json")
+
+
+@pytest.mark.slow
+def test_no_further_target_begins_when_the_time_is_up(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "benchmarks.learners.contenders", lambda *_, **__: [Contender("Newton", "", Newton(2))]
+    )
+    monkeypatch.setattr("benchmarks.learners._written", lambda made, runs, *_: {**made, "runs": runs})
+    for minutes, done in ((0.0, 1), (5.0, 3)):
+        found = run_learners(3, cases=[CASE, (1, 2, 6)], minutes=minutes)
+        assert found["targets"] == done
+        assert len(found["runs"]) == 2 * done

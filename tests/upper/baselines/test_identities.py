@@ -16,7 +16,7 @@ from attention import (
 )
 from attention.layer import read_tokens
 from attention.testing import check_learner
-from upper import LBFGS, SGD, FrozenAttention, KnownPart, LinearBaseline, OneGradientStep
+from upper import LBFGS, FrozenAttention, GradientDescent, KnownPart, LinearBaseline, OneGradientStep
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient, stack_heads
 from upper.baselines.frozen_attention import regress_projections
 from upper.linear import LinearPredictor
@@ -173,7 +173,16 @@ def test_more_frozen_heads_explain_more_and_heads_of_another_dimension_are_refus
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_one_step_of_sgd_without_momentum_goes_along_the_gradient(rate):
     x, y = ExampleOracle(make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5), rng=1).draw(8)
-    learner = SGD(2, learning_rate=rate, momentum=0.0, schedule="constant", work=1, batch=8)
+    learner = GradientDescent(
+        2,
+        optimizer="sgd",
+        learning_rate=rate,
+        momentum=0.0,
+        schedule="constant",
+        work=1,
+        batch=8,
+        dtype="float64",
+    )
     fit = learner.fit(ExampleOracle.from_arrays(x, y), rng=2)
     theta, w = random_start(2, 5, np.random.default_rng(2))
     _, theta_gradient, w_gradient = squared_error_gradient(x, y, theta, w)
@@ -185,7 +194,9 @@ def test_one_step_of_sgd_without_momentum_goes_along_the_gradient(rate):
 
 @pytest.mark.parametrize(("dim", "rate"), [(1, 0.25), (2, 0.25), (8, 1 / 8)])
 def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
-    explicit, default = (_fit(SGD(2, work=100, learning_rate=one), d=dim) for one in (rate, None))
+    explicit, default = (
+        _fit(GradientDescent(2, optimizer="sgd", work=100, learning_rate=one), d=dim) for one in (rate, None)
+    )
     np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
     assert default.outcome is not Outcome.DIVERGED  # from one to three dimensions 1/d can
 
@@ -195,13 +206,13 @@ def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
     [(1, 3, 8), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 2, 8), (4, 4, 16)))],
 )
 def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
-    fit = _fit(SGD(m, work=1000, tolerance=1e-3), m, k, d)
+    fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
     assert fit.trace[-1].measures["relative_error"] < 2e-3
 
 
 def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
-    fit = _fit(SGD(1, work=3000, batch=32, reused=600, tolerance=1e-2), m=1)
+    fit = _fit(GradientDescent(1, optimizer="sgd", work=3000, batch=32, reused=600, tolerance=1e-2), m=1)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
     assert fit.examples_used == 600
     assert fit.trace[-1].measures["relative_error"] < 4e-2
@@ -209,7 +220,7 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
 
 @pytest.mark.slow
 def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
-    fit = _fit(SGD(2, work=1500, dtype="float32"), d=10)
+    fit = _fit(GradientDescent(2, optimizer="sgd", work=1500, dtype="float32"), d=10)
     assert fit.outcome is Outcome.PRECISION_FLOOR
     assert 1e-8 < fit.trace[-1].measures["relative_error"] < 1e-6
 
@@ -217,8 +228,8 @@ def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
 @pytest.mark.parametrize(
     ("learner", "scale", "outcome"),
     [
-        (SGD(1, work=200, learning_rate=100.0), 1.0, Outcome.DIVERGED),
-        *((SGD(1, work=60), scale, None) for scale in (1e-200, 1e-150, 1e200)),
+        (GradientDescent(1, optimizer="sgd", work=200, learning_rate=100.0), 1.0, Outcome.DIVERGED),
+        *((GradientDescent(1, optimizer="sgd", work=60), scale, None) for scale in (1e-200, 1e-150, 1e200)),
         (LBFGS(2, examples=12, starts=1), 1.0, Outcome.OVERFITTED),
     ],
 )
@@ -234,8 +245,8 @@ def test_what_is_no_success(learner, scale, outcome):
     "learner",
     [
         LBFGS(2, work=200),
-        SGD(2, work=60, batch=16, reused=100),
-        SGD(2, work=60, batch=16, dtype="float32"),
+        GradientDescent(2, optimizer="sgd", work=60, batch=16, reused=100),
+        GradientDescent(2, optimizer="sgd", work=60, batch=16, dtype="float32"),
         OneGradientStep(),
         FrozenAttention(6),
         LinearBaseline(),

