@@ -10,7 +10,13 @@ from typing import Annotated
 from attention.validation import PositiveInt, Real, Whole, checked
 from lower.bounds import Number, exact_fraction
 
-__all__ = ["SecretPairs", "advantage_within_dimension", "dimension_within_advantage", "flip_factor"]
+__all__ = [
+    "FlipRate",
+    "SecretPairs",
+    "advantage_within_dimension",
+    "dimension_within_advantage",
+    "flip_factor",
+]
 
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
 Touched = Annotated[int, Whole(1, 10_000)]
