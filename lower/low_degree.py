@@ -176,9 +176,9 @@ class SecretPairs:
 
         low = 0
         while not reached(high):
-            low, high = high, 2 * high
-            if high > _MOST_DEGREE:
+            if high >= _MOST_DEGREE:
                 return None
+            low, high = high, min(2 * high, _MOST_DEGREE)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if reached(middle) else (middle, high)
