@@ -11,13 +11,17 @@ from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
 from arena.targets import Target, load_target
 from attention.validation import count, require_instance
+from lower import HardInstance, family_of
 from lwe import (
     AttackOutcome,
     AttackResult,
     Budget,
+    FlipLaw,
     LWRFamily,
     LWRParameters,
     LWRSamples,
+    SparseLaw,
+    ZeroLaw,
     describe_instance,
     make_samples,
     noisy_examples,
@@ -28,6 +32,8 @@ from lwe.attacks.attack import require_samples
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
 from runs import Cell, Result, run, versions
+from sq import ParityFamily
+from sq.hidden_part import HiddenPart
 
 __all__ = [
     "Attacked",
@@ -40,6 +46,7 @@ __all__ = [
 ]
 
 _COMPARED = 200  # examples of the layer that are checked against its secret
+_AT_ONCE = 4096  # examples of a layer that are drawn together
 _GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
 
 
@@ -126,7 +133,7 @@ def attack(
     isolated: bool = True,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> Attacked:
-    """Attack an instance of learning with rounding that is realised by heads.
+    """Attack an instance of learning with rounding, or a hidden parity, that is realised by heads.
 
     Parameters
     ----------
@@ -150,7 +157,7 @@ def attack(
     Raises
     ------
     ValueError
-        If the target is not an instance of learning with rounding, or another argument is wrong.
+        If the target is not an instance of learning with rounding or a parity, or another argument is wrong.
 
     Examples
     --------
@@ -175,18 +182,24 @@ def samples_of(
     Raises
     ------
     ValueError
-        If the target is not an instance of learning with rounding, or the labels of its layer and of its secret differ.
+        If the target is not an instance of learning with rounding or a parity, or the labels of its layer and of its
+        secret differ.
 
     Notes
     -----
-    Samples are drawn by integer arithmetic with the secret, which is hundreds of times faster than the layer.
-    As a check, 200 examples of the layer itself are also read as samples and compared with the secret's labels. Only
+    A parity of l bits gives samples of learning parity with noise with a sparse secret: from each example on the gate
+    the bits 1[x_1j != x_2j], and the sign of the hidden part. Its labels come from the layer.
+
+    Samples of rounding are drawn by integer arithmetic with the secret, hundreds of times faster than the layer. As a
+    check, 200 examples of the layer itself are also read as samples and compared with the secret's labels. Only
     examples whose inner product lies in the range of the heads count: outside it labels are wrong by design.
     """
     require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
+    if target.instance is not None and target.instance.family == ParityFamily.name:
+        return _parity_samples(target.instance, count("samples", number), seed)
     if target.instance is None or target.instance.family != "lwr":
         raise ValueError(
-            f"{target.record.title} is no instance of learning with rounding: attacks are for those only."
+            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
         )
     instance, described = target.instance, describe_instance(target.instance)
     parameters = described.parameters
@@ -206,6 +219,26 @@ def samples_of(
                 f"{target.record.title}: the layer's labels are not those of its secret; inspect --verify says more."
             )
     return drawn, parameters, tuple(int(one) for one in secret)
+
+
+def _parity_samples(
+    instance: HardInstance, number: int, seed: int
+) -> tuple[LWRSamples, LWRParameters, tuple[int, ...]]:
+    family, part = family_of(instance), HiddenPart.of(instance)
+    assert isinstance(family, ParityFamily)
+    noise = FlipLaw(family.noise) if family.noisy else ZeroLaw()
+    parameters = LWRParameters(family.dim - 1, 2, 2, secret=SparseLaw(len(instance.secret)), noise=noise)
+    examples, rows, labels, drawn = family.examples(instance, rng=[seed, 0]), [], [], 0
+    while drawn < number:
+        x, y = examples.draw(_AT_ONCE)
+        on = x[:, 0, 0] != x[:, 1, 0]
+        x, y, drawn = x[on], y[on], drawn + int(on.sum())
+        rows.append((x[:, 0, 1:] != x[:, 1, 1:]).astype(np.int64))
+        labels.append((x[:, 0, 0] * ((y - part.known(x)) @ part.direction)[:, 0] < 0).astype(np.int64))
+    samples = LWRSamples(np.concatenate(rows)[:number], np.concatenate(labels)[:number])
+    secret = np.zeros(family.dim - 1, dtype=np.int64)
+    secret[instance.secret - 1] = 1
+    return samples, parameters, tuple(secret.tolist())
 
 
 def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray:

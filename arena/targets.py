@@ -32,7 +32,6 @@ from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
 from lower import FAMILIES, HardInstance, family_of, load_instance, save_instance
-from lwe import describe_instance, noisy_examples
 
 __all__ = [
     "INPUTS",
@@ -92,7 +91,7 @@ class Target:
     def oracle(
         self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
     ) -> ExampleOracle | ValueOracle:
-        """A fresh oracle on the target. For learning with errors, the labels of random examples are noisy.
+        """A fresh oracle on the target. If its family has noise, so have the labels of random examples.
 
         Parameters
         ----------
@@ -111,10 +110,11 @@ class Target:
         """
         if access == "value queries":
             return ValueOracle(self.layer, k=self.inputs.k, noise=noise, rng=rng)
-        if self.instance is not None and self.instance.family == "lwr":
+        if self.instance is not None and self.instance.family in FAMILIES:
+            family = family_of(self.instance)
             if not noise:
-                return noisy_examples(self.instance, rng=rng)
-            if describe_instance(self.instance).parameters.noisy:
+                return family.examples(self.instance, rng=rng)
+            if family.noisy:
                 raise ValueError(
                     f"The noise is {noise}, and the labels of {self.name} have errors of their own: leave it out."
                 )

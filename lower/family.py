@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import BooleanInputs, Inputs
+from attention import BooleanInputs, ExampleOracle, Inputs
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
@@ -130,6 +130,15 @@ class Family(ABC):
     def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
         """Facts about an instance that files hold beside the family's fields."""
         return {}
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the labels of examples have errors."""
+        return False
+
+    def examples(self, instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
+        """Random examples of an instance of this family, with errors in their labels if it is noisy."""
+        return ExampleOracle(instance.layer, instance.inputs, rng=rng)
 
     @property
     @abstractmethod

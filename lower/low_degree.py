@@ -10,7 +10,13 @@ from typing import Annotated
 from attention.validation import PositiveInt, Real, Whole, checked
 from lower.bounds import Number, exact_fraction
 
-__all__ = ["SecretPairs", "advantage_within_dimension", "dimension_within_advantage", "flip_factor"]
+__all__ = [
+    "FlipRate",
+    "SecretPairs",
+    "advantage_within_dimension",
+    "dimension_within_advantage",
+    "flip_factor",
+]
 
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
 Touched = Annotated[int, Whole(1, 10_000)]
@@ -170,9 +176,9 @@ class SecretPairs:
 
         low = 0
         while not reached(high):
-            low, high = high, 2 * high
-            if high > _MOST_DEGREE:
+            if high >= _MOST_DEGREE:
                 return None
+            low, high = high, min(2 * high, _MOST_DEGREE)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if reached(middle) else (middle, high)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from attention import ExampleOracle
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
 from lower import HardInstance, Heads, Statement, family_of, option, register
@@ -126,6 +127,17 @@ class LWRFamily(Family):
     def dim(self) -> int:
         """The number d of coordinates of a token."""
         return self.parameters.dim
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the law of the errors gives anything but 0."""
+        return self.parameters.noisy
+
+    def examples(self, instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
+        """As `lwe.noisy_examples`."""
+        from lwe.examples import noisy_examples  # imported here: it imports families
+
+        return noisy_examples(instance, rng=rng)
 
     @property
     def title(self) -> str:

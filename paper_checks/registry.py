@@ -28,6 +28,7 @@ GROUPS: Mapping[str, str] = {
     "parities": "Parities hidden by heads",
     "families": "Other hard families",
     "queries": "Statistical queries: bounds and counts",
+    "low-degree": "Low-degree tests, and noise on labels",
     "outside-queries": "Outside statistical queries: elimination and gradient descent",
     "rounding": "Learning with rounding, realised by heads",
     "secrets": "Rounding: secrets and certificates",

@@ -11,6 +11,7 @@ import numpy as np
 from attention.validation import NonNegativeInt, PositiveInt, Whole, checked
 from lower import FAMILIES, query_lower_bound
 from lower.bounds import exact_tolerance
+from lower.low_degree import FlipRate, flip_factor
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.fitting import DescentLearner, LowDegreeLearner
 from sq.learners import (
@@ -93,6 +94,7 @@ class CurveCell:
     seed: NonNegativeInt = 0
     #: the name of a registered `SymmetricFamily` or `SingleIndexFamily`; its other parameters have their presets
     family: str = ParityFamily.name
+    noise: FlipRate = 0.0  #: the rate at which labels are flipped, below 1/2: for the honest oracle
 
     def __post_init__(self) -> None:
         known = tuple(name for name, one in FAMILIES.items() if issubclass(one, _Numbered))
@@ -107,6 +109,13 @@ class CurveCell:
                 "one is the gate; take fewer bits or a larger dim."
             )
         exact_tolerance(self.tolerance)
+        if self.noise and (self.oracle != "honest" or self.noise == 0.5):
+            raise ValueError(
+                f"noise is {self.noise} with the oracle {self.oracle!r}: only honest replies come from noisy labels, "
+                "and only at a rate below 1/2."
+            )
+        if self.noise and "noise" not in FAMILIES[self.family].options():
+            raise ValueError(f"noise is {self.noise}: labels of {self.family} are not flipped, so 0 is needed.")
         if self.oracle == "honest":
             object.__setattr__(self, "batch", self.batch or _enough_examples(self))
         elif self.batch is not None:
@@ -133,7 +142,8 @@ class CurveCell:
 
     def made(self) -> _Numbered:
         """The family."""
-        made: _Numbered = FAMILIES[self.family].preset(dim=self.dim, bits=self.bits)  # type: ignore[assignment]
+        own = {"dim": self.dim, "bits": self.bits} | ({"noise": self.noise} if self.noise else {})
+        made: _Numbered = FAMILIES[self.family].preset(**own)  # type: ignore[assignment]
         return made
 
 
@@ -196,6 +206,7 @@ def curve_cells(
     batch: int | None = None,
     seed: int = 0,
     family: str = ParityFamily.name,
+    noise: float = 0.0,
 ) -> tuple[CurveCell, ...]:
     """Every combination, each once: by bits, tolerance (the largest first), dimension and learner.
 
@@ -208,7 +219,7 @@ def curve_cells(
         if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
     return tuple(
-        CurveCell(learner, dim, one, tolerance, oracle, batch, seed, family)
+        CurveCell(learner, dim, one, tolerance, oracle, batch, seed, family, noise)
         for one in sorted(set(bits))
         for tolerance in sorted(set(tolerances), reverse=True)
         for dim in sorted(set(dims))
@@ -286,7 +297,7 @@ def _about(number: int) -> str:
 
 
 def _enough_examples(cell: CurveCell) -> int:
-    """ceil(4 ln(2 Q / delta) / tau^2); Q is the most queries of the learner while replies are within the tolerance."""
+    """ceil(4 ln(2 Q / delta) / (tau (1 - 2 eta))^2); Q is the learner's most queries while replies are within tau."""
     learner = _LEARNERS[cell.learner](cell.bits)
     if isinstance(learner, DescentLearner):
         most = learner.steps * learner.queries_per_step(cell.dim) + 1
@@ -295,7 +306,9 @@ def _enough_examples(cell: CurveCell) -> int:
     else:  # a learner that keeps the consistent candidates rules out at least one with each query, except for one query
         most = cell.targets
     logarithm = math.log(most) + math.log(2 / _MISS)
-    return math.ceil(Fraction(4 * logarithm) / exact_tolerance(cell.tolerance) ** 2)
+    return math.ceil(
+        Fraction(4 * logarithm) / (exact_tolerance(cell.tolerance) * flip_factor(cell.noise)) ** 2
+    )
 
 
 def _oracle(cell: CurveCell, family: _Numbered, number: int) -> SQOracle:

@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import AttentionLayer
+from attention import AttentionLayer, ExampleOracle
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, real_array
 from lower import (
     FAMILIES,
     Family,
+    HardInstance,
     Hardness,
     Heads,
     LinearKnownPart,
@@ -26,17 +27,28 @@ from lower import (
     Statement,
     query_lower_bound,
 )
+from lower.bounds import eliminated_per_query
 from lower.certificate import Status
+from lower.family import Own
 from lower.known import KnownPart
+from lower.low_degree import flip_factor
+from sq.flipped_labels import flipped_examples
 from sq.secret_set import SecretSet
 
-__all__ = ["DIM", "ProfileHeads", "SQFamily", "plural", "require_realisable", "two_head_families"]
+__all__ = ["DIM", "NOISE", "ProfileHeads", "SQFamily", "plural", "require_realisable", "two_head_families"]
 
 DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
 """The options of the field `dim` in all families."""
 
+NOISE: Mapping[str, Any] = {
+    "help": "Rate, at most 1/2, at which the hidden part of a label has its sign flipped.",
+    "default": 0.0,
+}
+"""The options of the field `noise` in all families."""
+
 _MOST_BITS = 2048  # the errors of more heads would take hours
 _TOLERANCES = ("0.3", "0.1", "0.05")
+_NOTHING_SEEN = "no query has an answer that differs from the known part's by more than the tolerance."
 _HERE = "Derived here; checked by enumeration at small d"
 
 
@@ -105,6 +117,14 @@ class SQFamily(Family):
     #: Parameters that two heads realise: the rows of the table of families. Other parameters have their presets, and
     #: `bits`, if not given, is that of the table.
     tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
+    #: whether all rows of an example show the same hidden sign, up to known signs: then a flip changes all of them
+    rows_agree: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+
+        @property
+        def noise(self) -> float:
+            """The rate eta at which the hidden part of a label has its sign flipped."""
 
     @property
     @abstractmethod
@@ -167,6 +187,25 @@ class SQFamily(Family):
         return Fraction(1)
 
     @property
+    def noisy(self) -> bool:
+        """Whether labels are flipped."""
+        return self.noise > 0
+
+    def examples(self, instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
+        """Random examples of an instance; the hidden part of a label is flipped at the rate `noise`."""
+        return flipped_examples(instance, self.noise, rows_agree=self.rows_agree, rng=rng)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values; without noise there is no such entry, as in files older than the field."""
+        plain = super().to_json()
+        return plain if plain.get("noise") else {name: one for name, one in plain.items() if name != "noise"}
+
+    @classmethod
+    def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:
+        """The family that `to_json` wrote."""
+        return super().from_json({"noise": 0.0, **data})
+
+    @property
     def c(self) -> float:
         """C, the sum of the heads' coefficients: it appears off the gate."""
         return self.heads.c
@@ -200,7 +239,8 @@ class SQFamily(Family):
         """The title of an instance of so many heads."""
         words = {"heads": plural(heads, "head"), "tokens": plural(self.tokens, "token")}
         words["bits"] = plural(getattr(self, "bits", 0), "bit")
-        return self.called.format(**{**vars(self), **words})
+        flipped = f", labels flipped at {self.noise:g}" if self.noise else ""
+        return self.called.format(**{**vars(self), **words}) + flipped
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
         """A secret drawn at random."""
@@ -277,6 +317,7 @@ class SQFamily(Family):
                 f"{np.finfo(np.float64).eps * np.abs(heads.coefficients).sum():.1e}.",
                 "Intervals of 70 digits at every value of the heads' form, rounded outward",
             ),
+            *self._about_noise(),
             *self.further_statements(),
             self.verdict(),
             Statement.derived("who breaks it", self.broken_by, self.how_broken),
@@ -297,7 +338,10 @@ class SQFamily(Family):
         if self.shortcut:
             return Statement.derived("verdict", Hardness.NEITHER.value, self.shortcut)
         targets, source = self.secrets.size, "lower.query_lower_bound"
-        needed = query_lower_bound(targets, "0.1", eigenvalue=self.largest_eigenvalue or targets)
+        needed = self._queries("0.1", self.largest_eigenvalue or Fraction(targets))
+        if needed is None:
+            said = f"No number of correlational queries of tolerance 0.1 is enough: {_NOTHING_SEEN}"
+            return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
         bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
         if needed > self.dim:
             said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
@@ -338,8 +382,10 @@ class SQFamily(Family):
         return [
             Statement(
                 f"queries at tolerance {tau}",
-                query_lower_bound(targets, tau, eigenvalue=eigenvalue),
-                f"A deterministic learner that identifies the secret{near} needs at least this many correlational "
+                "no number is enough" if needed is None else needed,
+                f"At the stated noise {_NOTHING_SEEN}"
+                if needed is None
+                else f"A deterministic learner that identifies the secret{near} needs at least this many correlational "
                 f"queries of tolerance {tau}, asked of the hidden part scaled to norm 1: one rules out fewer than "
                 f"lambda_max/tau^2 of the {targets} targets. One scalar query counts one. Other statistical queries "
                 "are not covered, nor is a learner content with a larger error.",
@@ -347,6 +393,29 @@ class SQFamily(Family):
                 "lower.query_lower_bound",
             )
             for tau in _TOLERANCES
+            for needed in [self._queries(tau, eigenvalue)]
+        ]
+
+    def _queries(self, tau: str, eigenvalue: Fraction) -> int | None:
+        """The fewest queries of this tolerance, asked of the noisy labels; None if none rules out any target."""
+        left = eigenvalue * flip_factor(self.noise) ** 2
+        if eliminated_per_query(tau, eigenvalue=left) < 1:
+            return None
+        return query_lower_bound(self.secrets.size, tau, eigenvalue=left)
+
+    def _about_noise(self) -> Sequence[Statement]:
+        if not self.noise:
+            return ()
+        left = float(flip_factor(self.noise))
+        return [
+            Statement.derived(
+                "noise on the labels",
+                self.noise,
+                f"The hidden part of a label has its sign flipped with this probability eta. Correlations with it are "
+                f"1 - 2 eta = {left:.6g} times those without noise: a tolerance tau is worth tau/(1 - 2 eta), and "
+                "1/(1 - 2 eta)^2 times the examples bring it back.",
+                _HERE,
+            )
         ]
 
 

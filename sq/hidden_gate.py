@@ -121,6 +121,8 @@ class HiddenGateFamily(SQFamily):
     c = 0.0  # the added head cancels the base's output off the gate
     values = _of_base("values")
     scale = _of_base("scale")
+    noise = _of_base("noise")
+    rows_agree = True
     orthonormal = _of_base("orthonormal")
     largest_eigenvalue = _of_base("largest_eigenvalue")  # targets with different gates are orthogonal
     largest_correlation = _of_base("largest_correlation")

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.validation import PositiveFloat, checked, real_array
-from lower import HardInstance, KnownPart
+from lower import FAMILIES, HardInstance, KnownPart, family_of
+from lower.low_degree import FlipRate
 
 __all__ = ["HiddenPart"]
 
@@ -22,6 +23,7 @@ class HiddenPart:
     known: KnownPart  #: K
     direction: Float[np.ndarray, " d"]  #: w, of norm 1
     scale: PositiveFloat = 1.0  #: the factor of f, which has norm 1
+    noise: FlipRate = 0.0  #: the rate at which labels have the sign of f flipped
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):  # an infinite norm is not 1 either
@@ -44,13 +46,22 @@ class HiddenPart:
                 f'The instance of the family {instance.family!r} has no parameter "direction": the vector w of its '
                 "hidden part is needed."
             )
-        return cls(instance.known, real_array("direction", public["direction"]), public.get("scale", 1.0))
+        noise = getattr(family_of(instance), "noise", 0.0) if instance.family in FAMILIES else 0.0
+        direction = real_array("direction", public["direction"])
+        return cls(instance.known, direction, public.get("scale", 1.0), noise)
 
     def of_labels(
         self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
     ) -> Float[np.ndarray, "n k"]:
-        """The hidden part that labels show: <Y - K(X), w> / scale, row by row."""
-        return (y - self.known(x)) @ self.direction / self.scale
+        """The hidden part that labels show, row by row: <Y - K(X), w> / (scale (1 - 2 eta)), right in the mean.
+
+        ValueError if labels are flipped at the rate 1/2: then they show nothing.
+        """
+        if self.noise == 0.5:
+            raise ValueError(
+                "noise is 0.5: labels flipped at that rate show nothing; a lower rate is needed."
+            )
+        return (y - self.known(x)) @ self.direction / (self.scale * (1 - 2 * self.noise))
 
     def labels(
         self, x: Float[np.ndarray, "n k d"], hidden: Float[np.ndarray, "n k"]

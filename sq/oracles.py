@@ -11,7 +11,7 @@ from jaxtyping import Float
 from attention import BooleanInputs, ExampleOracle, Inputs
 from attention.inputs import Rng
 from attention.validation import NonNegativeInt, Whole, checked
-from lower import HardInstance, all_sign_matrices
+from lower import FAMILIES, HardInstance, all_sign_matrices, family_of
 from sq.answers import Answers, TrueAnswers
 from sq.hidden_part import HiddenPart
 from sq.models import QueryModel
@@ -120,6 +120,10 @@ class FamilyOracle(SQOracle):
 
     def __init__(self, model: QueryModel, family: TargetFamily) -> None:
         super().__init__(model, family)
+        if getattr(family, "noisy", False):
+            raise ValueError(
+                f"The labels of {family.name} have noise: HonestOracle is needed, or the family without noise."
+            )
         self._answers = TrueAnswers(family)
 
     @abstractmethod
@@ -252,10 +256,15 @@ class HonestOracle(SQOracle):
         family: TargetFamily | None = None,
         rng: Rng = None,
     ) -> "HonestOracle":
-        """An oracle over examples of an instance's layer, the real attention heads."""
+        """An oracle over examples of an instance's layer, the real attention heads, with the noise of its family.
+
+        Noise at rate eta costs 1/(1 - 2 eta)^2 times the examples: replies are divided by 1 - 2 eta.
+        """
         return cls(
             model,
-            ExampleOracle(instance.layer, instance.inputs, rng=rng),
+            family_of(instance).examples(instance, rng=rng)
+            if instance.family in FAMILIES
+            else ExampleOracle(instance.layer, instance.inputs, rng=rng),
             batch=batch,
             part=HiddenPart.of(instance) if model.correlational else None,
             family=family,

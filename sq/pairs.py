@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 
 from attention.validation import PositiveInt, Real
 from lower import Heads, SecretPairs, option, register
-from sq.family import DIM, ProfileHeads, SQFamily
+from lower.low_degree import FlipRate
+from sq.family import DIM, NOISE, ProfileHeads, SQFamily
 from sq.profiles import tanh
 from sq.secret_set import SecretSet
 
@@ -51,6 +52,7 @@ class PairFamily(SQFamily):
     name = "sq-pair"
     called = "Pair of coordinates, {heads}"
     dim: PositiveInt = option(**DIM)
+    noise: FlipRate = option(**NOISE)
     beta: Annotated[float, Real(least=1e-6)] = option("Slope of the head.", default=1.0)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class PairFamily(SQFamily):
     @property
     def secret_pairs(self) -> SecretPairs:
         """Orthogonal targets of degree 3: the mean u_0 u_b x_ra of a label is 0 off a quarter of the inputs."""
-        return SecretPairs.orthogonal(self.secrets.size, (0, 0, 0, Fraction(1, 4)))
+        return SecretPairs.orthogonal(self.secrets.size, (0, 0, 0, Fraction(1, 4))).flipped(self.noise)
 
     shortcut = "Queries that are no correlational ones find it."
     broken_by = "whether a label is 0"

@@ -14,7 +14,8 @@ from jaxtyping import Float
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
 from lower import SecretPairs, Statement, option, register
 from lower.heads import SATURATED_SLOPE
-from sq.family import DIM, ProfileHeads, SQFamily, require_realisable
+from lower.low_degree import FlipRate, flip_factor
+from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
 from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations, profile_moments
 from sq.secret_set import SecretSet
 
@@ -52,6 +53,8 @@ class SymmetricFamily(SQFamily):
     dim: PositiveInt = option(**DIM)  #: the number d of coordinates of a token, more than `bits`
     #: the number l of hidden coordinates
     bits: PositiveInt = option("Number l of hidden coordinates.", preset=8)
+    noise: FlipRate = option(**NOISE)  #: the rate at which labels are flipped
+    rows_agree = True
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
@@ -141,7 +144,7 @@ class SymmetricFamily(SQFamily):
             row[3::2] = [math.comb(o, r) * one**2 / (2 * largest**2) for r, one in enumerate(others, 1)]
             row[: self.lowest_degree] = [Fraction(0)] * self.lowest_degree  # there are rounding errors only
             correlations.append(row)
-        return SecretPairs(chances, correlations)
+        return SecretPairs(chances, correlations).flipped(self.noise)
 
     @property
     def largest_correlation(self) -> tuple[float, str]:
@@ -172,18 +175,25 @@ class SymmetricFamily(SQFamily):
         """Queries of the lowest degree, or elimination if the profile is that of a parity."""
         r = (self.lowest_degree - 1) // 2
         products = f"C(d-1, {r}) products of {r} differences" if r > 1 else "d-1 single differences"
-        return "Gaussian elimination over GF(2)" if self.orthonormal else products
+        elimination = "exhaustive search, and BKW" if self.noise else "Gaussian elimination over GF(2)"
+        return elimination if self.orthonormal else products
 
     @property
     def how_broken(self) -> str:
         """Which methods find the secret, and how."""
+        if self.orthonormal and self.noise:
+            return (
+                f"Learning parity with noise: elimination needs {self.dim - 1} equations without a flip, which happens "
+                f"with probability {(1 - self.noise) ** (self.dim - 1):.2g}. Exhaustive search over all secrets and "
+                "BKW find the secret at small d; it is assumed that no algorithm is fast for all large ones."
+            )
         if self.orthonormal:
             return (
                 f"From the signs on the gate of about {2 * (self.dim + 9)} noise-free examples (with probability "
                 ".999), the known part taken off. Elimination asks no statistical queries: no bound above speaks of it."
             )
         r = (self.lowest_degree - 1) // 2
-        size = math.sqrt(self.weights[r] / math.comb(self.bits, r))
+        size = math.sqrt(self.weights[r] / math.comb(self.bits, r)) * float(flip_factor(self.noise))
         return (
             f"{math.comb(self.dim - 1, r)} products of {r} differences, each with the gate, see coefficient "
             f"{size:.4g} where all of them are secret and 0 elsewhere: queries of a tolerance below half of that find "

@@ -14,7 +14,8 @@ from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
 from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, option, register
 from lower.heads import SATURATED_SLOPE
-from sq.family import DIM, ProfileHeads, SQFamily, require_realisable
+from lower.low_degree import FlipRate
+from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
 from sq.secret_set import SecretSet
 
 __all__ = ["TokenParityFamily"]
@@ -63,6 +64,7 @@ class TokenParityFamily(SQFamily):
     dim: PositiveInt = option(**DIM)
     tokens: Annotated[int, Whole(2)] = option("Number k of tokens.", default=3)
     bits: PositiveInt = option("Number l of hidden coordinates.", default=2)
+    noise: FlipRate = option(**NOISE)
     beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
 
     def __post_init__(self) -> None:
@@ -162,11 +164,19 @@ class TokenParityFamily(SQFamily):
         row[lowest] = (1 - off) ** 2
         for even in range(2, k + 1, 2):
             row[lowest + even] = math.comb(k, even) * off**2
-        return SecretPairs.orthogonal(self.secrets.size, row)
+        return SecretPairs.orthogonal(self.secrets.size, row).flipped(self.noise)
 
-    broken_by = "Gaussian elimination over GF(2)"
+    @property
+    def broken_by(self) -> str:
+        """Gaussian elimination; with noise, exhaustive search."""
+        return "exhaustive search, and BKW" if self.noise else "Gaussian elimination over GF(2)"
 
     @property
     def how_broken(self) -> str:
         """Which methods find the secret, and how."""
+        if self.noise:
+            return (
+                f"Learning parity with noise: elimination needs {self.dim - 2} equations without a flip. Every row of "
+                "an example has a flip of its own."
+            )
         return f"It asks no statistical queries: every example on the gate gives {self.tokens} noise-free equations."

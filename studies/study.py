@@ -82,6 +82,7 @@ STUDIES = (
     "cost",
     "queries-by-dimension",
     "query-noise",
+    "low-degree",
     "linear-random",
     "linear-ranks",
     "linear-heads",

@@ -70,6 +70,9 @@ def curves_command(
             help="Examples per query of the honest oracle; by default 4 ln(200 Q)/tau^2 for Q queries."
         ),
     ] = None,
+    noise: Annotated[
+        float, typer.Option(help="Rate below 1/2 at which labels are flipped; for the honest oracle.")
+    ] = 0.0,
     out: FolderOption = Path("curves"),
     *,
     run: RunOptions,
@@ -93,6 +96,7 @@ def curves_command(
         batch=batch,
         seed=seed,
         family=family,
+        noise=noise,
     )
     options = run.begin(out, "curves") | {"timeout": timeout}
     done, whole = gather(

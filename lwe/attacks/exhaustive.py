@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from attention.validation import PositiveInt, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.bkw import samples_needed
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.outcome import (
     AttackOutcome,
@@ -34,6 +35,7 @@ _BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
 _FIRSTS = 1 << 10
 _CELLS = 1 << 5
+_CHOSEN = 1 << 22  # candidates times samples in memory at once
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
 _MISSED = 0.01  # the chance that one round with errors drops the secret
 
@@ -59,6 +61,9 @@ class ExhaustiveAttack(Attack):
     remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
     1/1000 are not tried. Both numbers are in `details`.
 
+    A flipped bit excludes nobody. So for q = 2 with flips every candidate is compared with the same samples, as many as
+    `samples_needed` says for log2 S bits, and the one that most labels agree with is the answer: O(S N n).
+
     Examples
     --------
     >>> from lwe import LWRParameters, TernaryLaw, make_samples
@@ -76,7 +81,15 @@ class ExhaustiveAttack(Attack):
     name: ClassVar[str] = "exhaustive"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Search, in up to three rounds if there are errors."""
+        """Search, in up to three rounds if there are errors; for flipped bits by the share of labels that agree."""
+        parameters = attempt.parameters
+        space = secret_space(parameters) if parameters.modulus == 2 and parameters.noisy else None
+        if (
+            space is not None
+            and 1 < space.number <= (self.work or 1 << 62)
+            and not parameters.noise.is_uniform(2)
+        ):
+            return _by_agreement(attempt, space)
         return search_secrets(attempt, generator, self.work, _search)
 
 
@@ -141,6 +154,33 @@ def search_secrets(
         AttackOutcome.NOTHING,
         f"None of {space} candidates has the labels: the secret or the errors are of another law.",
     )
+
+
+def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
+    """The candidate that agrees with most of the labels, which are bits with flips."""
+    parameters, training = attempt.parameters, attempt.training
+    bias = 1 - 2 * parameters.noise.error_rate(2)
+    needed = math.ceil(samples_needed(math.ceil(math.log2(space.number)), bias))
+    if len(training) < needed:
+        raise TooFewSamplesError(
+            f"{space} candidates need {needed} samples at a bias of {bias:.3g}: give more."
+        )
+    attempt.details |= {"candidates": space.number, "samples": needed}
+    part = training.take(needed)
+    columns, labels = (part.public & 1).T.astype(np.float32), part.labels
+    _, whole = space.split(parameters.secret_dim)[0]
+    most, best = -1, np.zeros(parameters.secret_dim, dtype=np.int64)
+    rows = max(1, _CHOSEN // needed)
+    for start in range(0, space.number, rows):
+        attempt.check()
+        vectors = whole.vectors(np.arange(start, min(start + rows, space.number)))
+        # whole numbers below 2^24 are exact in float32
+        bits = (vectors.astype(np.float32) @ columns).astype(np.int32) & 1
+        agreeing = np.count_nonzero(bits == labels, axis=1)
+        place = int(agreeing.argmax())
+        if agreeing[place] > most:
+            most, best = int(agreeing[place]), vectors[place]
+    return attempt.found(best, f"Of {space} candidates this one agrees with most of {needed} labels, {most}.")
 
 
 def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:

@@ -1,0 +1,61 @@
+"""Noise on the labels of a hard instance: the sign of the hidden part is flipped at a stated rate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import ExampleOracle
+from attention.inputs import Rng
+from attention.validation import checked
+from lower import HardInstance
+from lower.low_degree import FlipRate
+
+__all__ = ["flipped_examples"]
+
+
+@checked
+def flipped_examples(
+    instance: HardInstance, rate: FlipRate, *, rows_agree: bool, rng: Rng = None
+) -> ExampleOracle:
+    """Examples of K(X) + s (F(X) - K(X)) with random signs s that are -1 with probability `rate`.
+
+    With `rows_agree` all rows of an example have one sign, else each row has its own. Rows that show the same hidden
+    sign must share s, or examples whose rows differ would give flips away; rows that show different signs must not, or
+    their product would have no noise.
+
+    Examples
+    --------
+    >>> from sq import ParityFamily
+    >>> instance = ParityFamily(dim=8, bits=3, noise=0.2).instance(0)
+    >>> x, y = flipped_examples(instance, 0.2, rows_agree=True, rng=0).draw(2000)
+    >>> gate = x[:, 0, 0] != x[:, 1, 0]
+    >>> round(float(np.mean(np.abs(y - instance.layer(x)).max(axis=(1, 2))[gate] > 1e-9)), 1)
+    0.2
+    """
+    if not rate:
+        return ExampleOracle(instance.layer, instance.inputs, rng=rng)
+    noise = partial(_flipped, rate=rate, rows_agree=rows_agree)
+    return ExampleOracle(_WithKnown(instance.layer, instance.known), instance.inputs, noise=noise, rng=rng)
+
+
+@dataclass(frozen=True, eq=False)
+class _WithKnown:
+    """A layer's outputs and, beside them, the known part, which the flips need."""
+
+    layer: Callable[[Any], Any]
+    known: Callable[[Any], Any]
+
+    def __call__(self, x: np.ndarray) -> Float[np.ndarray, "n k columns"]:
+        return np.concatenate([self.layer(x), self.known(x)], axis=2)
+
+
+def _flipped(
+    both: np.ndarray, rng: np.random.Generator, *, rate: float, rows_agree: bool
+) -> Float[np.ndarray, "n k d"]:
+    y, known = np.split(both, 2, axis=2)
+    flip = rng.random((len(y), 1 if rows_agree else y.shape[1], 1)) < rate
+    return np.where(flip, 2 * known - y, y)

@@ -1,0 +1,135 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from arena.attacking import samples_of
+from arena.attacks import ATTACKS
+from arena.generated_targets import family_target
+from arena.targets import load_target, save_target
+from attention import Outcome
+from attention.intervals import proportion_interval
+from lower import Hardness, query_lower_bound, verify_instance
+from lwe import ExhaustiveAttack, FlipLaw, LWRParameters, SparseLaw, make_samples
+from sq import (
+    CSQ,
+    BumpFamily,
+    CurveCell,
+    ExactOracle,
+    GroupQuery,
+    HiddenGateFamily,
+    HonestOracle,
+    PairFamily,
+    ParityElimination,
+    ParityFamily,
+    TokenParityFamily,
+    measure_cell,
+)
+from sq.hidden_part import HiddenPart
+
+RATE = 0.2
+NOISY = (
+    ParityFamily(dim=10, bits=3, noise=RATE),
+    BumpFamily(dim=10, bits=4, noise=RATE),
+    HiddenGateFamily(base=ParityFamily(dim=10, bits=3, noise=RATE)),
+    PairFamily(dim=10, noise=RATE),
+    TokenParityFamily(dim=10, tokens=4, bits=2, noise=RATE),
+)
+
+
+@pytest.mark.parametrize("family", NOISY, ids=lambda family: family.name)
+def test_flips_change_the_sign_of_the_hidden_part_and_nothing_else(family):
+    instance = family.instance(5)
+    x, y = family.examples(instance, rng=1).draw(4000)
+    clean, known = instance.layer(x), instance.known(x)
+    kept = np.isclose(y, clean, atol=1e-9).all(axis=2)
+    turned = np.isclose(y, 2 * known - clean, atol=1e-9).all(axis=2)
+    assert np.all(kept | turned)
+    shown = ~(kept & turned)  # rows in which the hidden part is not 0
+    flips = turned & shown
+    both = shown.all(axis=1)
+    if family.rows_agree:
+        assert np.all(flips[both].all(axis=1) == flips[both].any(axis=1))
+        several = flips[both][:, 0]
+    else:
+        assert np.any(flips[both].all(axis=1) != flips[both].any(axis=1))
+        several = flips[shown]
+    interval = proportion_interval(int(several.sum()), len(several), confidence=0.9999)
+    assert interval.low <= RATE <= interval.high
+
+
+@pytest.mark.parametrize("family", NOISY, ids=lambda family: family.name)
+def test_noise_is_stored_verified_and_certified(family, tmp_path):
+    target = family_target(family, seed=3)
+    save_target(tmp_path / "target.safetensors", target)
+    again = load_target(tmp_path / "target.safetensors").instance
+    assert verify_instance(again).holds
+    assert again.certificate["noise on the labels"].value == RATE
+    clean = type(family).from_json({**family.to_json(), "noise": 0.0})
+    if not isinstance(family, HiddenGateFamily):
+        left = (1 - 2 * RATE) ** 2
+        assert clean.noise == 0
+        assert "noise" not in clean.to_json()
+        share = family.secret_pairs.totals[-1] if family.name == "sq-bump" else family.secret_pairs.totals[0]
+        without = clean.secret_pairs.totals[-1] if family.name == "sq-bump" else clean.secret_pairs.totals[0]
+        assert float(share) == pytest.approx(left * float(without))
+
+
+def test_a_forged_rate_is_found_out():
+    instance = ParityFamily(dim=10, bits=3, noise=RATE).instance(5)
+    instance.parameters["noise"] = 0.1
+    assert not verify_instance(instance).holds
+
+
+def test_query_bounds_count_the_answers_that_noise_leaves():
+    family = ParityFamily(dim=48, bits=3, noise=RATE)
+    certificate = family.instance(0).certificate
+    for tau in ("0.3", "0.1"):
+        # answers are 1 - 2 eta times as large: the bound is that of tolerance tau / (1 - 2 eta)
+        wanted = query_lower_bound(family.secrets.size, Fraction(tau) / Fraction("0.6"))
+        assert certificate[f"queries at tolerance {tau}"].value == wanted
+    blind = ParityFamily(dim=48, bits=3, noise=0.45).instance(0).certificate
+    assert blind["queries at tolerance 0.3"].value == "no number is enough"
+    assert blind.hardness is Hardness.PROVED
+
+
+def test_honest_replies_are_right_in_the_mean_and_oracles_that_know_no_noise_refuse():
+    family = ParityFamily(dim=10, bits=3, noise=RATE)
+    oracle = HonestOracle.for_instance(CSQ(0.1), family.instance(7), batch=20_000, family=family, rng=0)
+    assert oracle.query(GroupQuery.single(7)) == pytest.approx(1, abs=0.06)
+    assert oracle.query(GroupQuery.single(8)) == pytest.approx(0, abs=0.06)
+    with pytest.raises(ValueError, match="HonestOracle"):
+        ExactOracle(CSQ(0.1), family, 7)
+    part = HiddenPart.of(ParityFamily(dim=10, bits=3, noise=0.5).instance(7))
+    with pytest.raises(ValueError, match="show nothing"):
+        part.of_labels(np.ones((1, 2, 10)), np.ones((1, 2, 10)))
+
+
+def test_curves_pay_for_noise_in_examples_not_in_queries():
+    options = {"learner": "scan", "dim": 10, "bits": 2, "tolerance": 0.5, "oracle": "honest"}
+    noisy, clean = (CurveCell(**options, noise=rate) for rate in (0.25, 0.0))
+    assert noisy.batch == pytest.approx(4 * clean.batch, abs=4)
+    points = [measure_cell(one) for one in (noisy, clean)]
+    assert [one.status for one in points] == ["found", "found"]
+    assert points[0].queries == points[1].queries
+
+
+def test_exhaustive_search_and_bkw_find_a_noisy_parity_and_elimination_does_not():
+    for seed in range(3):
+        target = family_target(ParityFamily(dim=16, bits=3, noise=0.1), seed=seed)
+        samples, parameters, secret = samples_of(target, 4000, seed=seed)
+        assert np.flatnonzero(secret).tolist() == (target.instance.secret - 1).tolist()
+        for name in ("exhaustive", "bkw"):
+            result = ATTACKS[name].build(parameters)(samples, parameters, rng=0)
+            assert result.outcome.name == "BROKEN"
+            assert tuple(result.secret.tolist()) == secret
+        fit = ParityElimination.for_instance(target.instance).fit(target.oracle(rng=seed), rng=0)
+        assert fit.outcome is Outcome.NOT_APPLICABLE
+
+
+def test_exhaustive_search_breaks_no_random_bits_and_asks_for_enough_samples():
+    parameters = LWRParameters(14, 2, 2, secret=SparseLaw(3), noise=FlipLaw(0.1))
+    samples, _ = make_samples(parameters, 2000, rng=0)
+    random = type(samples)(samples.public, np.random.default_rng(1).integers(2, size=2000))
+    assert not ExhaustiveAttack()(random, parameters, rng=0).outcome.succeeded
+    assert ExhaustiveAttack()(samples.take(40), parameters, rng=0).outcome.name == "TOO_FEW_SAMPLES"
