@@ -172,8 +172,8 @@ class HermiteStaircaseFamily(SingleIndexFamily):
             f"labels to the power {self.leak[0]}",
             f"Without the known part, they have correlation {self.leak[1]:.4g} with the Hermite polynomial of degree "
             f"{1 if self.odd else 2} along the direction, so means of products show it. Correlational queries need "
-            f"degree {self.exponent}. For all statistical queries the generative exponent counts (Damian and others 2024, "
-            "arXiv 2403.05529).",
+            f"degree {self.exponent}. For all statistical queries the generative exponent counts (Damian and others "
+            "2024, arXiv 2403.05529).",
         )
 
     def further_statements(self) -> Sequence[Statement]:
