@@ -23,7 +23,8 @@ from arena.cli.console import (
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_engine
-from arena.targets import load_target
+from arena.learned import learn
+from arena.targets import Target, load_target
 from attention.validation import non_negative
 from lwe import (
     AttackOutcome,
@@ -33,6 +34,7 @@ from lwe import (
     parse_law,
     read_samples,
 )
+from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
 
@@ -41,7 +43,10 @@ _FOR_SAMPLES = ("labels", "modulus", "levels", "matrix", "secret", "secret_law",
 
 def attack_command(
     file: Annotated[
-        Path, typer.Argument(help="An instance of learning with rounding, or the matrix A as .npy.")
+        Path,
+        typer.Argument(
+            help="An instance of learning with rounding or of sq-periodic, or the matrix A as .npy."
+        ),
     ],
     attacks: Annotated[
         str | None,
@@ -92,6 +97,8 @@ def attack_command(
     the same labels; or "found" if the true one is unknown. At the limit of its reach, the success of an attack depends
     on the secret and on --seed.
 
+    A periodic wave (sq-periodic) is attacked by lattice reduction alone, which gives a layer; the budget is not used.
+
     Example: attention-bounds attack lwr.safetensors --budget 10
 
     Samples from files: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
@@ -107,6 +114,14 @@ def attack_command(
         )
         if value is not None
     }
+    if (
+        not given
+        and file.suffix != ".npy"
+        and (target := load_target(file)).record.kind == PeriodicFamily.kind()
+    ):
+        unused = {"samples": samples, "engine": engine, "device": device}
+        _attack_wave(target, attacks, unused, out, seed=seed, as_json=as_json)
+        return
     drawn, parameters, title, truth = _samples(file, samples, given, seed)
     for hint in _hints(drawn, parameters) if given else ():
         say(hint, quiet=as_json)
@@ -143,6 +158,30 @@ def attack_command(
         )
     if all(one.outcome is AttackOutcome.FAILED for one in there.values()):
         raise WorkFailedError(f"All attacks failed; the first: {next(iter(there.values())).explanation}")
+
+
+def _attack_wave(
+    target: Target,
+    attacks: str | None,
+    unused: dict[str, Any],
+    out: Path | None,
+    *,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Lattice reduction on a periodic wave, which has real labels: the attack is a learner of layers."""
+    given = [f"--{name.replace('_', '-')}" for name, value in unused.items() if value is not None]
+    if given or attacks not in (None, "lattice"):
+        raise ValueError(
+            f"{', '.join(given) or f'--attacks {attacks}'}: a periodic wave is attacked by lattice alone, from as many "
+            "examples as it takes; leave it out."
+        )
+    if out is not None:
+        require_writable(out)
+    found = learn(target, "lattice", seed=seed)
+    if out is not None:
+        write_json(out, found.to_json())
+    print_json(found.to_json()) if as_json else say(str(found))
 
 
 def _samples(

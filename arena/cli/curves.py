@@ -52,7 +52,7 @@ def curves_command(
     ] = "2,3",
     tau: Annotated[str, typer.Option(help="Comma-separated tolerances above 0 and below 1.")] = "0.3,0.1",
     family: Annotated[
-        str, typer.Option(help="The family of the targets, such as sq-bump: two tokens and a gate.")
+        str, typer.Option(help="The family of the targets, such as sq-bump or sq-periodic: two tokens.")
     ] = "sq-parity",
     oracle: Annotated[
         str, typer.Option(help="reference or most-preserving (adversaries), exact or honest.")

@@ -115,6 +115,18 @@ def test_noise_is_met_as_it_is():
     assert f"The secret itself predicts {found.best_accuracy:.3g} of the labels" in str(found)
 
 
+def test_a_periodic_wave_is_attacked_by_lattices_and_shown_in_comparisons(cli, tmp_path):
+    pytest.importorskip("fpylll")
+    path, out = tmp_path / "wave.safetensors", tmp_path / "found.json"
+    cli("generate", "sq-periodic", "--dim", 8, "--seed", 1, "-o", path)
+    cli("attack", path, "--out", out)
+    assert json.loads(out.read_text())["outcome"] == "EXACT"
+    assert "lattice alone" in cli("attack", path, "--attacks", "bkw", status=2).err
+    cli("compare", path, "--learners", "lattice,elimination", "--out", tmp_path / "results")
+    cells = json.loads((tmp_path / "results" / "results.json").read_text())["cells"]
+    assert [one["outcome"] for one in cells] == ["EXACT", ""]
+
+
 def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, tmp_path):
     parameters = LWRParameters(10, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=BinomialLaw(1))
     samples, secret = make_samples(parameters, 500, rng=0)
