@@ -115,7 +115,9 @@ class CurveCell:
                 "and only at a rate below 1/2."
             )
         if self.noise and "noise" not in FAMILIES[self.family].options():
-            raise ValueError(f"noise is {self.noise}: labels of {self.family} are not flipped, so 0 is needed.")
+            raise ValueError(
+                f"noise is {self.noise}: labels of {self.family} are not flipped, so 0 is needed."
+            )
         if self.oracle == "honest":
             object.__setattr__(self, "batch", self.batch or _enough_examples(self))
         elif self.batch is not None:
