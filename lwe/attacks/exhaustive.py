@@ -11,7 +11,6 @@ from jaxtyping import Int
 
 from attention.validation import PositiveInt, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.bkw import samples_needed
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.outcome import (
     AttackOutcome,
@@ -35,6 +34,7 @@ _BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
 _FIRSTS = 1 << 10
 _CELLS = 1 << 5
+_RELIANCE = 3.0  # standard deviations between the largest wrong sum and the right one
 _CHOSEN = 1 << 22  # candidates times samples in memory at once
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
 _MISSED = 0.01  # the chance that one round with errors drops the secret
@@ -61,8 +61,8 @@ class ExhaustiveAttack(Attack):
     remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
     1/1000 are not tried. Both numbers are in `details`.
 
-    A flipped bit excludes nobody. So for q = 2 with flips every candidate is compared with the same samples, as many as
-    `samples_needed` says for log2 S bits, and the one that most labels agree with is the answer: O(S N n).
+    A flipped bit excludes nobody. So for q = 2 with flips every candidate is compared with the same
+    N = (sqrt(2 ln S) + 3)^2 / (1 - 2 eta)^2 samples, and the one that most labels agree with is the answer: O(S N n).
 
     Examples
     --------
@@ -160,7 +160,8 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
     """The candidate that agrees with most of the labels, which are bits with flips."""
     parameters, training = attempt.parameters, attempt.training
     bias = 1 - 2 * parameters.noise.error_rate(2)
-    needed = math.ceil(samples_needed(math.ceil(math.log2(space.number)), bias))
+    # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
+    needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
     if len(training) < needed:
         raise TooFewSamplesError(
             f"{space} candidates need {needed} samples at a bias of {bias:.3g}: give more."
