@@ -24,7 +24,7 @@ from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWRParameters
 
-__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction", "samples_needed"]
+__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction"]
 
 _MOST_STEPS = 12
 _MOST_SAMPLES = 1 << 22  # kept after a step
@@ -187,27 +187,20 @@ def _plan(
     return tuple(blocks), tuple(counts)
 
 
-def samples_needed(bits: float, mean: float) -> float:
-    """(sqrt(2 b ln 2) + 3)^2 / mean^2: how many samples tell the right one of 2^b values from all others.
-
-    The right sum of N samples is N times the mean, and the largest wrong one about sqrt(2 b ln 2 N): three standard
-    deviations are between them.
-    """
-    return ((math.sqrt(2 * bits * math.log(2)) + _RELIANCE) / max(mean, 1e-100)) ** 2
-
-
 def _samples_needed(parameters: LWRParameters, tail: int, steps: int, phi: float) -> float:
     """How many samples after `steps` steps tell the right values of `tail` coordinates from all others.
 
-    An entry of variance v gives a coordinate with the standard deviation q / (2 pi phi sqrt(N v)), which has to be at
+    The right sum of N samples is N phi, and the largest of q^k wrong ones about sqrt(2 k ln q N): three standard
+    deviations are between them. An entry of variance v gives a coordinate with the standard deviation q / (2 pi phi sqrt(N v)), which has to be at
     most 1/2. Differences are dependent, so there are twice as many, and at least 300.
     """
     q = parameters.modulus
     uniform = (q * q - 1) / 12
     column = deviations(parameters).column
     variance = min(column * 2**steps, uniform) if column else uniform
-    near = (q / (2 * math.pi * _SPREAD * max(phi, 1e-100))) ** 2 / variance
-    return max(_FEWEST, _SAFETY * max(samples_needed(tail * math.log2(q), phi), near))
+    told = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
+    near = (q / (2 * math.pi * _SPREAD)) ** 2 / variance
+    return max(_FEWEST, _SAFETY * max(told, near) / max(phi, 1e-100) ** 2)
 
 
 def _row_type(modulus: int) -> np.dtype:
