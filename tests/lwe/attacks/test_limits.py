@@ -46,7 +46,7 @@ LIMITS = {
         (EliminationAttack(), LWRParameters(100, 4, 2), 125, {}, "noise-free labels"),
         (LinearisationAttack(), LWRParameters(8, 12, 2), 100, {}, "powers of two"),
         (LinearisationAttack(), noisy(8, 0.1), 100, {}, "without noise"),
-        *((one, noisy(6, 0.1), 200, {}, "excludes any candidate") for one in SEARCHES),
+        (MeetInTheMiddleAttack(), noisy(6, 0.1), 200, {}, "excludes any candidate"),
         *((one, parameters(1, 1 << 25, 16), 200, {}, "too many values") for one in SEARCHES),
         *((one, parameters(60, 3, 3, noise=TernaryLaw()), 200, {}, "do not depend") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
