@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lower import query_lower_bound
-from lower.bounds import eliminated_per_query
+from lower.bounds import eliminated_per_query, exact_fraction
 
 TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
 QUERIES = {
@@ -59,3 +60,12 @@ def test_a_randomised_learner_may_save_its_failures():
     assert query_lower_bound(9139, 0.1, success="2/3") == math.ceil((Fraction(2, 3) * 9139 - 1) / 99)
     assert query_lower_bound(1, 0.1) == 0
     assert query_lower_bound(1, 0.1, success=0.5) == 0
+
+
+@pytest.mark.bad_input  # they are no floats by type
+def test_numbers_of_numpy_are_read_as_they_print_and_truth_values_are_none():
+    assert exact_fraction("x", np.float64(0.1)) == exact_fraction("x", 0.1) == Fraction(1, 10)
+    assert exact_fraction("x", np.float16(0.5)) == exact_fraction("x", np.float32(0.5)) == Fraction(1, 2)
+    for value in (Decimal("1e-999999999"), True, np.bool_(True)):
+        with pytest.raises(ValueError, match=r"needed|exponents of up to 999"):
+            exact_fraction("x", value)

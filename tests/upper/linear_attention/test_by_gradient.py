@@ -57,3 +57,12 @@ def test_a_rate_that_is_too_large_is_a_sentence():
     _, x, y = _data()
     with pytest.raises(ValueError, match="lower the learning rate"):
         train_linear_attention(x, y, heads=2, steps=200, learning_rate=1e200, rng=10)
+
+
+def test_the_same_seed_gives_the_same_model():
+    pytest.importorskip("torch")
+    _, x, y = _data()
+    one, two, other = (train_linear_attention(x, y, heads=2, steps=100, rng=rng) for rng in (7, 7, 8))
+    np.testing.assert_array_equal(one.model.v, two.model.v)
+    np.testing.assert_array_equal(one.model.q, two.model.q)
+    assert np.any(other.model.v != one.model.v)

@@ -257,3 +257,8 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "one", 2000, use_all=True) == 100
     assert share_of_budget(wishes, "two", 2000, 100, use_all=True) == 1900
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
+
+
+@pytest.mark.parametrize(("budget", "share"), [(0, 0), (3, 3), (10, 5)])
+def test_a_budget_below_the_least_is_never_exceeded(budget, share):
+    assert share_of_budget({"one": Wish(100, 5), "two": Wish(100, 50)}, "one", budget) == share
