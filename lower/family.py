@@ -253,7 +253,7 @@ def family_of(instance: HardInstance) -> Family:
     --------
     >>> from sq import BumpFamily
     >>> family_of(BumpFamily(dim=6, bits=4).instance(3))
-    BumpFamily(dim=6, bits=4, at=2, beta=40.0)
+    BumpFamily(dim=6, bits=4, noise=0.0, at=2, beta=40.0)
     """
     if instance.family not in FAMILIES:
         raise ValueError(f"no definition of the family {instance.family!r} is known")

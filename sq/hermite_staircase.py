@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import PositiveFloat, Real, Whole
+from attention.validation import Real, Whole
 from lower import Statement, option, register
 from sq.single_index import SingleIndexFamily
 
@@ -57,7 +57,7 @@ class HermiteStaircaseFamily(SingleIndexFamily):
     name = "sq-hermite-staircase"
     called = "Staircase of exponent {exponent}"
     exponent: Annotated[int, Whole(1, 12)] = option("Information exponent p, and number of heads.", default=3)
-    spacing: PositiveFloat = option("Distance of thresholds.", default=1.0)
+    spacing: Annotated[float, Real(least=0.01, most=10)] = option("Distance of thresholds.", default=1.0)
     slope: Annotated[float, Real(above=0, most=40)] = option("Slope of all heads.", default=4.0)
 
     @property

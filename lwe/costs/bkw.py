@@ -42,7 +42,7 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
     --------
     >>> from lwe.laws import FlipLaw
     >>> print(bkw_cost(LWRParameters(secret_dim=32, modulus=2, levels=2, noise=FlipLaw(0.05))))
-    BKW: about 2^16.7 (LPN n=32 q=2 p=2 noise=flip(0.05) (d=33); blocks 4, block entries 8, samples 2^9.7)
+    BKW: about 2^16.0 (LPN n=32 q=2 p=2 noise=flip(0.05) (d=33); steps 3, table 2^7.3, last entries 10, samples 2^9.1)
     """
     n, q = parameters.secret_dim, parameters.modulus
     log_q, phi = math.log2(q), error_character(parameters)

@@ -23,6 +23,8 @@ _INNER_STEPS = 60
 # iterate. The path ends below the residual _FOUND, since minima that hold runs have larger ones.
 _FIRST_PRIOR, _SHRINK, _LAST_PRIOR, _PATH_STEPS = 0.7, 0.95, 0.02, 12
 _FOUND = 0.15
+# The path also ends if no step is accepted up to this damping: only rounding is left of the prior's pull.
+_STUCK = 1e3
 # On a plateau: _PLATEAU trials leave more than _PLATEAU_RATIO of the residual. Inner solves are then at least this
 # accurate.
 _PLATEAU, _PLATEAU_RATIO, _PLATEAU_FORCING = 5, 0.8, 0.1
@@ -156,7 +158,7 @@ def gauss_newton(
     The path of priors minimises |Y - F|^2 + sigma^2 (|W|^2 / tau_w^2 + |Theta|^2 / tau_theta^2), at low rank with the
     factors in place of W and Theta. W is eliminated by ridge. The tau are those of the start, with tau_w such that
     Z W has the size of Y. sigma^2 starts at .7 of the variance of Y and shrinks by .95 with every accepted trial;
-    lambda halves. The path ends at c = .15, or at the variance .02.
+    lambda halves. The path ends at c = .15, at the variance .02, or if no step is accepted up to lambda = 1000.
 
     Below c = 1e-2, a run whose residual falls by less than half in eight trials continues in float64 throughout. Its
     ridge is then 1e-13 in place of 1e-6, since heads at a relative distance e change G by e^2 and J^T J by e^4 only.
@@ -206,6 +208,9 @@ def gauss_newton(
                 damping = _FIRST_DAMPING
             damping = next_damping(damping, before, after, steady=plateau or following > 0)
             here, prior = (trial, following) if accepted else (here, prior)
+            if prior and damping > _STUCK:
+                damping, prior, accepted = _FIRST_DAMPING, 0.0, True
+                here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
             residuals.append(here.residual)
             yield run.iterate(here, damping, passes, prior)
 

@@ -224,7 +224,7 @@ def test_too_few_examples_say_how_many_the_phases_need(served):
     oracle = ExampleOracle(layer, inputs, rng=1)
     if served:
         oracle = ExampleOracle.from_arrays(*oracle.draw(2000))
-    phases = SixPhase(m=2, examples=None if served else 2000, work=800).run(oracle, rng=2)
+    phases = SixPhase(m=2, examples=None if served else 2000, work=4000).run(oracle, rng=2)
     assert phases.fit.outcome is (Outcome.EXAMPLES_RAN_OUT if served else Outcome.EXAMPLES_SPENT)
     assert phases.fit.examples_needed == 12_000 + 350_000 + 21_600 + 104
     assert f"of about {phases.fit.examples_needed} needed" in str(phases.fit)
