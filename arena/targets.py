@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import sq  # noqa: F401 - the import registers its families
+import lwe  # noqa: F401 - the imports register their families
+import sq  # noqa: F401
 from arena.formats import plural
 from arena.origin import FROM_ARRAYS, how_made, made_of_import
 from arena.records import TargetRecord

