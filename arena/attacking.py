@@ -233,7 +233,7 @@ def _parity_samples(
         x, y = examples.draw(_AT_ONCE)
         on = x[:, 0, 0] != x[:, 1, 0]
         x, y, drawn = x[on], y[on], drawn + int(on.sum())
-        rows.append((x[:, 0, 1:] != x[:, 1, 1:]).astype(np.int64))
+        rows.append(covariates_of(x, parameters, 0))
         labels.append((x[:, 0, 0] * ((y - part.known(x)) @ part.direction)[:, 0] < 0).astype(np.int64))
     samples = LWRSamples(np.concatenate(rows)[:number], np.concatenate(labels)[:number])
     secret = np.zeros(family.dim - 1, dtype=np.int64)

@@ -217,7 +217,7 @@ def _coordinates(
     """The secret, the last coordinates first; `middles` are twice the middles of the labels' residues."""
     parameters, q = attempt.parameters, attempt.parameters.modulus
     rows, found = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
-    left, noted = public.shape[1], False
+    left = public.shape[1]
     while left:
         plan = plan_reduction(parameters, left, len(rows), memory=attempt.budget.memory)
         if plan is None:
@@ -230,8 +230,7 @@ def _coordinates(
             counts.append(len(now))
         attempt.check()
         tail = _largest(now, labels, q) if len(now) else np.zeros(plan.tail, dtype=np.int64)
-        if not noted:  # the first plan is the one with most unknowns
-            noted = True
+        if left == public.shape[1]:  # the first plan is the one with most unknowns
             attempt.details.update(
                 blocks=list(plan.blocks),
                 tail=plan.tail,
