@@ -34,6 +34,7 @@ if find_spec("sphinx-mathjax-offline") is not None:
     extensions.append("sphinx-mathjax-offline")
 html_theme = "pydata_sphinx_theme"
 html_title = "attention-bounds"
+html_theme_options = {"navbar_persistent": ["search-button"]}
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css", "pages.css"]

@@ -22,7 +22,7 @@ from attention.files import write_whole
 from lower import FAMILIES
 from lwe import LWRFamily, LWRParameters
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
-from sq import SQFamily, SymmetricFamily
+from sq import HermiteStaircaseFamily, ParityFamily, PeriodicFamily, SQFamily, SymmetricFamily
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
@@ -126,6 +126,9 @@ def make_broken(out: Path) -> None:
     """Learners and attacks on one small target of each family: the table of ``compare``."""
     targets: list[Target] = [family_target(family, seed=1) for family in hard_families(24)]
     targets += [
+        family_target(ParityFamily(dim=24, bits=3, noise=0.1), seed=1, name="flipped"),
+        family_target(PeriodicFamily(dim=24), seed=1),
+        family_target(HermiteStaircaseFamily(dim=24), seed=1),
         lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
         lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
     ]
