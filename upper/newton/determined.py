@@ -17,8 +17,8 @@ __all__ = ["LayerCertificate", "certify_layer"]
 _AT_ONCE = 128
 # Singular values of a head above this share of its largest make its rank.
 _RANK_SHARE = 1e-9
-# Singular values below these shares, of the derivative before the best change of W is taken off, and of the W_i, are
-# rounding.
+# Singular values below these shares, of the derivative before the best change of W is taken off, and of the W_i and b,
+# are rounding.
 _ROUNDED, _CANCELLED = 1e-7, 1e-13
 # A head takes part in an unseen direction if its share of the unit vector is above this.
 _TAKES_PART = 1e-3
@@ -190,7 +190,8 @@ def certify_layer(
     kept = int(np.sum(w_values > least))
     basis, w_null = basis[:, :kept], np.linalg.svd(w_vectors[:kept])[2][kept:].T
     whole, undone = _derivative(z, pattern, here.w[:, :r], basis, biased)
-    rounding = max(_ROUNDED * np.sqrt(np.trace(whole)), _CANCELLED * np.linalg.norm(here.w[:, :r]))
+    size = np.linalg.norm(here.w[:, :r]) + (0.0 if here.bias is None else np.linalg.norm(here.bias))
+    rounding = max(_ROUNDED * np.sqrt(np.trace(whole)), _CANCELLED * size)
     gram = whole - undone.T @ undone
     heads = here.theta[:, :r, :r]
     heads = heads if key_bias is None else np.concatenate([heads, key_bias[:, None]], axis=1)
