@@ -22,9 +22,8 @@ from attention import (
     Inputs,
     Learner,
     Outcome,
-    relative_error,
 )
-from attention.evaluation import orbits, which_held_out
+from attention.evaluation import HeldOut, orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
 from attention.validation import count
@@ -34,6 +33,8 @@ from upper.newton.determined import LayerCertificate
 
 __all__ = ["LearnedExamples", "learn_examples"]
 
+# With these outcomes examples that the learner never saw have no larger error, or they contradict it.
+_TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
 # A certificate of so many unknown entries takes half a minute.
 _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
@@ -53,7 +54,7 @@ class LearnedExamples(LearnerRun):
     held_out : int
         The number of examples that the learner never saw.
     held_out_error : float
-        The relative error on the held-out examples, the only data to measure against.
+        The relative error on the held-out examples, the only data to measure against; absolute if their labels are 0.
     certificate : LayerCertificate or None
         Which directions of the parameters the examples determine, from at most 1000 of them; None if the learner is
         not Newton or did not succeed, or if Theta and c have more than 2000 entries (`certify_layer` takes any).
@@ -126,7 +127,8 @@ def learn_examples(
     Notes
     -----
     A twentieth is held out at random, together with all examples that follow from it by a symmetry. Learners hold
-    out some of the rest themselves. Without a budget of examples all of the rest are used. Their order is kept.
+    out some of the rest themselves. Without a budget of examples all of the rest are used. Their order is kept. A fit
+    that a learner calls exact and that these examples contradict is overfitted.
     """
     if isinstance(files, str) or len(files) not in (1, 2):
         raise ValueError(
@@ -154,7 +156,9 @@ def learn_examples(
     engine = engine_used(placed, chosen.target)
     with single_thread(torch=chosen.student.extra == "torch"):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
-        predicted = np.asarray(fit.predict(x[held]), dtype=np.float64)
+        error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
+        if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
+            fit = replace(fit, outcome=Outcome.OVERFITTED)
         certificate = _certified(placed, fit, x[~held], for_split)
     return LearnedExamples(
         learner=chosen.record,
@@ -164,7 +168,7 @@ def learn_examples(
         files=tuple(str(file) for file in files),
         shape=x.shape,
         held_out=int(held.sum()),
-        held_out_error=relative_error(predicted, y[held]),
+        held_out_error=error,
         certificate=certificate,
     )
 

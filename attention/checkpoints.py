@@ -257,6 +257,10 @@ def _read_projections(
     if missing := [role for role in (*in_one, "output") if role not in there]:
         module = naming.modules.get(missing[0]) or naming.modules["fused"]
         raise wrong(shown, f"the tensor {f'{stem}{module}weight'!r:.200} is missing")
+    alone = sorted(names[role, "weight"] for role in in_one if (role, "weight") in names)
+    if alone and ("fused", "weight") in names:
+        both = f"{names['fused', 'weight']!r:.200} and {alone[0]!r:.200}"
+        raise wrong(shown, f"the layer has {both}: one of the two is needed, as they may differ")
     found = _stored(files, names.values())
     arrays = {place: found[name][0] for place, name in names.items()}
     if ("query", "weight") in arrays:

@@ -20,7 +20,8 @@ __all__ = [
 
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
 Touched = Annotated[int, Whole(1, 10_000)]
-FlipRate = Annotated[float, Real(least=0, most=0.5)]
+FlipRate = Annotated[float, Real(least=0, below=0.5)]  # of labels that show something
+_Rate = Annotated[float, Real(least=0, most=0.5)]
 _MOST_DEGREE = 512
 _MOST_POWER = 10_000  # digits of exact powers
 _LARGEST_LOG = 700.0  # exp of more overflows
@@ -112,7 +113,7 @@ class SecretPairs:
         return min(seen) + 1 if seen else None
 
     @checked
-    def flipped(self, rate: FlipRate) -> "SecretPairs":
+    def flipped(self, rate: _Rate) -> "SecretPairs":
         """The pairs if every label is flipped with this probability eta: correlations times (1 - 2 eta)^2."""
         factor = flip_factor(rate) ** 2
         return SecretPairs(self.chances, [[factor * value for value in one] for one in self.correlations])
@@ -277,7 +278,7 @@ def advantage_within_dimension(
 
 
 @checked
-def flip_factor(rate: FlipRate) -> Fraction:
+def flip_factor(rate: _Rate) -> Fraction:
     """1 - 2 eta: what is left of the mean of a sign that is flipped with probability eta; eta the decimal it prints.
 
     Examples

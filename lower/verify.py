@@ -57,8 +57,8 @@ def verify_instance(instance: HardInstance) -> Verification:
 
     Notes
     -----
-    Layer, known part, secret, inputs and parameters must agree exactly. The layer's value on every input follows from
-    them, so no input is tried. Numbers of the certificate may differ by a relative 1e-9, and numbers within texts by
+    Layer, known part, secret and inputs must agree exactly. The layer's value on every input follows from them, so no
+    input is tried. Numbers of the certificate and the scale may differ by a relative 1e-9, and numbers within texts by
     one unit of their last digit: machines differ in the last digits of a logarithm. The realisation error is proved
     again, and the instance must state that number: a larger one hides a wrong layer, and a smaller one is false.
 
@@ -81,6 +81,9 @@ def verify_instance(instance: HardInstance) -> Verification:
         return Verification(family, (f"parameters and secret describe no {family}: {error}",), None, 0)
     arrays = dict(_array_differences(tensors_of(instance), tensors_of(made)))
     reasons = (*arrays.values(), *_differences("", _said(instance), _said(made)))
+    given, wanted = inputs_to_json(instance.inputs), inputs_to_json(made.inputs)
+    if given != wanted:
+        reasons = (f"inputs: the file's are {shown(given)}, the family's {shown(wanted)}", *reasons)
     if {"theta", "w"} & set(arrays):
         return Verification(family, reasons, None, 0)
     return Verification(family, reasons, made.realisation_error, made.layer.heads)
@@ -106,7 +109,6 @@ def _array_differences(
 def _said(instance: HardInstance) -> dict[str, Any]:
     """The statements of an instance beside its arrays."""
     return {
-        "inputs": inputs_to_json(instance.inputs),
         "known part": {"gate": getattr(instance.known, "gate", None)},
         "parameter": instance.parameters,
         "realisation error": instance.realisation_error,

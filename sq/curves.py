@@ -94,7 +94,7 @@ class CurveCell:
     seed: NonNegativeInt = 0
     #: the name of a registered `SymmetricFamily` or `SingleIndexFamily`; its other parameters have their presets
     family: str = ParityFamily.name
-    noise: FlipRate = 0.0  #: the rate at which labels are flipped, below 1/2: for the honest oracle
+    noise: FlipRate = 0.0  #: the rate at which labels are flipped: for the honest oracle
 
     def __post_init__(self) -> None:
         known = tuple(name for name, one in FAMILIES.items() if issubclass(one, _Numbered))
@@ -109,10 +109,9 @@ class CurveCell:
                 "one is the gate; take fewer bits or a larger dim."
             )
         exact_tolerance(self.tolerance)
-        if self.noise and (self.oracle != "honest" or self.noise == 0.5):
+        if self.noise and self.oracle != "honest":
             raise ValueError(
-                f"noise is {self.noise} with the oracle {self.oracle!r}: only honest replies come from noisy labels, "
-                "and only at a rate below 1/2."
+                f"noise is {self.noise} with the oracle {self.oracle!r}: only honest replies come from noisy labels."
             )
         if self.noise and "noise" not in FAMILIES[self.family].options():
             raise ValueError(

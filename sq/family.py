@@ -41,7 +41,7 @@ DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset
 """The options of the field `dim` in all families."""
 
 NOISE: Mapping[str, Any] = {
-    "help": "Rate, at most 1/2, at which the hidden part of a label has its sign flipped.",
+    "help": "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
     "default": 0.0,
 }
 """The options of the field `noise` in all families."""
@@ -399,6 +399,8 @@ class SQFamily(Family):
     def _queries(self, tau: str, eigenvalue: Fraction) -> int | None:
         """The fewest queries of this tolerance, asked of the noisy labels; None if none rules out any target."""
         left = eigenvalue * flip_factor(self.noise) ** 2
+        if self.secrets.size == 1:
+            return 0
         if eliminated_per_query(tau, eigenvalue=left) < 1:
             return None
         return query_lower_bound(self.secrets.size, tau, eigenvalue=left)

@@ -17,6 +17,8 @@ from sq.single_index import SingleIndexFamily
 __all__ = ["HermiteStaircaseFamily"]
 
 _DEGREES = 400
+_FURTHEST = 8  # no threshold is further out
+_CANCELLED = 1e-8  # below this share of the heads' sizes, rounding spoils the degrees of their sum
 _EDGE = 14  # the normal density times Hermite functions vanishes beyond it
 
 
@@ -58,7 +60,15 @@ class HermiteStaircaseFamily(SingleIndexFamily):
     called = "Staircase of exponent {exponent}"
     exponent: Annotated[int, Whole(1, 12)] = option("Information exponent p, and number of heads.", default=3)
     spacing: Annotated[float, Real(least=0.01, most=10)] = option("Distance of thresholds.", default=1.0)
-    slope: Annotated[float, Real(above=0, most=40)] = option("Slope of all heads.", default=4.0)
+    slope: Annotated[float, Real(least=0.01, most=40)] = option("Slope of all heads.", default=4.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.spacing * (self.exponent - 1) > 2 * _FURTHEST:
+            raise ValueError(
+                f"spacing is {self.spacing:g}: with {self.exponent} heads at most "
+                f"{2 * _FURTHEST / (self.exponent - 1):.4g} is allowed, as no token is near the outer thresholds."
+            )
 
     @property
     def beta(self) -> float:
@@ -126,9 +136,15 @@ class HermiteStaircaseFamily(SingleIndexFamily):
 
     @cached_property
     def energy(self) -> float:
-        """E g^2."""
+        """E g^2. ValueError if the heads cancel up to rounding."""
         _, weights, g = self._grid
-        return float(weights @ g**2)
+        found = float(weights @ g**2)
+        if math.sqrt(found) < _CANCELLED * np.abs(self.coefficients).sum():
+            raise ValueError(
+                f"spacing is {self.spacing:g} and slope {self.slope:g}: {self.exponent} such heads cancel up to "
+                "rounding; raise one of the two, or lower exponent."
+            )
+        return found
 
     @cached_property
     def hermite(self) -> Float[np.ndarray, " degrees"]:

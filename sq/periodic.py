@@ -41,7 +41,9 @@ class PeriodicFamily(SingleIndexFamily):
     *Error.* Proved: for |s| <= R <= J h the heads left out contribute two alternating series of decreasing terms, as
     the constants 1 and -1 cancel in pairs. The first terms are at most 2 e^(-2 beta ((J + 1) h - R)), so the sum of the
     heads is within 4 e^(-2 sigma (J + 1 - R/h)) of phi. Beyond the range R the target is defined as the sum of these
-    heads. A token is beyond it with probability erfc(R/sqrt 2).
+    heads. A token is beyond it with probability P = erfc(R/sqrt 2). Both functions stay within [-1, 1], as alternating
+    sums of decreasing terms do. So they differ by a mean square of at most 4 P, and norms by a share of at most
+    P/E phi^2, which is below 4e-11.
 
     *Correlations.* E sin(a s) sin(b t) = (e^(-(a^2 + b^2)/2 + a b rho) - e^(-(a^2 + b^2)/2 - a b rho))/2 for normals s,
     t of correlation rho, so correlations have a closed form. sin(omega s) has the Hermite coefficient
@@ -67,12 +69,13 @@ class PeriodicFamily(SingleIndexFamily):
 
     name = "sq-periodic"
     called = "Periodic wave of frequency {gamma:g}"
-    gamma: Annotated[float, Real(above=0, most=100)] = option("Frequency of the wave.", default=2.0)
+    gamma: Annotated[float, Real(least=0.01, most=100)] = option("Frequency of the wave.", default=2.0)
     sharpness: Annotated[float, Real(least=0.5, most=40)] = option(
         "Slope times half a period: near 3 a sine, 40 a square wave.", default=3.0
     )
-    reach: Annotated[float, Real(least=1, most=40)] = option(
-        "Half the range on which the wave is periodic, in standard deviations.", default=9.0
+    reach: Annotated[float, Real(least=9, most=40)] = option(
+        "Half the range on which the wave is periodic, in standard deviations; more raises small bounds.",
+        default=9.0,
     )
 
     @property
@@ -110,6 +113,16 @@ class PeriodicFamily(SingleIndexFamily):
         """4 e^(-2 sigma (J + 1 - R/h)), rounded up."""
         left = int(self._places[-1]) + 1 - self.reach / self.half_period
         return 4 * math.exp(-2 * self.sharpness * left) * (1 + 1e-9)
+
+    @property
+    def outside(self) -> float:
+        """The probability P that a token is beyond the range."""
+        return math.erfc(self.reach / math.sqrt(2))
+
+    @property
+    def beyond(self) -> float:
+        """4 P/E phi^2."""
+        return 4 * self.outside / self.energy
 
     def link(self, s: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """Phi, by its heads within one period and their neighbours."""
@@ -169,7 +182,7 @@ class PeriodicFamily(SingleIndexFamily):
         return [
             Statement.derived(
                 "probability beyond the range",
-                math.erfc(self.reach / math.sqrt(2)),
+                self.outside,
                 f"The wave is periodic for |<u, x>| <= {self.reach:g}; beyond, the target is the sum of the heads.",
             )
         ]

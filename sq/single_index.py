@@ -51,6 +51,8 @@ class SingleIndexFamily(Family):
     E_u <h, f_u>^2 <= lambda, the largest eigenvalue of this kernel. Its eigenvalue on the harmonics of degree j is
     sum_k w_k E[rho^k P_j(rho)] (Funk and Hecke), and it falls from j to j + 2, as all terms do:
     E[rho^k P_{j+2}] / E[rho^k P_j] = (k - j)/(k + j + n) for even k - j. So lambda = sum_k w_k E rho^(2 ceil(k/2)).
+    A target may differ from g on rare tokens (`beyond`). If the difference is odd and of norm epsilon, it adds at most
+    epsilon/sqrt(n) to sqrt(lambda), because E rho^2 = 1/n.
 
     A reply 0 to h is invalid for a share lambda/tau^2 of the directions at most. A learner that sees only zeros returns
     an answer that does not depend on u, and an answer H with |H - f_u|^2 < 1/2 has <H/|H|, f_u>^2 > 1/2: this holds for
@@ -150,6 +152,14 @@ class SingleIndexFamily(Family):
         """The share of the variance below the lowest degree."""
         return float(self.weights[: self.lowest_degree].sum())
 
+    @property
+    def beyond(self) -> float:
+        """A bound on the mean square of the part of f_u that `correlation` leaves out, on tokens out of range.
+
+        This part is an odd function of <u, x>.
+        """
+        return 0.0
+
     def correlation(self, rho: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """E sum_a f_u(X)_a f_v(X)_a = sum_k w_k rho^k for rho = <u, v>; 1 at rho = 1."""
         found = np.polynomial.polynomial.polyval(rho, self.weights)
@@ -167,21 +177,30 @@ class SingleIndexFamily(Family):
 
     @cached_property
     def largest_eigenvalue(self) -> Fraction | None:
-        """The largest eigenvalue of the numbered targets' Gram matrix; None for more than 24 bits."""
+        """A bound on the largest eigenvalue of the numbered targets' Gram matrix; None for more than 24 bits.
+
+        Without `beyond` it is that eigenvalue.
+        """
         from sq.johnson import OverlapGram  # imported here: it imports families
 
         if self.secrets.bits > _MOST_BITS:
             return None
-        return OverlapGram(self.secrets, self.overlap_correlations.tolist()).largest_eigenvalue()
+        found = OverlapGram(self.secrets, self.overlap_correlations.tolist()).largest_eigenvalue()
+        if not self.beyond:
+            return found
+        # the mean of rho over two sets is l/n
+        rest = self.secrets.size * self.beyond * self.secrets.bits / (self.dim - 1)
+        return Fraction((math.sqrt(found) + math.sqrt(rest)) ** 2)
 
     @cached_property
     def mean_square(self) -> float:
-        """Lambda: the largest mean of <h, f_u>^2 over uniform directions u that a query h of norm 1 has."""
+        """Lambda: a bound on the mean of <h, f_u>^2 over uniform directions u, for queries h of norm 1."""
         degrees = np.arange(1, len(self.weights))
         half = (degrees + 1) // 2
         moments = np.exp(self._log_moment(half))
         rest = max(0.0, 1 - float(self.weights.sum())) * math.exp(self._log_moment((degrees[-1] + 2) // 2))
-        return float(self.weights[1:] @ moments) + rest
+        within = math.sqrt(float(self.weights[1:] @ moments) + rest)
+        return (within + math.sqrt(self.beyond / (self.dim - 1))) ** 2
 
     def _log_moment(self, half: Any) -> Any:
         """Log E rho^(2 half) for a coordinate rho of a uniform point of the sphere of R^(d-1)."""
@@ -322,12 +341,12 @@ class SingleIndexFamily(Family):
             Statement.derived(
                 "lowest degree of the unknown part",
                 degree,
-                "The lowest degree k at which the Hermite coefficient has a share of more than 1e-12 of the variance.",
+                "The lowest degree at which a Hermite coefficient of g has a share of more than 1e-12 of its variance.",
                 _HERE,
             ),
             Statement.derived(
                 "share below that degree",
-                self.share_below,
+                (math.sqrt(self.share_below) + math.sqrt(self.beyond)) ** 2,
                 f"No polynomial of degree below {degree} in the tokens has a larger squared correlation with the "
                 "hidden part, even one that knows the direction.",
                 _HERE,
@@ -335,7 +354,7 @@ class SingleIndexFamily(Family):
             Statement.derived(
                 "one query sees" if self.bits is None else "largest eigenvalue of the Gram matrix",
                 share,
-                "The largest mean over directions of the squared correlation of a query of norm 1 with the hidden part."
+                "A query of norm 1 and the hidden part have a squared correlation of at most this mean over directions."
                 if self.bits is None
                 else "The sum of squared correlations of all targets with one query is at most this.",
                 _HERE,

@@ -91,6 +91,42 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     assert learned.held_out_error == pytest.approx(share, rel=0.25)
 
 
+def test_a_fit_that_held_out_examples_contradict_is_not_exact(files):
+    x, y = np.load(files[0]), np.load(files[1])
+    held = np.flatnonzero([not np.isin(one, seen_by_learner(files)) for one in orbits(x)])
+    y[held] += 1.0
+    np.save(files[1], y)
+    learned = learn_examples(files, "newton", heads=2)
+    assert learned.fit.outcome.name == "OVERFITTED"
+    assert learned.held_out_error > 0.1
+    assert learned.certificate is None
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_labels_that_are_zero_lose_no_fit(files, all_of_them):
+    x, y = np.load(files[0]), np.load(files[1])
+    held = [not np.isin(one, seen_by_learner(files)) for one in orbits(x)]
+    y[np.ones(N, dtype=bool) if all_of_them else held] = 0.0
+    np.save(files[1], y)
+    learned = learn_examples(files, "newton", heads=2)
+    assert learned.fit.outcome.name == ("EXACT" if all_of_them else "OVERFITTED")
+    # absolute, as no relative error exists
+    assert (learned.held_out_error == 0) == all_of_them
+
+
+def seen_by_learner(files):
+    """The orbits of the examples that are not held out at seed 0."""
+    seen = []
+
+    class Spy(LinearBaseline):
+        def fit(self, oracle, **settings):
+            seen.extend(orbits(oracle.draw(oracle.remaining)[0]))
+            return super().fit(ExampleOracle(LAYER, BooleanInputs(3, 6), rng=0), **settings)
+
+    learn_examples(files, Spy())
+    return seen
+
+
 @pytest.mark.parametrize("learner", ["linear", "one-step", "known-part"])
 def test_learners_without_heads_need_no_number(cli, files, learner):
     said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)

@@ -385,6 +385,10 @@ WRONG_TENSORS = {
     ),
     "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
     "queries of others": (TORCH | {"k_proj_weight": np.zeros((4, 3))}, r"no shapes \(p, d\)"),
+    "queries twice": (
+        TORCH | {"in_proj_weight": np.zeros((12, 4))},
+        "has 'in_proj_weight' and 'k_proj_weight': one of the two",
+    ),
     "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),

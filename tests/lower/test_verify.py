@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 import lwe
 import sq
 from arena import inspect
-from attention import AttentionLayer, BooleanInputs, GaussianInputs
+from attention import AttentionLayer, BooleanInputs, GaussianInputs, MarkedInputs
 from lower import (
     Certificate,
     GatedKnownPart,
@@ -175,6 +175,9 @@ def forgeries(instance: HardInstance):
         yield f"secret: {secret}", replace(instance, secret=secret)
     normal = GaussianInputs(instance.inputs.k, instance.inputs.d)
     yield "inputs: Gaussian", replace(instance, inputs=normal)
+    if isinstance(instance.inputs, MarkedInputs):
+        marks = instance.inputs.positions * (1 + 1e-10)
+        yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
     tokens = LinearKnownPart.zero(instance.inputs.k + 1, d)
     yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.k, d), known=tokens)
     for family in ("sq-pair", "sq-parity", "lwr", "sq-bump", "mine"):

@@ -25,7 +25,6 @@ from sq import (
     TokenParityFamily,
     measure_cell,
 )
-from sq.hidden_part import HiddenPart
 
 RATE = 0.2
 NOISY = (
@@ -91,6 +90,9 @@ def test_query_bounds_count_the_answers_that_noise_leaves():
     blind = ParityFamily(dim=48, bits=3, noise=0.45).instance(0).certificate
     assert blind["queries at tolerance 0.3"].value == "no number is enough"
     assert blind.hardness is Hardness.PROVED
+    only = ParityFamily(dim=4, bits=3, noise=0.45).instance(0).certificate  # one secret needs no query
+    assert only["queries at tolerance 0.3"].value == 0
+    assert only.hardness is not Hardness.PROVED
 
 
 def test_honest_replies_are_right_in_the_mean_and_oracles_that_know_no_noise_refuse():
@@ -100,9 +102,10 @@ def test_honest_replies_are_right_in_the_mean_and_oracles_that_know_no_noise_ref
     assert oracle.query(GroupQuery.single(8)) == pytest.approx(0, abs=0.06)
     with pytest.raises(ValueError, match="HonestOracle"):
         ExactOracle(CSQ(0.1), family, 7)
-    part = HiddenPart.of(ParityFamily(dim=10, bits=3, noise=0.5).instance(7))
-    with pytest.raises(ValueError, match="show nothing"):
-        part.of_labels(np.ones((1, 2, 10)), np.ones((1, 2, 10)))
+    # at 1/2 no secret shows, so no certificate could say who finds it
+    for kind in (ParityFamily, BumpFamily, TokenParityFamily, PairFamily):
+        with pytest.raises(ValueError, match=r"noise is 0\.5.*below 0\.5"):
+            kind.preset(dim=10, noise=0.5)
 
 
 def test_curves_pay_for_noise_in_examples_not_in_queries():

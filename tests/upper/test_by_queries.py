@@ -178,6 +178,24 @@ def test_a_saturated_head_is_recovered_or_no_success(gain):
         assert fit.outcome is Outcome.NOT_SEPARATED
 
 
+@pytest.mark.parametrize("gain", [1e4, 1e6, 1e9])
+def test_heads_that_cancel_where_they_are_saturated_are_not_missed(gain):
+    """Both attend to one token if tokens are long; if they are short, theirs is half of the output."""
+    one, pair = make_nice_layer(heads=1, dim=6, rng=3), make_nice_layer(heads=1, dim=6, rng=0)
+    theta = np.concatenate([one.theta, gain * pair.theta, 2 * gain * pair.theta])
+    layer = AttentionLayer(theta, np.concatenate([one.w, pair.w, -pair.w]))
+    fit = ByQueries().fit(ValueOracle(layer, k=3), rng=1)
+    assert fit.outcome is Outcome.NOT_SEPARATED or fit.layer.heads == 3
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("m", [1, 2])
+def test_queries_of_one_coordinate_are_refused(m):
+    layer = AttentionLayer(*np.random.default_rng(0).standard_normal((2, m, 1, 1)))
+    with pytest.raises(ValueError, match="one coordinate"):
+        ByQueries().fit(ValueOracle(layer, k=2), rng=0)
+
+
 @pytest.mark.parametrize("learner", [ByQueries(), ByQueries(noise=1e-3)])
 @pytest.mark.parametrize("queries", [0, 1, 8, 16, 40])
 def test_no_budget_is_exceeded(learner, queries):

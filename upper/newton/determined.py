@@ -17,6 +17,9 @@ __all__ = ["LayerCertificate", "certify_layer"]
 _AT_ONCE = 128
 # Singular values of a head above this share of its largest make its rank.
 _RANK_SHARE = 1e-9
+# Singular values below these shares, of the derivative before the best change of W is taken off, and of the W_i and b,
+# are rounding.
+_ROUNDED, _CANCELLED = 1e-7, 1e-13
 # A head takes part in an unseen direction if its share of the unit vector is above this.
 _TAKES_PART = 1e-3
 
@@ -38,8 +41,8 @@ class LayerCertificate:
     w_values : array (m r,) or (m r + 1,)
         Singular values of the regression of the outputs on what the heads read: of the W_i, and of b with biases.
     theta_unseen, w_unseen : list of array (e r, u_i) and (r, v_i)
-        For each head, orthonormal directions of (Theta_i, c_i), and of the columns of W_i, that can change while the
-        outputs on these tokens stay the same.
+        For each head, orthonormal directions of (Theta_i, c_i), and of the columns of W_i, that can change, alone or
+        together with others, while the outputs on these tokens stay the same.
     tolerance : float
         A direction is determined if its singular value is above this share of the largest.
     """
@@ -146,8 +149,8 @@ def certify_layer(
     Derived here. F is linear in the W_i and b: F = Z W with Z = [P_1 X ... P_m X 1], so `w_values` are those of Z, over
     the square root of its rows. To first order, a change of Theta_i moves F_a by z_a dTheta_i M_a with
     M_a = sum_b P_ab (z_b - mean) V_b across the pattern, V = X W_i. The part that a change of W and b can undo is taken
-    off by an orthonormal basis of the range of Z. Singular values are roots of eigenvalues of the products' matrix, so
-    shares below 1e-7 are rounding.
+    off by an orthonormal basis of the range of Z. Singular values are roots of eigenvalues of the products' matrix. So
+    values below 1e-7 of the derivative without that change are rounding, and count as zero.
 
     With a known rank q, [Theta_i; c_i^T] is a matrix of rank q, and changes along the manifold of these matrices:
     U U^T D + D V V^T - U U^T D V V^T for its singular vectors U and V. A head of lower rank than q is at no smooth
@@ -186,7 +189,10 @@ def certify_layer(
     least = tolerance * float(w_values[0])
     kept = int(np.sum(w_values > least))
     basis, w_null = basis[:, :kept], np.linalg.svd(w_vectors[:kept])[2][kept:].T
-    gram = _projected_gram(z, pattern, here.w[:, :r], basis, biased) / (n * k)
+    whole, undone = _derivative(z, pattern, here.w[:, :r], basis, biased)
+    size = np.linalg.norm(here.w[:, :r]) + (0.0 if here.bias is None else np.linalg.norm(here.bias))
+    rounding = max(_ROUNDED * np.sqrt(np.trace(whole)), _CANCELLED * size)
+    gram = whole - undone.T @ undone
     heads = here.theta[:, :r, :r]
     heads = heads if key_bias is None else np.concatenate([heads, key_bias[:, None]], axis=1)
     directions = [_directions(np.pad(one, ((0, e - len(one)), (0, 0))), rank) for one in heads]
@@ -195,27 +201,35 @@ def certify_layer(
     gram = np.hstack([rows[:, i : i + e * r] @ one for one, i in zip(directions, parts, strict=True)])
     values, vectors = np.linalg.eigh(gram)
     theta_values = np.sqrt(np.maximum(values, 0.0))
-    theta_null = vectors[:, theta_values <= tolerance * float(theta_values[-1])]
+    theta_null = vectors[:, theta_values <= max(tolerance * theta_values[-1], rounding)]
     of_heads = np.split(theta_null, np.cumsum(free)[:-1])
+    theta_unseen = [one @ null for one, null in zip(directions, of_heads, strict=True)]
+    # the W that undo what changes of the Theta do to the outputs are not determined either
+    undoing = (undone @ np.vstack(theta_unseen)).reshape(kept, -1)
+    undoing = w_vectors[:kept].T @ (undoing / w_values[:kept, None])
+    w_null = np.hstack([w_null, undoing])
     return LayerCertificate(
         whitening=whitening,
         free=free,
         theta_values=theta_values[::-1],
         w_values=w_values,
-        theta_unseen=[one @ _range(null) for one, null in zip(directions, of_heads, strict=True)],
+        theta_unseen=[_range(one) for one in theta_unseen],
         w_unseen=[_range(w_null[i * r : (i + 1) * r]) for i in range(m)],
         tolerance=tolerance,
     )
 
 
-def _projected_gram(
+def _derivative(
     z: Float[np.ndarray, "n k r"],
     pattern: Float[np.ndarray, "n k m k"],
     w: Float[np.ndarray, "m r d"],
     basis: Float[np.ndarray, "rows q"],
     biased: bool,
-) -> Float[np.ndarray, "mer mer"]:
-    """J^T (I - Q Q^T) J with J the derivative of the outputs in (Theta_i, c_i), heads first, and Q the basis."""
+) -> tuple[Float[np.ndarray, "mer mer"], Float[np.ndarray, "qd mer"]]:
+    """J^T J and Q^T J, J the derivative of the outputs in (Theta_i, c_i) over the root of their number, heads first.
+
+    Q is the basis.
+    """
     (n, k, r), (m, _, d), q = z.shape, w.shape, basis.shape[1]
     e = r + biased
     whole = np.zeros((e * e, (m * r) ** 2))
@@ -241,7 +255,7 @@ def _projected_gram(
     size = m * e * r
     gram = whole.reshape(e, e, m, r, m, r).transpose(2, 0, 3, 4, 1, 5).reshape(size, size)
     seen = seen.reshape(q, e, m, r, d).transpose(0, 4, 2, 1, 3).reshape(q * d, size)
-    return gram - seen.T @ seen
+    return gram / (n * k), seen / np.sqrt(n * k)
 
 
 def _directions(matrix: Float[np.ndarray, "e r"], rank: int | None) -> Float[np.ndarray, "er free"]:

@@ -53,8 +53,8 @@ class ByQueries(LearnerBase):
     Raises
     ------
     ValueError
-        On `fit`, if the oracle answers no value queries, a query has one token, answers are malformed, or they are
-        float32 and no noise is stated.
+        On `fit`, if the oracle answers no value queries, a query has one token or one coordinate, answers are
+        malformed, or they are float32 and no noise is stated.
 
     Notes
     -----
@@ -97,6 +97,8 @@ class ByQueries(LearnerBase):
             raise ValueError(
                 "Queries have one token: every layer is linear there; at least two tokens are needed."
             )
+        if oracle.d == 1:
+            raise ValueError("Queries have one coordinate: at least two are needed, to tell heads apart.")
         k, d = oracle.k or 2, oracle.d
         require_memory(
             f"Queries of {k} tokens along each of {d} dimensions",
@@ -209,10 +211,21 @@ class ByQueries(LearnerBase):
 
 
 def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Outcome:
-    """Whether fresh queries are answered as the oracle does."""
+    """Whether fresh queries are answered as the oracle does.
+
+    Half of them have shorter and shorter tokens. Heads that cancel where they are saturated show there.
+    """
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    half = _CHECKS // 2
+    x[half:] *= _SHORTEST ** (np.arange(1, half + 1) / half)[:, None, None]
     answers, predicted = oracle.ask(x), found(x)
-    error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
+    parts = [slice(half), *(slice(one, one + 1) for one in range(half, _CHECKS))]
+    error = max(
+        relative_error(predicted[part], answers[part])
+        if np.any(answers[part])
+        else float(np.abs(predicted[part]).max())
+        for part in parts
+    )
     return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
 
 

@@ -207,3 +207,31 @@ def test_the_certificate_names_the_head_that_examples_do_not_determine():
     assert one.w == [0, 0]
     # what is not determined is no part of the projected layer
     assert not certificate.project(silent).theta[1].any()
+
+
+def test_rounding_determines_nothing():
+    x = np.random.default_rng(0).standard_normal((200, 1, 4))
+    layer = make_nice_layer(heads=2, dim=4, rng=1)
+    # with equal tokens a pattern averages copies, so Theta does not matter
+    assert certify_layer(layer, np.repeat(x, 3, axis=1)).theta == [0, 0]
+    # a change of the W undoes whatever a Theta does to three outputs
+    one = certify_layer(layer, x[:3].reshape(1, 3, 4))
+    assert one.theta == one.w == [0, 0]
+
+
+def test_a_w_that_undoes_a_change_of_theta_is_not_determined():
+    """Counted: 3 examples have 36 numbers for 64 unknowns. The null space is that of finite differences."""
+    x = np.random.default_rng(0).standard_normal((3, 3, 4))
+    layer = make_nice_layer(heads=2, dim=4, rng=1)
+    columns = []
+    for name in ("theta", "w"):
+        for place in np.ndindex(2, 4, 4):
+            both = []
+            for step in (1e-6, -1e-6):
+                moved = {"theta": layer.theta.copy(), "w": layer.w.copy()}
+                moved[name][place] += step
+                both.append(AttentionLayer(**moved)(x))
+            columns.append((both[0] - both[1]).ravel() / 2e-6)
+    null = np.linalg.svd(np.array(columns).T)[2][36:]
+    free = [np.linalg.matrix_rank(np.hstack(null[:, 32:].reshape(-1, 2, 4, 4)[:, i])) for i in (0, 1)]
+    assert certify_layer(layer, x).w == [4 - one for one in free] == [0, 0]
