@@ -21,7 +21,8 @@ __all__ = ["ByQueries"]
 
 # Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
 _CHECKS, _CHECKED_TOKENS = 8, 4
-# Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
+# Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
+# outputs is the floor.
 _FLOOR = 1e-8
 # With noise, a prediction is off by so many times the noise at most.
 _LOUD = 3.0
@@ -212,8 +213,13 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
     """Whether fresh queries are answered as the oracle does."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers, predicted = oracle.ask(x), found(x)
-    error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
-    return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+    return _judged(relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max()))
+
+
+def _judged(error: float) -> Outcome:
+    if error < EXACT_ERROR:
+        return Outcome.EXACT
+    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
 
 
 def _noisy_verdict(
@@ -241,7 +247,4 @@ def _agreement(
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
     values = 0 if found.bias is None else np.linalg.norm(found.bias)
     values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
-    error = float(np.max(difference / values))
-    if error < EXACT_ERROR:
-        return Outcome.EXACT
-    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
+    return _judged(float(np.max(difference / values)))
