@@ -58,6 +58,8 @@ class LearnedExamples(LearnerRun):
     certificate : LayerCertificate or None
         Which directions of the parameters the examples determine, from at most 1000 of them; None if the learner is
         not Newton or did not succeed, or if Theta and c have more than 2000 entries (`certify_layer` takes any).
+    uncertified : str
+        Why there is no certificate; empty if there is one.
     """
 
     files: tuple[str, ...]
@@ -65,6 +67,7 @@ class LearnedExamples(LearnerRun):
     held_out: int
     held_out_error: float
     certificate: LayerCertificate | None = None
+    uncertified: str = ""
 
     def __repr__(self) -> str:
         ended = f"{self.fit.outcome.name}, held-out error {self.held_out_error:.3g}"
@@ -76,14 +79,15 @@ class LearnedExamples(LearnerRun):
         told = self.text(
             f"{n} examples of {k} tokens in {d} dimensions", {"error on held-out examples": error}
         )
-        found = "" if self.certificate is None else str(self.certificate)
+        left_out = f"The certificate of the determined directions is left out: {self.uncertified}."
+        found = left_out if self.certificate is None else str(self.certificate)
         return "\n  ".join([told, *found.splitlines()])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; values that are not finite are None."""
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
-        own["certificate"] = _as_json(self.certificate)
+        own["certificate"], own["uncertified"] = _as_json(self.certificate), self.uncertified
         return as_plain({**own, **shape}) | super().to_json()
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
@@ -159,7 +163,7 @@ def learn_examples(
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
             fit = replace(fit, outcome=Outcome.OVERFITTED)
-        certificate = _certified(placed, fit, x[~held], for_split)
+        certified = _certified(placed, fit, x[~held], for_split)
     return LearnedExamples(
         learner=chosen.record,
         seed=seed,
@@ -169,19 +173,28 @@ def learn_examples(
         shape=x.shape,
         held_out=int(held.sum()),
         held_out_error=error,
-        certificate=certificate,
+        certificate=None if isinstance(certified, str) else certified,
+        uncertified=certified if isinstance(certified, str) else "",
     )
 
 
 def _certified(
     learner: Learner, fit: Fit, x: Float[np.ndarray, "n k d"], rng: np.random.Generator
-) -> LayerCertificate | None:
-    """What some of the examples determine of the layer of a fit that is to be trusted; more determine no less."""
+) -> LayerCertificate | str:
+    """What some of the examples determine of the layer of a fit that is to be trusted, or why that is not known.
+
+    More examples determine no less.
+    """
     layer, trusted = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.RESIDUAL_FLOOR
-    if not isinstance(learner, Newton) or layer is None or not layer.heads or not trusted:
-        return None
-    if layer.heads * layer.dim * (layer.dim + layer.biased) > _MOST_CERTIFIED:
-        return None
+    if not isinstance(learner, Newton):
+        return "only layers of Newton get one"
+    if layer is None or not layer.heads or not trusted:
+        return "the fit did not succeed"
+    if (entries := layer.heads * layer.dim * (layer.dim + layer.biased)) > _MOST_CERTIFIED:
+        return (
+            f"Theta and c have {entries:,} entries, and more than {_MOST_CERTIFIED:,} take minutes; "
+            "upper.certify_layer takes any number"
+        )
     some = np.sort(rng.permutation(len(x))[:_MOST_EXAMPLES])
     return certify_layer(layer, x[some], rank=learner.rank)
 

@@ -96,6 +96,10 @@ def read_checkpoint_layer(
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
     if unread := sorted(own - read - naming.known):
         beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
+    biased = {role for role, module in naming.modules.items() if f"{module}bias" in own}
+    biased |= {"query", "key", "value"} if "fused" in biased else set()
+    if biased and (absent := [one for one in ("query", "key", "value", "output") if one not in biased]):
+        beyond.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
     imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
     return replace(
         imported,
@@ -121,6 +125,7 @@ _INDEX = ".index.json"
 _USUAL = [f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)]
 _ENDS = (".safetensors", *_PICKLES)
 _ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
+_RENAME = "rename its tensors, or give the four maps of a layer to attention.conversion.convert_projections"
 _SHARES = "its heads share keys, where each head of a layer of this class has its own"
 
 
@@ -188,12 +193,15 @@ def _why_unknown(shown: Path, files: Mapping[str, Path]) -> str:
     query = next((name for name in sorted(files) if name.endswith(".q_proj.weight")), "")
     key = query.replace(".q_proj.", ".k_proj.")
     if not query:
-        return ""
+        return f"; {_RENAME}"
     if key in files:
         rows = [len(_stored(files, [name])[name][0]) for name in (query, key)]
         if rows[0] != rows[1]:
             return f"; {_SHARES}: {rows[1]} rows of keys, {rows[0]} of queries"
-    return "; models with a q_proj may rotate queries and keys by position, which no layer of this class does"
+    return (
+        "; models with a q_proj may rotate queries and keys by position, which no layer of this class does; if this "
+        f"one does not, {_RENAME}"
+    )
 
 
 def _require_plain(shown: Path, config: "_Config | None", tensors: Collection[str]) -> None:
@@ -325,10 +333,11 @@ def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int
             raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
         if named is None or named * p == heads * d:
             return heads, []
-        return heads, [f"{heads} heads were asked for, where config.json says {name} = {named}."]
+        asked = f"{heads} heads were asked for, where config.json says {name} = {named}"
+        return heads, [f"{asked}: this layer is then another one than the model's."]
     if named is None:
-        told = "does not tell" if config else "would tell, and is not there,"
-        raise ValueError(f"{path} {told} how many heads the layer has: give heads (--heads).")
+        told = f"{path} does not tell" if config else f"{path} is not there to tell"
+        raise ValueError(f"{told} how many heads the layer has: give heads (--heads).")
     if d % named or p % (d // named):
         raise wrong(
             path,

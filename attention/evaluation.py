@@ -64,8 +64,8 @@ class Outcome(Enum):
         "reproduced; a richer class is needed."
     )
     LOCAL_MINIMUM = (
-        "Stuck: every start ended in a local minimum; allow more restarts or examples, or another number of heads, or "
-        "take it as evidence that the target is hard for this learner."
+        "Stuck: every start ended in a local minimum; allow more restarts or examples, another number of heads, a "
+        "higher rank or biases, or take it as evidence that the target is hard for this learner."
     )
     OVERFITTED = (
         "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
@@ -73,8 +73,8 @@ class Outcome(Enum):
     )
     RESIDUAL_FLOOR = (
         "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
-        "noisy at that level, or the student is too small: too few heads, too low a rank, or a head too weak to be "
-        "found."
+        "noisy at that level, or the student is too small: too few heads, too low a rank, no biases, or a head too "
+        "weak to be found."
     )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."

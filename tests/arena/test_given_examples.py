@@ -131,3 +131,12 @@ def seen_by_learner(files):
 def test_learners_without_heads_need_no_number(cli, files, learner):
     said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)
     assert 0.1 < said["held_out_error"] <= 1
+    assert (said["certificate"], said["uncertified"]) == (None, "only layers of Newton get one")
+
+
+def test_it_says_why_a_certificate_is_left_out(cli, files, monkeypatch):
+    arguments = ["learn", "--examples-from", *files, "--heads", 2]
+    assert json.loads(cli(*arguments, "--json").out)["uncertified"] == ""
+    assert "is left out: the fit did not succeed." in cli(*arguments, "--work", 1).out
+    monkeypatch.setattr("arena.given_examples._MOST_CERTIFIED", 71)
+    assert "is left out: Theta and c have 72 entries, and more than 71 take minutes" in cli(*arguments).out

@@ -38,27 +38,20 @@ def folder(tmp_path, request):
     return tmp_path
 
 
-def start(folder, *options):
-    command = [
-        *PROGRAM,
-        "compare",
-        "nice.safetensors",
-        "parity.safetensors",
-        *LEARNERS,
-        "-o",
-        "out",
-        *options,
-    ]
+def start(folder, *options, command=("compare", "nice.safetensors", "parity.safetensors", *LEARNERS)):
+    command = [*PROGRAM, *command, "-o", "out", *options]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for_cells(folder, number):
-    deadline = time.monotonic() + 60
+def wait_for_cells(folder, number, store="runs"):
+    """The values in the store once it holds so many."""
+    path, deadline = folder / "out" / f"{store}.sqlite", time.monotonic() + 60
     while time.monotonic() < deadline:
-        if (folder / "out" / "runs.sqlite").exists():
+        if path.exists():
             with contextlib.suppress(StoreError):  # it is being made
-                if len(Store(folder / "out" / "runs.sqlite", read_only=True).values()) >= number:
-                    return
+                values = Store(path, read_only=True).values()
+                if len(values) >= number:
+                    return values
         time.sleep(0.02)
     raise AssertionError("no cell was done in a minute")
 
@@ -99,3 +92,24 @@ def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder):
     assert again.returncode == 0, error
     assert json.loads(out)["made"]["reused"] >= 1
     assert len(Results.from_json(out).cells) == 16
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_recovery_that_is_killed_keeps_its_layers_and_computes_the_others_only(tmp_path, checkpoint):
+    checkpoint(tmp_path / "model", dim=48, layers=8)
+    command = ["recover", "model", "--by", "queries", "--jobs", "1"]
+    process = start(tmp_path, command=command)
+    wait_for_cells(tmp_path, 1, "recover")
+    process.kill()
+    process.communicate()
+    kept = {one["value"]["layer"]: one["value"] for one in wait_for_cells(tmp_path, 1, "recover")}
+    assert 1 <= len(kept) < 8
+    again = start(tmp_path, "--json", command=command)
+    out, error = again.communicate(timeout=120)
+    assert again.returncode == 0, error
+    layers = json.loads(out)["layers"]
+    assert [one["layer"] for one in layers] == list(range(8))
+    for one in layers:
+        assert one["recovered"] == ["F", "Theta", "W", "c", "b"]
+        if one["layer"] in kept:  # to the digits of its seconds
+            assert one["seconds"] == kept[one["layer"]]["seconds"]

@@ -204,6 +204,12 @@ class TestForwardPass:
         assert_computes(torch, got, four_by_four(), 2)
         assert "bias" not in notes_of(got)
 
+    def test_single_biases_that_are_absent_are_named(self, torch, tmp_path):
+        maps = four_by_four()
+        tensors = without(without(bert_tensors([maps]), "query.bias"), "value.bias")
+        path = save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
+        assert "no bias of the query and value" in notes_of(read_checkpoint_layer(path, layer=0))
+
     @pytest.mark.parametrize(
         ("weights", "by_layer"), [(False, False), (True, True), (False, True), (True, False)]
     )
@@ -366,7 +372,10 @@ def poisoned(array):
 BERT, GPT2 = bert_tensors([four_by_four()] * 2), gpt2_tensors([four_by_four()])
 TORCH = {name[1:]: array for name, array in in_torch("", fused=False)([four_by_four()]).items()}
 WRONG_TENSORS = {
-    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT, .* or Multi"),
+    "no attention": (
+        {"wte.weight": np.zeros((3, 4))},
+        "no attention layer named as in BERT, .* or Multi.*rename its tensors, or .*convert_projections",
+    ),
     "rotary": (
         {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
         "rotate queries and keys by position",
@@ -454,7 +463,7 @@ class TestWrongFiles:
             (tmp_path / "config.json").write_text(config)
             self.refused(path, rf"config\.json.*{words}")
         (tmp_path / "config.json").unlink()
-        self.refused(path, r"is not there, how many heads.*--heads", ValueError)
+        self.refused(path, r"config\.json is not there to tell how many heads.*--heads", ValueError)
 
     def test_indices(self, tmp_path):
         for index in WRONG_INDICES:

@@ -166,6 +166,16 @@ def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, 
     assert fit.trace[-1].name.startswith(step)
 
 
+@pytest.mark.parametrize(
+    ("size", "outcome"),
+    [(1e-13, Outcome.EXACT), (1e-11, Outcome.PRECISION_FLOOR), (1e-8, Outcome.NOT_SEPARATED)],
+)
+def test_the_verdict_follows_the_digits_that_answers_allow(size, outcome):
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    oracle = ValueOracle.from_callable(lambda x: layer(x) + size * np.sin(50 * x), k=3, d=8)
+    assert ByQueries().fit(oracle, rng=1).outcome is outcome
+
+
 @pytest.mark.parametrize("gain", [3.0, 300.0])
 def test_a_saturated_head_is_recovered_or_no_success(gain):
     nice = make_nice_layer(heads=3, dim=8, rng=0)

@@ -21,7 +21,8 @@ __all__ = ["ByQueries"]
 
 # Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
 _CHECKS, _CHECKED_TOKENS = 8, 4
-# Heads that nearly cancel are read with fewer digits: an error below this share of their outputs is the floor.
+# Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
+# outputs is the floor.
 _FLOOR = 1e-8
 # With noise, a prediction is off by so many times the noise at most.
 _LOUD = 3.0
@@ -220,13 +221,20 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
     x[half:] *= _SHORTEST ** (np.arange(1, half + 1) / half)[:, None, None]
     answers, predicted = oracle.ask(x), found(x)
     parts = [slice(half), *(slice(one, one + 1) for one in range(half, _CHECKS))]
-    error = max(
-        relative_error(predicted[part], answers[part])
-        if np.any(answers[part])
-        else float(np.abs(predicted[part]).max())
-        for part in parts
+    return _judged(
+        max(
+            relative_error(predicted[part], answers[part])
+            if np.any(answers[part])
+            else float(np.abs(predicted[part]).max())
+            for part in parts
+        )
     )
-    return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+
+
+def _judged(error: float) -> Outcome:
+    if error < EXACT_ERROR:
+        return Outcome.EXACT
+    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
 
 
 def _noisy_verdict(
@@ -254,7 +262,4 @@ def _agreement(
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
     values = 0 if found.bias is None else np.linalg.norm(found.bias)
     values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
-    error = float(np.max(difference / values))
-    if error < EXACT_ERROR:
-        return Outcome.EXACT
-    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
+    return _judged(float(np.max(difference / values)))
