@@ -16,12 +16,17 @@ from lower.low_degree import FlipRate
 
 __all__ = ["flipped_examples"]
 
+_GRAIN = 2.0**-40
+
 
 @checked
 def flipped_examples(
     instance: HardInstance, rate: FlipRate, *, rows_agree: bool, rng: Rng = None
 ) -> ExampleOracle:
     """Examples of K(X) + s (F(X) - K(X)) with random signs s that are -1 with probability `rate`.
+
+    Labels are rounded to multiples of 2^-40. The last digits of a layer depend on the number of secret coordinates that
+    differ, so without rounding they show the secret in spite of the flips. A realisation error above 2^-40 still does.
 
     With `rows_agree` all rows of an example have one sign, else each row has its own. Rows that show the same hidden
     sign must share s, or examples whose rows differ would give flips away; rows that show different signs must not, or
@@ -58,4 +63,4 @@ def _flipped(
 ) -> Float[np.ndarray, "n k d"]:
     y, known = np.split(both, 2, axis=2)
     flip = rng.random((len(y), 1 if rows_agree else y.shape[1], 1)) < rate
-    return np.where(flip, 2 * known - y, y)
+    return np.rint(np.where(flip, 2 * known - y, y) / _GRAIN) * _GRAIN

@@ -135,10 +135,10 @@ class HermiteStaircaseFamily(SingleIndexFamily):
         return s, step * np.exp(-(s**2) / 2) / math.sqrt(2 * math.pi), self.link(s)
 
     @cached_property
-    def energy(self) -> float:
-        """E g^2. ValueError if the heads cancel up to rounding."""
+    def variance(self) -> float:
+        """E (g - c0)^2. ValueError if the heads cancel up to rounding."""
         _, weights, g = self._grid
-        found = float(weights @ g**2)
+        found = float(weights @ (g - self.c0) ** 2)
         if math.sqrt(found) < _CANCELLED * np.abs(self.coefficients).sum():
             raise ValueError(
                 f"spacing is {self.spacing:g} and slope {self.slope:g}: {self.exponent} such heads cancel up to "

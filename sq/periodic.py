@@ -122,7 +122,7 @@ class PeriodicFamily(SingleIndexFamily):
     @property
     def beyond(self) -> float:
         """4 P/E phi^2."""
-        return 4 * self.outside / self.energy
+        return 4 * self.outside / self.variance
 
     def link(self, s: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """Phi, by its heads within one period and their neighbours."""
@@ -148,13 +148,13 @@ class PeriodicFamily(SingleIndexFamily):
         return np.asarray(np.einsum("...ij,i,j", terms, b, b))
 
     @cached_property
-    def energy(self) -> float:
+    def variance(self) -> float:
         """E phi^2."""
         return float(self._mean(np.ones(())))
 
     def correlation(self, rho: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """The correlation of two targets, in closed form."""
-        return np.asarray(self._mean(np.asarray(rho, dtype=np.float64)) / self.energy)
+        return np.asarray(self._mean(np.asarray(rho, dtype=np.float64)) / self.variance)
 
     @cached_property
     def hermite(self) -> Float[np.ndarray, " degrees"]:

@@ -91,8 +91,8 @@ class SingleIndexFamily(Family):
 
     @property
     @abstractmethod
-    def energy(self) -> float:
-        """E g(s)^2 for a standard normal s."""
+    def variance(self) -> float:
+        """The variance of g(s) for a standard normal s."""
 
     @property
     @abstractmethod
@@ -133,7 +133,7 @@ class SingleIndexFamily(Family):
     @cached_property
     def scale(self) -> float:
         """The norm of the hidden part: sqrt(2 Var g), as two rows show it."""
-        return math.sqrt(2 * (self.energy - self.c0**2))
+        return math.sqrt(2 * self.variance)
 
     @cached_property
     def weights(self) -> Float[np.ndarray, " degrees"]:

@@ -179,9 +179,9 @@ def _attack_wave(
     if out is not None:
         require_writable(out)
     found = learn(target, "lattice", seed=seed)
+    print_json(found.to_json()) if as_json else say(str(found))
     if out is not None:
         write_json(out, found.to_json())
-    print_json(found.to_json()) if as_json else say(str(found))
 
 
 def _samples(

@@ -77,11 +77,7 @@ def explain_command(
             heads=None if file is None else heads,
             progress=lambda step: tick(step.name),
         )
+    print_json(told.to_json()) if as_json else say(str(told))
     if out is not None:
         told.save(out)
-    if as_json:
-        print_json(told.to_json())
-        return
-    say(str(told))
-    if out is not None:
-        say(f"\nThe page with the figures: {out / 'index.html'}")
+        say(f"\nThe page with the figures: {out / 'index.html'}", quiet=as_json)

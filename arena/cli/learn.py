@@ -158,20 +158,21 @@ def learn_command(
     if learned.layer is None:
         saved = None
     result = {"file": file and str(file), **told.to_json(), "fitted": saved and str(saved)}
-    if saved is not None and folder is None:
-        learned.save(saved)
-    if isinstance(told, LearnedPhases) and folder is not None:
-        told.save(folder, result=result)
+    # first, because a file may not be written in the end
     if as_json:
         print_json(result)
     else:
         say(str(learned))
         if isinstance(told, LearnedPhases):
             say(f"  {told.phases.explanation}")
-        if saved is not None:
-            say(f"  {'fitted layer':<28} {saved}")
-        if folder is not None:
-            say(f"  {'the six phases':<28} {folder / 'index.html'}")
+    if isinstance(told, LearnedPhases) and folder is not None:
+        told.save(folder, result=result)
+    elif saved is not None:
+        learned.save(saved)
+    if saved is not None:
+        say(f"  {'fitted layer':<28} {saved}", quiet=as_json)
+    if folder is not None:
+        say(f"  {'the six phases':<28} {folder / 'index.html'}", quiet=as_json)
     if out is not None and saved is None:
         raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
 

@@ -47,6 +47,17 @@ def test_the_numbers_are_those_of_a_comparison(nice, name):
         assert alone.fit.examples_used == cell.examples_used
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_full_disk_loses_no_result(cli, file, tmp_path, monkeypatch, as_json):
+    def full(*arguments, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("arena.learned.save_layer", full)
+    said = cli("learn", file, "-o", tmp_path / "f.safetensors", *["--json"] * as_json, status=1)
+    assert ("relative_error" if as_json else "relative error") in said.out
+    assert "No space left" in said.err
+
+
 def test_text_json_and_file_are_the_commands(learned, cli, file, tmp_path):
     def timeless(text):
         return [line for line in text.splitlines() if "seconds" not in line]

@@ -57,6 +57,18 @@ def test_flips_change_the_sign_of_the_hidden_part_and_nothing_else(family):
     assert interval.low <= RATE <= interval.high
 
 
+@pytest.mark.parametrize(("construction", "beta"), [("D", None), ("C", 0.7), ("B", None)])
+def test_the_last_digits_of_a_label_do_not_show_the_secret(construction, beta):
+    options = {} if beta is None else {"beta": beta}
+    family = ParityFamily(dim=10, bits=3, construction=construction, noise=RATE, **options)
+    instance = family.instance(5)
+    x, y = family.examples(instance, rng=1).draw(4000)
+    size = np.abs((y - instance.known(x))[:, 0] @ np.array(instance.parameters["direction"]))
+    gate = x[:, 0, 0] != x[:, 1, 0]
+    differ = (x[:, 0, instance.secret] != x[:, 1, instance.secret]).sum(axis=1)
+    assert {one for number in range(4) for one in size[gate & (differ == number)]} == {1.0}
+
+
 @pytest.mark.parametrize("family", NOISY, ids=lambda family: family.name)
 def test_noise_is_stored_verified_and_certified(family, tmp_path):
     target = family_target(family, seed=3)

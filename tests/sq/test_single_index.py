@@ -80,7 +80,8 @@ class TestFamily:
                 lambda s, k=k: family.link(s) * eval_hermitenorm(k, s) / math.sqrt(math.factorial(k))
             )
             assert family.hermite[k] == pytest.approx(h, abs=1e-12)
-        assert family.energy == pytest.approx(normal_mean(lambda s: family.link(s) ** 2), rel=1e-9)
+        about = normal_mean(lambda s: (family.link(s) - family.c0) ** 2)
+        assert family.scale == pytest.approx(math.sqrt(2 * about), rel=1e-9)
         x = family.inputs.sample(40_000, rng=0)
         squares = (family.hidden_along(np.arange(1, family.dim), x) ** 2).sum(axis=1)
         assert abs(squares.mean() - 1) < 4 * squares.std() / 200
@@ -129,6 +130,14 @@ def test_the_first_informative_degree_is_the_exponent(family):
     assert family.share_below < 1e-30
 
 
+def test_an_even_staircase_that_is_nearly_constant_keeps_its_digits():
+    """Its variance, 8e-12, is no difference of two means near 1."""
+    family = HermiteStaircaseFamily(dim=6, exponent=12, spacing=16 / 11, slope=0.5)
+    about = normal_mean(lambda s: (family.link(s) - family.c0) ** 2)
+    assert family.scale == pytest.approx(math.sqrt(2 * about), rel=1e-8)
+    assert family.share_below < 1e-20
+
+
 def test_the_wave_hides_from_low_degrees():
     """The shares follow a Poisson law of mean (2 pi gamma)^2."""
     family = PeriodicFamily(dim=24, gamma=1.0, sharpness=0.5)  # one harmonic only
@@ -146,7 +155,7 @@ def test_the_bound_covers_the_end_of_the_wave():
     difference = -family.link(s)
     for t, c in zip(family.thresholds, family.coefficients, strict=True):
         difference += c * np.tanh(family.beta * (s - t))
-    share = (2 * np.trapezoid(difference * s * density, s)) ** 2 / family.energy
+    share = (2 * np.trapezoid(difference * s * density, s)) ** 2 / family.variance
     assert 1e-60 < share / 999 < family.mean_square
     assert 1e12 * family.weights[1] < share < family.beyond
     numbered = PeriodicFamily(dim=1000, bits=24)
