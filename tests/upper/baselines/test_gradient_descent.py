@@ -122,20 +122,6 @@ def test_every_optimizer_gets_near_a_nice_layer(optimizer):
     assert fit.trace[-1].measures["relative_error"] < 0.02
 
 
-@pytest.mark.slow
-def test_a_nice_layer_is_solved_to_single_precision():
-    fit = _fit(GradientDescent(2, work=1500, learning_rate=0.01), m=2, k=3, d=8)
-    assert fit.outcome is Outcome.PRECISION_FLOOR
-    assert fit.examples_used == 1500 * 256
-    assert 1e-9 < fit.trace[-1].measures["relative_error"] < 2e-6
-
-
-def test_it_stops_at_its_tolerance():
-    fit = _fit(GradientDescent(1, work=3000, tolerance=0.1), k=3, d=8)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
-    assert fit.trace[-1].measures["relative_error"] < 0.1
-
-
 def test_it_says_when_the_examples_ran_out():
     layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
     served = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=0).draw(600))

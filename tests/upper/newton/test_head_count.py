@@ -215,5 +215,5 @@ def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_s
 
 @pytest.mark.bad_input
 def test_contract():
-    fit = check_learner(Newton("auto"), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6))
+    fit = check_learner(Newton("auto"), make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(3, 4))
     assert fit.outcome is Outcome.EXACT

@@ -160,25 +160,6 @@ def test_dense_and_matrix_free_ellipsoids_have_the_same_extreme_points(monkeypat
         assert np.vdot(direction, ours) == pytest.approx(np.vdot(direction, theirs), rel=1e-5)
 
 
-def test_ellipsoid_against_sequential_quadratic_programming():
-    body = sculpt(_agreeing_rows(3, 40, 31, noise=0.1), body="ellipsoid")
-
-    def slack(z):
-        return np.array([body.tolerance**2 - body.misfit(z.reshape(3, 3)) ** 2, body.radius**2 - z @ z])
-
-    constraint = {"type": "ineq", "fun": slack}
-    options = {"maxiter": 500, "ftol": 1e-13}
-    start = body.centre.ravel()
-    least = minimize(lambda z: z @ z, start, constraints=constraint, method="SLSQP", options=options)
-    np.testing.assert_allclose(body.min_norm_point().ravel(), least.x, atol=1e-4)
-    for direction in np.random.default_rng(32).standard_normal((4, 9)):
-        best = minimize(
-            lambda z, g=direction: -g @ z, start, constraints=constraint, method="SLSQP", options=options
-        )
-        reached = np.vdot(direction, body.maximise(direction.reshape(3, 3)))
-        assert reached == pytest.approx(-best.fun, rel=1e-5)
-
-
 def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
     contrasts = exact_contrasts(_heads(2, 8, 33), 500, rng=34)
     shuffled = replace(contrasts, log_ratios=np.random.default_rng(35).permutation(contrasts.log_ratios))
