@@ -208,6 +208,7 @@ def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
 def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
     fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.examples_used < 1000 * 256  # it stops there
     assert fit.trace[-1].measures["relative_error"] < 2e-3
 
 

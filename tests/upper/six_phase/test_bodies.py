@@ -44,7 +44,11 @@ def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log
     centre = rng.standard_normal(size) * (curvature > 0)
     tolerance = 10.0**log_tolerance
     whole = AxisBody(curvature=curvature, centre=centre, floor=0.0, tolerance=tolerance, radius=1e9)
-    radius = max(float(np.linalg.norm(whole.min_norm())), 0.1) * (1 + 10**log_excess)
+    least = whole.min_norm()
+    # as far towards zero as the tolerance allows
+    nearest = min(tolerance**2, whole.misfit_squared(0 * centre))
+    assert whole.misfit_squared(least) == pytest.approx(nearest, rel=1e-6, abs=1e-15)
+    radius = max(float(np.linalg.norm(least)), 0.1) * (1 + 10**log_excess)
     body = replace(whole, radius=radius)
     goal = rng.standard_normal(size)
     goal /= np.linalg.norm(goal)

@@ -44,6 +44,15 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
     assert errors[-1] < 0.02 * errors[0]
 
 
+def test_three_heads_by_a_coarse_net():
+    layer = make_nice_layer(heads=3, dim=8, rng=3)
+    x, y = examples(layer, 3, 800)
+    found = search_net(x, y, true_span(layer), heads=3, held_out=300, spacing=0.5, most=20_000)
+    assert math.comb(found.points, 3) <= 15_000
+    assert math.comb(found.points, 3) + 3 * 9**3 < found.candidates <= 20_000
+    assert found.error < 0.01
+
+
 def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
     layer = make_nice_layer(heads=2, dim=6, rng=4)
     span = true_span(layer)
