@@ -176,21 +176,6 @@ def test_reused_examples_are_drawn_once_and_reach_a_lower_error_than_as_many_fre
     assert fresh.outcome is Outcome.EXAMPLES_SPENT
 
 
-@pytest.mark.slow
-def test_float64_goes_below_the_floor_of_float32():
-    settings = {"work": 3000, "batch": 64, "reused": 2000, "learning_rate": 0.01}
-    narrow, wide = (_fit(GradientDescent(1, **settings, dtype=dtype)) for dtype in ("float32", "float64"))
-    assert narrow.outcome is Outcome.PRECISION_FLOOR
-    assert wide.trace[-1].measures["relative_error"] < 0.1 * narrow.trace[-1].measures["relative_error"]
-
-
-@pytest.mark.slow
-def test_too_few_reused_examples_are_learned_by_heart_and_it_is_said():
-    fit = _fit(GradientDescent(2, work=2000, batch=16, reused=24, learning_rate=0.01), m=2, d=8)
-    assert fit.outcome is Outcome.OVERFITTED
-    assert fit.trace[-1].measures["relative_error"] > 0.1
-
-
 @pytest.mark.bad_input
 def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
     monkeypatch.setattr("upper.baselines.gradient_descent.has_bfloat16", lambda device: False)

@@ -219,9 +219,8 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     assert fit.trace[-1].measures["relative_error"] < 4e-2
 
 
-@pytest.mark.slow
 def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
-    fit = _fit(GradientDescent(2, optimizer="sgd", work=1500, dtype="float32"), d=10)
+    fit = _fit(GradientDescent(1, optimizer="sgd", work=800, batch=64, dtype="float32"), m=1, d=10)
     assert fit.outcome is Outcome.PRECISION_FLOOR
     assert 1e-8 < fit.trace[-1].measures["relative_error"] < 1e-6
 

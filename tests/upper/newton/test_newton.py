@@ -1,6 +1,5 @@
 """Newton: exact recovery at four times the counting floor, or at eight of a given rank; and how it ends elsewhere."""
 
-import math
 import subprocess
 import sys
 from itertools import islice, pairwise
@@ -80,16 +79,6 @@ def test_where_a_random_start_fails_the_path_of_priors_is_exact(seed):
         oracle = ExampleOracle(layer, inputs, rng=seed + 100)
         fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
         assert (fit.outcome is Outcome.EXACT) == (starts == 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("m", "k", "biases"), [(4, 4, False), (8, 4, False), (2, 2, True)])
-def test_one_and_a_half_counting_floors_are_enough_from_one_start(m, k, biases):
-    layer = make_nice_layer(heads=m, dim=32, rng=0)
-    few = math.ceil(1.5 * counting_floor(heads=m, tokens=k, dim=32, biases=biases))
-    fit, errors = _learn(layer, BooleanInputs(k, 32), Newton(m, examples=few, starts=1, biases=biases))
-    assert fit.outcome is Outcome.EXACT
-    assert errors["relative_error"] < 1e-10
 
 
 def test_small_problems_leave_torch_alone():

@@ -21,7 +21,6 @@ from attention.testing import check_learner
 from upper.six_phase import SixPhase, attention_span
 from upper.six_phase.learner import Wish, share_of_budget
 
-MODES = ("practical", "paper")
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
 REFINED = {(2, 2): 0.0024, (4, 3): 0.037}
