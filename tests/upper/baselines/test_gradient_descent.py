@@ -5,7 +5,6 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
 from attention.evaluation import hold_out
-from attention.testing import check_learner
 from upper import GradientDescent, TunedAdam
 from upper.baselines.descent import batches_of, rate, squared_error_gradient, stack_heads
 from upper.baselines.optimizers import Momentum, Muon, Soap, TorchAdam
@@ -227,22 +226,3 @@ def test_the_grid_keeps_to_its_work():
     fit = _fit(TunedAdam(1, work=130, lengths=(100,), batch=32, reused=300))
     assert fit.trace[-1].measures["grid_steps"] == 130
     assert fit.trace[-1].measures["settings"] == 2
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "learner",
-    [
-        GradientDescent(2, work=60, batch=16),
-        GradientDescent(2, optimizer="muon", work=60, batch=16),
-        GradientDescent(2, optimizer="soap", work=60, batch=16),
-        GradientDescent(2, work=60, batch=16, reused=100, dtype="float64", schedule="linear"),
-        pytest.param(
-            TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=100),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["fresh", "muon", "soap", "reused", "tuned"],
-)
-def test_contract(learner):
-    check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))

@@ -15,7 +15,6 @@ from attention import (
     make_nice_layer,
 )
 from attention.layer import read_tokens
-from attention.testing import check_learner
 from upper import LBFGS, FrozenAttention, GradientDescent, KnownPart, LinearBaseline, OneGradientStep
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient, stack_heads
 from upper.baselines.frozen_attention import regress_projections
@@ -238,21 +237,3 @@ def test_what_is_no_success(learner, scale, outcome):
     assert not fit.outcome.succeeded
     assert outcome in (None, fit.outcome)
     assert outcome is not Outcome.DIVERGED or not np.any(fit.layer.w)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "learner",
-    [
-        LBFGS(2, work=200),
-        GradientDescent(2, optimizer="sgd", work=60, batch=16, reused=100),
-        GradientDescent(2, optimizer="sgd", work=60, batch=16, dtype="float32"),
-        OneGradientStep(),
-        FrozenAttention(6),
-        LinearBaseline(),
-        KnownPart(),
-    ],
-    ids=lambda learner: type(learner).__name__,
-)
-def test_contract(learner):
-    check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))

@@ -17,7 +17,6 @@ from attention import (
     make_nice_layer,
 )
 from attention.layer import read_tokens
-from attention.testing import check_learner
 from upper import Newton, counting_floor
 from upper.newton import head_count
 from upper.newton.runs import cost_of_each_head
@@ -202,9 +201,3 @@ def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_s
     costs = cost_of_each_head(x, twice, np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]]))
     assert np.all(costs[:2] < 1e-8 * costs[2])
     assert cost_of_each_head(x, layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])[0] == 0
-
-
-@pytest.mark.bad_input
-def test_contract():
-    fit = check_learner(Newton("auto"), make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(3, 4))
-    assert fit.outcome is Outcome.EXACT

@@ -70,11 +70,10 @@ def test_superlinear_near_the_solution():
     assert np.all(residuals[near + 1] < 0.1 * residuals[near])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 7])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_where_a_random_start_fails_the_path_of_priors_is_exact(seed):
-    inputs, layer = BooleanInputs(8, 16), make_nice_layer(heads=4, dim=16, rng=seed)
-    few = 3 * counting_floor(heads=4, tokens=8, dim=16)
+    inputs, layer = BooleanInputs(8, 10), make_nice_layer(heads=4, dim=10, rng=seed)
+    few = 3 * counting_floor(heads=4, tokens=8, dim=10)
     for starts in (1, 2):
         oracle = ExampleOracle(layer, inputs, rng=seed + 100)
         fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)

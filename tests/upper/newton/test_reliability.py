@@ -110,14 +110,6 @@ def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimu
         assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
 
 
-@pytest.mark.parametrize("m", [4, pytest.param("auto", marks=pytest.mark.slow)])
-def test_copies_of_fitted_examples_are_no_evidence(m):
-    x = np.tile(INPUTS.sample(20, rng=1), (8, 1, 1))
-    layer = make_nice_layer(heads=4, dim=16, rng=5)
-    found = Newton(m).fit(ExampleOracle.from_arrays(x, layer(x)), rng=0)
-    assert not found.outcome.succeeded
-
-
 @given(st.integers(1, 12), st.integers(5, 60), st.integers(0, 1000))
 def test_no_input_is_both_fitted_and_held_out_where_others_can_be_fitted(distinct, n, seed):
     rng = np.random.default_rng(seed)

@@ -17,7 +17,6 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from attention.testing import check_learner
 from upper.six_phase import SixPhase, attention_span
 from upper.six_phase.learner import Wish, share_of_budget
 
@@ -179,19 +178,6 @@ def test_threads_change_no_bit():
     assert fits[0].examples_used == fits[1].examples_used
 
 
-@pytest.mark.parametrize("mode", [pytest.param("paper", marks=pytest.mark.slow), "practical"])
-@pytest.mark.bad_input
-def test_the_contract_of_learners(mode):
-    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
-    tolerance = 0.05 if mode == "paper" else None
-    check_learner(
-        SixPhase(m=2, mode=mode, examples=60_000 if mode == "paper" else 10_000, tolerance=tolerance),
-        layer,
-        inputs,
-        seed=1,
-    )
-
-
 @pytest.mark.bad_input
 def test_what_does_not_go_together_is_refused():
     for changes in (
@@ -256,8 +242,3 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "one", 2000, use_all=True) == 100
     assert share_of_budget(wishes, "two", 2000, 100, use_all=True) == 1900
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
-
-
-@pytest.mark.parametrize(("budget", "share"), [(0, 0), (3, 3), (10, 5)])
-def test_a_budget_below_the_least_is_never_exceeded(budget, share):
-    assert share_of_budget({"one": Wish(100, 5), "two": Wish(100, 50)}, "one", budget) == share
