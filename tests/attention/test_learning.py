@@ -9,11 +9,13 @@ import attention.learning
 from attention import (
     BooleanInputs,
     ExampleOracle,
+    GaussianInputs,
     GroundTruth,
     Learner,
     Outcome,
     Recorder,
     check_budget,
+    draw_examples,
     make_nice_layer,
     relative_error,
 )
@@ -153,3 +155,18 @@ def test_the_budget_is_the_smaller_of_what_is_asked_for_and_what_is_left():
 def test_four_outcomes_are_successes():
     floors = {Outcome.PRECISION_FLOOR, Outcome.NOISE_FLOOR}
     assert {one for one in Outcome if one.succeeded} == {Outcome.EXACT, Outcome.REACHED_TOLERANCE} | floors
+
+
+@pytest.mark.bad_input
+def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
+    class Broken(GaussianInputs):
+        def sample(self, n, *, rng=None):
+            return np.full((n, self.k, self.d), np.inf)
+
+    for source, match in [
+        (oracle(noise=lambda y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
+        (oracle(noise=lambda y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
+        (ExampleOracle(np.zeros_like, Broken(2, 3)), "x is an array with NaN or infinite"),
+    ]:
+        with pytest.raises(ValueError, match=f"oracle's {match}"):
+            draw_examples(source, 20)
