@@ -91,24 +91,26 @@ class HermiteStaircaseFamily(SingleIndexFamily):
         from mpmath import mp
 
         half = (self.exponent + 1) // 2
-        degrees = range(2 - self.exponent % 2, self.exponent, 2)
         with mp.workdps(40):
-            moments = self._moments(degrees)
-            if degrees:
-                equations = mp.matrix([one[1:] for one in moments])
-                solved = [mp.mpf(1), *mp.lu_solve(equations, mp.matrix([-one[0] for one in moments]))]
-            else:
-                solved = [mp.mpf(1)]
+            solved = [mp.mpf(1)]
+            if self._moments:
+                equations = mp.matrix([one[1:] for one in self._moments])
+                solved.extend(mp.lu_solve(equations, mp.matrix([-one[0] for one in self._moments])))
             largest = max(map(abs, solved))
             outer = [float(one / largest) for one in solved]  # from the lowest threshold to the middle
         sign = 1.0 if self.exponent % 2 else -1.0
         mirrored = [sign * one for one in reversed(outer[: self.exponent - half])]
         return np.array([*outer, *mirrored])
 
-    def _moments(self, degrees: Any) -> list[list[Any]]:
-        """E B_i(s) h_k(s) with 40 digits; B_i is the sum of the heads at t_i and -t_i with coefficients 1 and +-1."""
+    @cached_property
+    def _moments(self) -> list[list[Any]]:
+        """E B_i(s) h_k(s) with 40 digits, for every k from 1 to p - 1 that has the parity of p.
+
+        B_i is the sum of the heads at t_i and -t_i with coefficients 1 and +-1. Read it with 40 digits set.
+        """
         from mpmath import mp
 
+        degrees = range(2 - self.exponent % 2, self.exponent, 2)
         beta, sign = mp.mpf(self.slope), (1 if self.exponent % 2 else -1)
         outer = [mp.mpf(t) for t in self.thresholds.tolist()[: (self.exponent + 1) // 2]]
         step = mp.mpf(min(0.13 / self.slope, 0.3))
@@ -159,8 +161,7 @@ class HermiteStaircaseFamily(SingleIndexFamily):
 
         with mp.workdps(40):
             outer = self.coefficients.tolist()[: (self.exponent + 1) // 2]
-            degrees = range(2 - self.exponent % 2, self.exponent, 2)
-            sums = [mp.fdot(row, map(mp.mpf, outer)) for row in self._moments(degrees)]
+            sums = [mp.fdot(row, map(mp.mpf, outer)) for row in self._moments]
             return float(2 * sum((one**2 for one in sums), mp.mpf(0)) / self.scale**2)
 
     @cached_property

@@ -20,13 +20,18 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-PACKAGES = ["attention", "upper", "lower", "sq", "paper_checks", "arena"]
-# the estimates of costs are many small calls on numbers: checks would more than double their time
-PACKAGES += [
-    f"lwe.{path.stem}" for path in (Path(__file__).parents[1] / "lwe").iterdir() if path.stem != "costs"
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena")
+# many small calls: checks would double the time of the estimates of costs, and triple that of Newton
+BUSY = ("lwe/costs/", "upper/engine.py", "upper/newton/full_heads.py", "upper/newton/loop.py")
+MODULES = [
+    name.removesuffix(".py").replace("/", ".")
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+    if path.stem != "__init__" and not (name := path.relative_to(ROOT).as_posix()).startswith(BUSY)
 ]
 # importlib-style collection may import a package before this file's imports below it: the hook comes first
-jaxtyping.install_import_hook(PACKAGES, "beartype.beartype")
+jaxtyping.install_import_hook(MODULES, "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

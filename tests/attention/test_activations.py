@@ -154,33 +154,26 @@ def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
 
 @pytest.mark.bad_input
 def test_wrong_inputs_are_refused_in_sentences(model, words):
-    name = "layers.layers.1.self_attn"
-    with pytest.raises(ValueError, match=r"a torch\.nn\.Module is needed"):
-        attention_layer_examples(convert_torch_module, name, words)
-    with pytest.raises(ValueError, match=r"no submodule 'attn'; .* layers\.layers\.0\.self_attn"):
-        attention_layer_examples(model, "attn", words)
-    with pytest.raises(ValueError, match="is no submodule"):
-        attention_layer_examples(model, nn.MultiheadAttention(D, 2), words)
-    with pytest.raises(ValueError, match="name the attention module itself"):
-        attention_layer_examples(nn.Sequential(nn.Linear(D, D)), "0", torch.ones(D))
+    name, bert = "layers.layers.1.self_attn", Bert()
     model.unused = nn.MultiheadAttention(D, 2)
-    with pytest.raises(ValueError, match="did not call the layer"):
-        attention_layer_examples(model, "unused", words)
     padding = torch.zeros(words.shape, dtype=torch.bool)
     padding[0, -1] = True
-    with pytest.raises(ValueError, match="key_padding_mask, that leaves tokens out"):
-        attention_layer_examples(model, name, [{"words": words, "src_key_padding_mask": padding}])
     causal = nn.Transformer.generate_square_subsequent_mask(K, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"attn_mask, that leaves tokens out|is causal"):
-        attention_layer_examples(model, name, {"words": words, "mask": causal})
-    alone = nn.MultiheadAttention(D, 2, batch_first=True)
-    x = torch.randn(2, K, D)
-    with pytest.raises(ValueError, match="self-attention is needed"):
-        attention_layer_examples(alone, alone, (x, x + 1, x))
-    with pytest.raises(ValueError, match="one number of tokens is needed"):
-        attention_layer_examples(alone, alone, [(x, x, x), (x[:, :3],) * 3])
-    with pytest.raises(ValueError, match="attention_mask, that leaves tokens out"):
-        attention_layer_examples(Bert(), "", (x, torch.full((2, 1, 1, K), -1e9)))
+    alone, x = nn.MultiheadAttention(D, 2, batch_first=True), torch.randn(2, K, D)
+    for given, said in [
+        ((convert_torch_module, name, words), r"a torch\.nn\.Module is needed"),
+        ((model, "attn", words), r"no submodule 'attn'; .* layers\.layers\.0\.self_attn"),
+        ((model, nn.MultiheadAttention(D, 2), words), "is no submodule"),
+        ((nn.Sequential(nn.Linear(D, D)), "0", torch.ones(D)), "name the attention module itself"),
+        ((model, "unused", words), "did not call the layer"),
+        ((model, name, [{"words": words, "src_key_padding_mask": padding}]), "key_padding_mask, that leaves"),
+        ((model, name, {"words": words, "mask": causal}), r"attn_mask, that leaves tokens out|is causal"),
+        ((alone, alone, (x, x + 1, x)), "self-attention is needed"),
+        ((alone, alone, [(x, x, x), (x[:, :3],) * 3]), "one number of tokens is needed"),
+        ((bert, "", (x, torch.full((2, 1, 1, K), -1e9))), "attention_mask, that leaves tokens out"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            attention_layer_examples(*given)
     # the model is as before, whatever went wrong
     assert all(one.training for one in model.modules())
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())

@@ -42,15 +42,6 @@ def frobenius(matrix):
     return math.sqrt(sum(entry**2 for entry in matrix.ravel()))
 
 
-def characteristic_value(column, points):
-    """The maximum over a grid, entry by entry."""
-    t = np.linspace(4 / frobenius(column), 4 * np.pi * np.sqrt(column.size) / frobenius(column), points)
-    phi = np.ones(points)
-    for entry in column:
-        phi *= np.abs(np.cos(t * entry))
-    return phi.max()
-
-
 def brute_force(layer, tokens):
     """Every measured value by loops over heads, pairs and columns."""
     m, d = layer.heads, layer.dim
@@ -105,16 +96,6 @@ class TestMeasured:
                 assert len(one.per_head) == layer.heads
                 assert one.measured == (max if one.better == "small" else min)(one.per_head)
 
-    @given(layer=layers)
-    @settings(max_examples=15, deadline=None)
-    def test_non_arithmetic_is_the_maximum_over_a_much_finer_grid(self, layer):
-        report = check_conditions(layer)
-        finest = max(
-            characteristic_value(head[:, j], 5_000) for head in layer.theta for j in range(layer.dim)
-        )
-        measured = report["theta_non_arithmetic"].measured
-        assert 0.97 * finest <= measured <= finest * (1 + 1e-4)
-
     @given(layer=layers, scale=st.sampled_from([1e-200, 1e-3, 7.0, 1e150]), seed=st.integers(0, 99))
     @settings(max_examples=25, deadline=None)
     def test_scale_and_order_of_the_heads_change_nothing_but_the_norms(self, layer, scale, seed):
@@ -141,12 +122,6 @@ class TestLargestCharacteristicValue:
         columns[5, 2] = 0.3  # one entry alone; the last column has none
         np.testing.assert_allclose(largest_characteristic_value(columns), 1, atol=0.01)
 
-    def test_gaussian_columns_have_their_value_at_the_start(self):
-        columns = np.random.default_rng(0).standard_normal((256, 4))
-        start = np.prod(np.abs(np.cos(4 * columns / np.linalg.norm(columns, axis=0))), axis=0)
-        np.testing.assert_allclose(largest_characteristic_value(columns), start, rtol=1e-9)
-        assert np.all(np.abs(np.log(start) + 8) < 1)
-
     @given(seed=st.integers(0, 2**32), d=st.integers(1, 40))
     @settings(max_examples=25, deadline=None)
     def test_dropping_hopeless_points_changes_nothing(self, seed, d):
@@ -158,23 +133,14 @@ class TestLargestCharacteristicValue:
         np.testing.assert_allclose(largest_characteristic_value(columns), everywhere, rtol=1e-9)
 
 
-class TestNiceLayers:
-    def test_gaussian_heads_meet_all_conditions_at_64(self):
-        for seed in range(5):
-            report = check_conditions(make_nice_layer(heads=4, dim=64, rng=seed), tokens=4)
-            assert report.satisfied
-            assert report.violated == ()
-
-
 # what each is built to violate, with what that implies; and what that makes likely
 STRUCTURES = [
+    (make_nice_layer, {}, "", ""),
     (make_diagonal_layer, {}, "non_arithmetic", "trace"),
     (make_block_diagonal_layer, {"block": 4}, "non_arithmetic", "trace"),
-    (make_low_rank_layer, {"rank": 1}, "stable_rank", ""),
     (make_low_rank_layer, {"rank": 3}, "stable_rank", ""),
     (make_low_rank_layer, {"rank": 3, "w_rank": 3}, "stable_rank w_stable_rank", ""),
     (make_close_heads_layer, {"gap": 0.03}, "pairwise_distance incoherence linear_independence", ""),
-    (make_repeated_singular_values_layer, {}, "distinct_singular_values", ""),
     (make_repeated_singular_values_layer, {"multiplicity": 64}, "distinct_singular_values", ""),
     (make_affinely_dependent_layer, {"heads": 3}, "affine_independence incoherence linear_independence", ""),
     (make_affinely_dependent_layer, {"heads": 8}, "affine_independence linear_independence", ""),

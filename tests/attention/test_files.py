@@ -184,7 +184,7 @@ class TestWriting:
 
 F64 = {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}
 EIGHT = bytes(8)
-PICKLE = b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94."
+PICKLE = b'cbuiltins\nexec\n(S\'import os; os.environ["RAN"] = "1"\'\ntR.'
 
 
 def own(text: str) -> dict:
@@ -218,6 +218,7 @@ DAMAGED = {
     "metadata no object": assemble({"__metadata__": [], "a": F64}, EIGHT),
     "pickle": PICKLE,
 }
+# what is wrong with this toolkit's own metadata in a container that is right
 OWN_DAMAGED = {
     "no JSON": "hello",
     "no format": '{"kind": "some"}',
@@ -230,22 +231,21 @@ OWN_DAMAGED = {
 
 
 class TestDamaged:
-    @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-    def test_container(self, tmp_path, content):
+    @pytest.mark.parametrize(
+        ("content", "readers"),
+        [
+            *((content, READERS) for content in DAMAGED.values()),
+            *((assemble(own(text), EIGHT), (read_tensors,)) for text in OWN_DAMAGED.values()),
+        ],
+        ids=[*DAMAGED, *OWN_DAMAGED],
+    )
+    def test_container_and_own_metadata(self, tmp_path, content, readers):
         path = tmp_path / "damaged.safetensors"
         path.write_bytes(assemble({"a": F64 | content}, EIGHT) if isinstance(content, dict) else content)
-        for read in READERS:
+        for read in readers:
             with pytest.raises(FileFormatError) as error:
                 read(path)
             assert one_sentence(error, path)
-
-    @pytest.mark.parametrize("text", OWN_DAMAGED.values(), ids=OWN_DAMAGED)
-    def test_own_metadata(self, tmp_path, text):
-        path = tmp_path / "damaged.safetensors"
-        path.write_bytes(assemble(own(text), EIGHT))
-        with pytest.raises(FileFormatError) as error:
-            read_tensors(path)
-        assert one_sentence(error, path)
 
     def test_what_the_damaged_ones_were_made_from_is_fine(self, tmp_path):
         path = tmp_path / "fine.safetensors"
@@ -331,6 +331,7 @@ def test_damaged_npy(tmp_path, content):
     with pytest.raises(FileFormatError) as error:
         read_arrays(path)
     assert one_sentence(error, path)
+    assert "RAN" not in os.environ
     path.write_bytes(npy())
     assert read_arrays(path)["array"] == [0.0]
 
@@ -412,15 +413,3 @@ def test_mutated_files_load_or_raise_the_one_error(tmp_path, mutate):
         path.write_bytes(mutate(originals[turn % 3], rng))
         refused += [not loads(read, path) for read in READERS]
     assert sum(refused) > 50
-
-
-@pytest.mark.parametrize("mutate", [flip_bytes, truncate, splice])
-def test_mutated_npy_files_load_or_raise_the_one_error(tmp_path, mutate):
-    rng = np.random.default_rng(7)
-    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
-    content = (tmp_path / "a.npy").read_bytes()
-    refused = []
-    for _ in range(60):
-        (tmp_path / "mutated.npy").write_bytes(mutate(content, rng))
-        refused.append(not loads(read_arrays, tmp_path / "mutated.npy"))
-    assert sum(refused) > 15

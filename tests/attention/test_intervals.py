@@ -44,10 +44,8 @@ def test_intervals_are_those_of_scipy():
     "wrong",
     [
         lambda: mean_interval([1.0]),
-        lambda: mean_interval([1.0, float("nan")]),
         lambda: median_interval([1.0, 2.0, 3.0]),
         lambda: proportion_interval(3, 2),
-        lambda: proportion_interval(0, 0),
         lambda: slope_interval([1.0, 2.0], [1.0, 2.0]),
         lambda: slope_interval([1.0, 2.0, 3.0], [1.0, 2.0]),
         lambda: slope_interval([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]),

@@ -164,15 +164,6 @@ class TestLibraries:
         with pytest.raises(MixedArraysError, match="one library"):
             AttentionLayer(theta=zeros, w=zeros)(strict)
 
-    def test_gradients_check(self):
-        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-        x = torch.from_numpy(GaussianInputs(3, 2).sample(2, rng=0)).requires_grad_()
-        layer = make_nice_layer(heads=2, dim=2, rng=0)
-        parameters = (torch.from_numpy(np.array(one)).requires_grad_() for one in (layer.theta, layer.w))
-        assert torch.autograd.gradcheck(
-            lambda theta, w, x: AttentionLayer(theta=theta, w=w)(x), (*parameters, x)
-        )
-
 
 class TestHardMax:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])

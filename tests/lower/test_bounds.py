@@ -13,26 +13,11 @@ from lower.bounds import eliminated_per_query, exact_fraction
 TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
 QUERIES = {
     (10, 2): (36, (35, 12, 4, 1, 1)),
-    (10, 4): (126, (125, 42, 12, 2, 1)),
-    (16, 3): (455, (454, 152, 42, 5, 2)),
     (20, 3): (969, (968, 323, 88, 10, 3)),
-    (20, 4): (3876, (3875, 1292, 353, 40, 10)),
-    (30, 3): (3654, (3653, 1218, 333, 37, 10)),
     (30, 4): (23751, (23750, 7917, 2160, 240, 60)),
-    (40, 2): (741, (740, 247, 68, 8, 2)),
     (40, 3): (9139, (9138, 3046, 831, 93, 23)),
     (40, 4): (82251, (82250, 27417, 7478, 831, 207)),
 }
-
-
-def test_a_fraction_a_text_and_its_nearest_float_are_told_apart():
-    # 1/3 as a float is below 1/3: one query more could be eliminated
-    assert query_lower_bound(18, Fraction(1, 3)) == query_lower_bound(18, "1/3") == 3
-    assert query_lower_bound(18, 1 / 3) == 2
-
-
-def test_eliminated_per_query_is_ceil_of_one_over_tau_squared_minus_one():
-    assert [eliminated_per_query(tau) for tau in TOLERANCES] == [1, 3, 11, 99, 399]
 
 
 @pytest.mark.parametrize(("d", "bits"), QUERIES)
@@ -47,6 +32,7 @@ def test_a_tolerance_of_one_over_root_is_exact_whatever_its_form(root):
     tau = Fraction(1, root)
     assert eliminated_per_query(tau) == root**2 - 1
     assert eliminated_per_query(f"1/{root}") == root**2 - 1
+    assert eliminated_per_query(1 / 3) == 9  # as a float it is below 1/3
 
 
 @given(st.integers(1, 9999))

@@ -62,7 +62,7 @@ def test_a_layer_file_is_no_instance(tmp_path):
         load_instance(tmp_path / "nowhere.safetensors")
 
 
-GONE = object()
+GONE, ZERO = object(), LinearKnownPart.zero(2, 3)
 # of a well-formed file, what is not what an instance has: the part, the name, its value
 WRONG = [
     *(("tensors", name, GONE) for name in ("theta", "secret", "known_mixing")),
@@ -79,53 +79,32 @@ WRONG = [
     ("tensors", "known_mixing", np.zeros((3, 3))),
     ("tensors", "known_projection", np.zeros((3, 4))),
 ]
+WRONG_GATES = [
+    *(("tensors", name, GONE) for name in ("known_on_mixing", "known_off_projection")),
+    *(("metadata", "known_gate", value) for value in (3, -1, "1", 1.5, True)),
+]
 
 
 @pytest.mark.bad_input
-def test_well_formed_files_with_wrong_contents_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("instance", "wrong"),
+    [(make(), WRONG), (make(known=GatedKnownPart(gate=1, on=ZERO, off=ZERO)), WRONG_GATES)],
+    ids=["linear", "gated"],
+)
+def test_well_formed_files_with_wrong_contents_are_refused(tmp_path, instance, wrong):
     path = tmp_path / "one.safetensors"
-    save_instance(path, make())
+    save_instance(path, instance)
     stored = read_tensors(path)
-    for part, name, value in WRONG:
+    for part, name, value in wrong:
         parts = {"tensors": dict(stored.tensors), "metadata": dict(stored.metadata)}
         parts[part].pop(name)
         parts[part] |= {} if value is GONE else {name: value}
         write_tensors(path, "instance", **parts)
-        with pytest.raises(FileFormatError):
+        with pytest.raises(FileFormatError, match=name if value is GONE else None):
             load_instance(path)
 
 
-def test_mutated_files_raise_nothing_but_the_format_error(tmp_path):
-    path = tmp_path / "one.safetensors"
-    save_instance(path, make(), made={"seed": 3})
-    whole = path.read_bytes()
-    rng = np.random.default_rng(0)
-    refused = 0
-    for _ in range(150):
-        data = bytearray(whole)
-        match rng.integers(4):
-            case 0:
-                for _ in range(rng.integers(1, 4)):
-                    data[rng.integers(len(data))] = rng.integers(256)
-            case 1:
-                data = data[: rng.integers(len(data))]
-            case 2:
-                at = rng.integers(len(data))
-                data[at:at] = rng.bytes(rng.integers(1, 9))
-            case _:
-                # the header and the JSON in it, where a change does most
-                data[rng.integers(8, 1000)] = rng.choice(list(b'{}[]",:0123456789-eEnulltrueNaN\\'))
-        path.write_bytes(bytes(data))
-        try:
-            instance = load_instance(path)
-        except FileFormatError:
-            refused += 1
-        else:
-            assert np.isfinite(instance.layer.theta).all()
-    assert refused > 75
-
-
-def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_refused(tmp_path):
+def test_a_known_part_with_a_gate_comes_back(tmp_path):
     rng = np.random.default_rng(1)
     parts = [
         LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
@@ -138,16 +117,5 @@ def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_ref
     for part, found in zip(parts, (again.on, again.off), strict=True):
         np.testing.assert_array_equal(found.mixing, part.mixing)
         np.testing.assert_array_equal(found.projection, part.projection)
-    stored = read_tensors(tmp_path / "one.safetensors", kind="instance")
     # a reader that knows of no gate finds no known part, rather than the wrong one
-    assert "known_mixing" not in stored.tensors
-    for name in ("known_on_mixing", "known_off_projection"):
-        tensors = {one: array for one, array in stored.tensors.items() if one != name}
-        write_tensors(tmp_path / "two.safetensors", "instance", tensors, stored.metadata)
-        with pytest.raises(FileFormatError, match=name):
-            load_instance(tmp_path / "two.safetensors")
-    for gate in (3, -1, "1", 1.5, True):
-        metadata = {**stored.metadata, "known_gate": gate}
-        write_tensors(tmp_path / "two.safetensors", "instance", stored.tensors, metadata)
-        with pytest.raises(FileFormatError):
-            load_instance(tmp_path / "two.safetensors")
+    assert "known_mixing" not in read_tensors(tmp_path / "one.safetensors").tensors

@@ -191,7 +191,21 @@ def honest(kind):
     return HONEST[kind]()
 
 
-@pytest.mark.parametrize("kind", HONEST)
+# families that differ from another only in their profile or their law
+ALIKE = {
+    "parity-A",
+    "parity-B",
+    "designed-steps",
+    "centre-threshold",
+    "lwr-ternary",
+    "lwe-noise",
+    "periodic-set",
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=pytest.mark.slow if one in ALIKE else ()) for one in HONEST]
+)
 def test_every_forgery_is_refused_with_its_reasons(kind):
     found = {what: verify_instance(lie) for what, lie in forgeries(honest(kind))}
     assert len(found) > 50

@@ -14,7 +14,7 @@ CASES = [
     {"secret_dim": 8, "modulus": 251, "levels": 32},
     {"secret_dim": 9, "modulus": 2, "levels": 2},
     {"secret_dim": 5, "modulus": 128, "levels": 4, "matrix": "gadget"},
-    {"secret_dim": 16, "modulus": 256, "levels": 2, "matrix": "gadget"},
+    {"secret_dim": 6, "modulus": 256, "levels": 2, "matrix": "gadget"},
     {"secret_dim": 10, "modulus": 16, "levels": 2, "matrix": "ternary"},
     {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
 ]

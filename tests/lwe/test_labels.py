@@ -4,19 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from lwe.labels import low_degree_weights
 from lwe.parameters import LWRParameters, centred, rounded
-
-
-@st.composite
-def problems(draw):
-    modulus = draw(st.integers(2, 24))
-    levels = draw(st.integers(2, modulus))
-    form = np.array(draw(st.lists(st.integers(-30, 30), min_size=1, max_size=5)))
-    matrix = draw(st.sampled_from(["binary", "ternary"]))
-    return form, LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
 
 
 def test_parity_has_all_its_weight_at_the_number_of_its_bits():

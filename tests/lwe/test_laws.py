@@ -74,9 +74,8 @@ def test_sparse_vectors_have_their_weight():
     assert not law.allows([1, 1, 1, 1], 5)
     assert not law.allows([1, 2, 1, 0], 5)
     assert not law.is_uniform(3)
-    for refused in (lambda: law.draw(2, 5), lambda: law.secrets(2, 5)):
-        with pytest.raises(ValueError, match="at most the 2 entries"):
-            refused()
+    with pytest.raises(ValueError, match="at most the 2 entries"):
+        law.secrets(2, 5)
     with pytest.raises(ValueError, match="no table"):
         law.support(5)
 

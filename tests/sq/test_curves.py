@@ -11,17 +11,6 @@ from lower import query_lower_bound
 from sq.caps import full_query_cap, visible_below
 from sq.curves import CURVE_COLUMNS, CURVE_LEARNERS, CurveCell, CurvePoint, curve_cells, measure_cell
 
-TAUS = (0.9, 0.5, 0.3, 0.1, 0.05)
-# the cells of the table of lower bounds in tests/lower, and one more
-CELLS = [(10, 2), (10, 4), (16, 3), (20, 3), (20, 4), (30, 3), (30, 4), (40, 2), (40, 3), (40, 4), (64, 3)]
-
-
-def test_the_group_learner_asks_exactly_the_lower_bound_on_small_cells():
-    for cell in CELLS[:3]:
-        for tau in TAUS:
-            point = measure_cell(CurveCell("group", *cell, tau))
-            assert (point.status, point.queries) == ("found", point.cell.lower_bound)
-
 
 @settings(max_examples=25, deadline=None)
 @given(
@@ -38,7 +27,7 @@ def test_every_point_is_right_or_an_honest_refusal_and_keeps_its_bounds(
     assert point.status in ("found", "refused")
     assert (point.queries is None) == (point.status == "refused")
     if oracle == "reference" and learner == "group":
-        assert point.cell.lower_bound <= point.queries <= point.cell.group_bound
+        assert point.cell.lower_bound == point.queries <= point.cell.group_bound
     if oracle != "exact" and point.status == "found":
         assert point.queries >= point.cell.lower_bound
 
@@ -74,15 +63,6 @@ def test_an_honest_batch_left_out_keeps_all_queries_within_the_tolerance(learner
     assert cell.batch == math.ceil(4 * math.log(200 * asked) / 0.09)
     assert curve_cells([12], [2], [0.3], learners=[learner], oracle="honest") == (cell,)
     assert CurveCell(learner, 12, 2, 0.3, "honest", batch=7).batch == 7
-
-
-@pytest.mark.slow
-def test_scans_with_honest_batches_left_out_find_their_targets():
-    # each fails with probability 1/100 at most; 4/tau^2 = 45 examples are too few for most
-    points = [measure_cell(CurveCell("scan", 10, 2, 0.3, "honest", seed=seed)) for seed in range(20)]
-    assert sum(point.status == "found" for point in points) >= 19
-    few = [measure_cell(CurveCell("scan", 10, 2, 0.3, "honest", batch=45, seed=seed)) for seed in range(20)]
-    assert sum(point.status == "found" for point in few) <= 10
 
 
 @pytest.mark.parametrize("oracle", ["reference", "exact", "honest"])
@@ -148,7 +128,7 @@ def _one_step_below(targets, queries, tau):
     return math.ceil(1 / tau**2) > math.ceil(Fraction(targets - 1, queries))
 
 
-def test_lists_are_sorted_and_empty_ones_named():
+def test_cells_are_sorted_and_none_is_twice():
     cells = curve_cells([16, 10, 16], [3, 2], [0.1, 0.3], learners=["group", "scan"])
     assert [(c.bits, c.tolerance, c.dim, c.learner) for c in cells[:3]] == [
         (2, 0.3, 10, "scan"),
@@ -156,8 +136,3 @@ def test_lists_are_sorted_and_empty_ones_named():
         (2, 0.3, 16, "scan"),
     ]
     assert len(cells) == len(set(cells)) == 16
-    for place in range(3):
-        lists = [[10], [2], [0.3]]
-        lists[place] = []
-        with pytest.raises(ValueError, match="is empty"):
-            curve_cells(*lists)

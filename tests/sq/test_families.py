@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.linalg import hadamard
 
 from lower import HardInstance, all_sign_matrices, family_of, verify_instance
+from lower.walsh import walsh_hadamard
 from sq import (
     BumpFamily,
     CentreThresholdFamily,
@@ -43,10 +43,6 @@ def test_every_family_speaks_the_protocol(family):
     assert verify_instance(instance).holds
     assert instance.parameters["scale"] == family.scale
     assert instance.realisation_error > 0
-    x = instance.inputs.sample(300, rng=1)
-    hidden = family.hidden(number, x)
-    target = instance.known(x) + family.scale * hidden[..., None] * np.array(instance.parameters["direction"])
-    assert np.linalg.norm(instance.layer(x) - target, axis=-1).max() <= instance.allowed_error
     correlations = family.correlations(number)
     assert correlations.shape == (len(family.secrets),)
     assert correlations[number] == pytest.approx(1, abs=1e-12)
@@ -73,7 +69,7 @@ def test_the_table_of_two_heads_says_what_its_families_are(family, enumerated):
     small = family if family.tokens == 2 else TokenParityFamily(dim=5)
     assert enumerated(small).correlation_error < 1e-10
     if family.tokens == 2:
-        coefficients = hadamard(4096) @ family.hidden(0, all_sign_matrices(2, 6))[:, 0] / 4096
+        coefficients = walsh_hadamard(family.hidden(0, all_sign_matrices(2, 6))[:, 0])
         present = np.flatnonzero(np.abs(coefficients) > 1e-9)
         assert min(int(index).bit_count() for index in present) == family.lowest_degree
 

@@ -1,11 +1,12 @@
 import math
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sq.secret_set import SecretSet
+from sq.secret_set import GateAndSecretSet, SecretSet
 
 sizes = st.integers(1, 9).flatmap(
     lambda dim: st.integers(0, dim - 1).flatmap(
@@ -58,3 +59,17 @@ def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_rank
     for table in (lambda: secrets.table, lambda: secrets.members, lambda: secrets.indicator(0)):
         with pytest.raises(ValueError, match="tables hold at most 20000000"):
             table()
+
+
+def test_gates_and_secrets_are_numbered_without_gaps():
+    secrets = GateAndSecretSet(dim=6, bits=2)
+    wanted = [
+        [gate, *one] for gate in range(6) for one in combinations([j for j in range(6) if j != gate], 2)
+    ]
+    assert secrets.table.tolist() == wanted
+    assert len(secrets) == len(wanted) == 60
+    for number, one in enumerate(wanted):
+        assert secrets.unrank(number).tolist() == one
+        assert secrets.rank(one) == secrets.rank([one[0], one[2], one[1]]) == number
+        assert secrets.members[number].nonzero()[0].tolist() == one[1:]
+    np.testing.assert_array_equal(secrets.overlaps([0, 1, 2]), [len({1, 2} & set(one[1:])) for one in wanted])

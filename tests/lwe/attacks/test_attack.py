@@ -85,10 +85,9 @@ def test_held_out_samples_are_the_last_fifth_and_never_shown():
     np.testing.assert_array_equal(ExhaustiveAttack()(wrong, TOY, rng=0).secret, secret)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_constant_predicts_nothing_however_uneven_the_labels(seed):
+def test_a_constant_predicts_nothing_however_uneven_the_labels():
     uneven = LWRParameters(secret_dim=6, modulus=64, levels=2, secret=TernaryLaw())
-    samples, _ = toy(5000, uneven, rng=seed)
+    samples, _ = toy(5000, uneven)
     result = Knowing(constant=int(np.argmax(np.bincount(samples.labels))))(samples, uneven)
     assert result.outcome is AttackOutcome.NOTHING
     assert result.accuracy == result.chance > 0.5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lwe.attacks.bkw import BKWAttack, _agreeing, plan_reduction
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import AttackOutcome
 from lwe.costs.bkw import agreement_chances, bkw_cost
 from lwe.laws import BinomialLaw, FlipLaw
 from lwe.parameters import LWRParameters
@@ -20,7 +20,7 @@ def noisy(n, rate):
     [
         (noisy(14, 0.3), 3000),
         (noisy(32, 0.1), 5_000),
-        (noisy(48, 0.125), 100_000),
+        pytest.param(noisy(48, 0.125), 100_000, marks=pytest.mark.slow),
         (LWRParameters(24, 64, 2), 20_000),  # rows of bits
         (LWRParameters(16, 64, 2, "ternary"), 20_000),
         (LWRParameters(6, 64, 8, "gadget"), 20_000),
@@ -40,16 +40,6 @@ def test_the_secret_is_found(parameters, number):
     expected, made = result.details["expected"], result.details["samples"]
     np.testing.assert_allclose(made, expected, rtol=0.3)
     assert sum(result.details["blocks"]) + result.details["tail"] == parameters.secret_dim
-
-
-@pytest.mark.slow
-def test_rounding_to_a_bit_mod_64_falls_at_24_covariates_to_a_second_each():
-    parameters, found = LWRParameters(24, 64, 2), 0
-    for seed in range(20):
-        samples, secret = make_samples(parameters, 20_000, rng=seed)
-        result = BKWAttack()(samples, parameters, rng=seed, budget=Budget(seconds=60))
-        found += result.secret is not None and np.array_equal(result.secret, secret)
-    assert found == 20
 
 
 def test_all_pairs_that_agree_in_a_block_are_taken_and_none_else():
@@ -90,7 +80,7 @@ def test_too_few_samples_give_no_plan_and_the_cost_is_that_of_a_small_table():
 
 def test_labels_without_any_secret_give_nothing():
     # claimed to be noisy parities at a rate of .1, and in truth coins
-    samples, _ = make_samples(noisy(24, 0.5), 20_000, rng=0)
-    result = BKWAttack()(samples, noisy(24, 0.1), rng=0)
+    samples, _ = make_samples(noisy(16, 0.5), 5_000, rng=0)
+    result = BKWAttack()(samples, noisy(16, 0.1), rng=0)
     assert result.outcome is AttackOutcome.NOTHING
     assert result.secret is None

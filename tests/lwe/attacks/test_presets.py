@@ -23,11 +23,7 @@ BREAKS = {
     ("elimination", "parity-64"),
     ("bkw", "toy-lpn"),
 }
-
-
-KINDS = [
-    *("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "parity-64", "kyber512"),
-]
+KINDS = ("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "parity-64", "kyber512")
 
 
 @pytest.fixture(scope="module")

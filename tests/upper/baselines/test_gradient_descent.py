@@ -5,7 +5,6 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
 from attention.evaluation import hold_out
-from attention.testing import check_learner
 from upper import GradientDescent, TunedAdam
 from upper.baselines.descent import batches_of, rate, squared_error_gradient, stack_heads
 from upper.baselines.optimizers import Momentum, Muon, Soap, TorchAdam
@@ -122,20 +121,6 @@ def test_every_optimizer_gets_near_a_nice_layer(optimizer):
     assert fit.trace[-1].measures["relative_error"] < 0.02
 
 
-@pytest.mark.slow
-def test_a_nice_layer_is_solved_to_single_precision():
-    fit = _fit(GradientDescent(2, work=1500, learning_rate=0.01), m=2, k=3, d=8)
-    assert fit.outcome is Outcome.PRECISION_FLOOR
-    assert fit.examples_used == 1500 * 256
-    assert 1e-9 < fit.trace[-1].measures["relative_error"] < 2e-6
-
-
-def test_it_stops_at_its_tolerance():
-    fit = _fit(GradientDescent(1, work=3000, tolerance=0.1), k=3, d=8)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
-    assert fit.trace[-1].measures["relative_error"] < 0.1
-
-
 def test_it_says_when_the_examples_ran_out():
     layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
     served = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=0).draw(600))
@@ -190,21 +175,6 @@ def test_reused_examples_are_drawn_once_and_reach_a_lower_error_than_as_many_fre
     assert fresh.outcome is Outcome.EXAMPLES_SPENT
 
 
-@pytest.mark.slow
-def test_float64_goes_below_the_floor_of_float32():
-    settings = {"work": 3000, "batch": 64, "reused": 2000, "learning_rate": 0.01}
-    narrow, wide = (_fit(GradientDescent(1, **settings, dtype=dtype)) for dtype in ("float32", "float64"))
-    assert narrow.outcome is Outcome.PRECISION_FLOOR
-    assert wide.trace[-1].measures["relative_error"] < 0.1 * narrow.trace[-1].measures["relative_error"]
-
-
-@pytest.mark.slow
-def test_too_few_reused_examples_are_learned_by_heart_and_it_is_said():
-    fit = _fit(GradientDescent(2, work=2000, batch=16, reused=24, learning_rate=0.01), m=2, d=8)
-    assert fit.outcome is Outcome.OVERFITTED
-    assert fit.trace[-1].measures["relative_error"] > 0.1
-
-
 @pytest.mark.bad_input
 def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
     monkeypatch.setattr("upper.baselines.gradient_descent.has_bfloat16", lambda device: False)
@@ -256,22 +226,3 @@ def test_the_grid_keeps_to_its_work():
     fit = _fit(TunedAdam(1, work=130, lengths=(100,), batch=32, reused=300))
     assert fit.trace[-1].measures["grid_steps"] == 130
     assert fit.trace[-1].measures["settings"] == 2
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "learner",
-    [
-        GradientDescent(2, work=60, batch=16),
-        GradientDescent(2, optimizer="muon", work=60, batch=16),
-        GradientDescent(2, optimizer="soap", work=60, batch=16),
-        GradientDescent(2, work=60, batch=16, reused=100, dtype="float64", schedule="linear"),
-        pytest.param(
-            TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=100),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["fresh", "muon", "soap", "reused", "tuned"],
-)
-def test_contract(learner):
-    check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))

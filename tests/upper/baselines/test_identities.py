@@ -15,7 +15,6 @@ from attention import (
     make_nice_layer,
 )
 from attention.layer import read_tokens
-from attention.testing import check_learner
 from upper import LBFGS, FrozenAttention, GradientDescent, KnownPart, LinearBaseline, OneGradientStep
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient, stack_heads
 from upper.baselines.frozen_attention import regress_projections
@@ -208,6 +207,7 @@ def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
 def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
     fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.examples_used < 1000 * 256  # it stops there
     assert fit.trace[-1].measures["relative_error"] < 2e-3
 
 
@@ -218,9 +218,8 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     assert fit.trace[-1].measures["relative_error"] < 4e-2
 
 
-@pytest.mark.slow
 def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
-    fit = _fit(GradientDescent(2, optimizer="sgd", work=1500, dtype="float32"), d=10)
+    fit = _fit(GradientDescent(1, optimizer="sgd", work=800, batch=64, dtype="float32"), m=1, d=10)
     assert fit.outcome is Outcome.PRECISION_FLOOR
     assert 1e-8 < fit.trace[-1].measures["relative_error"] < 1e-6
 
@@ -238,21 +237,3 @@ def test_what_is_no_success(learner, scale, outcome):
     assert not fit.outcome.succeeded
     assert outcome in (None, fit.outcome)
     assert outcome is not Outcome.DIVERGED or not np.any(fit.layer.w)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "learner",
-    [
-        LBFGS(2, work=200),
-        GradientDescent(2, optimizer="sgd", work=60, batch=16, reused=100),
-        GradientDescent(2, optimizer="sgd", work=60, batch=16, dtype="float32"),
-        OneGradientStep(),
-        FrozenAttention(6),
-        LinearBaseline(),
-        KnownPart(),
-    ],
-    ids=lambda learner: type(learner).__name__,
-)
-def test_contract(learner):
-    check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))

@@ -17,6 +17,7 @@ from upper.linear_attention import (
     regress,
     tensor_from_features,
 )
+from upper.linear_attention.features import softmax_features
 
 numbers = st.floats(-4, 4, allow_subnormal=False)
 
@@ -111,3 +112,18 @@ def test_first_independent_examples_are_a_basis_found_in_order(dim, number, seed
 def test_first_independent_examples_do_not_depend_on_the_size_of_the_tokens(size):
     x = np.random.default_rng(0).integers(-1, 2, size=(20, 2, 2)).astype(float)
     assert first_independent(size * x).tolist() == first_independent(x).tolist()
+
+
+def test_softmax_features_are_what_their_names_say():
+    x = np.random.default_rng(1).standard_normal((6, 3, 4))
+    mean = x.mean(axis=1)
+    last = {kind: softmax_features(x, kind, every_row=False) for kind in ("plain", "aug", "cent", "tokens")}
+    plain = cubic_features(x)
+    np.testing.assert_allclose(last["plain"], plain)
+    np.testing.assert_allclose(last["aug"], np.hstack([plain, mean]))
+    np.testing.assert_allclose(last["tokens"], np.hstack([x[:, -1], mean]))
+    centred = np.einsum("nkb,nkc->nbc", x - mean[:, None], x - mean[:, None])
+    b, c = np.triu_indices(4)
+    weighted = centred[:, b, c] * np.where(b == c, 1, np.sqrt(2))
+    cubic = np.einsum("np,ne->npe", weighted, x[:, -1]).reshape(6, -1)
+    np.testing.assert_allclose(last["cent"], np.hstack([cubic, x[:, -1], mean]))

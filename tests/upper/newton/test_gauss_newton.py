@@ -21,21 +21,21 @@ from upper import Newton, counting_floor, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
 
 
-def _problem(m, k, d, rank=None, *, floors=4, seed=0):
+def _problem(m, k, d, rank=None, *, floors=4):
     """A target, examples of it in counting floors, and a random start."""
     if rank is None:
-        layer = make_nice_layer(heads=m, dim=d, rng=seed)
-        start = np.random.default_rng([seed, 2]).standard_normal((m, d, d)) / d
+        layer = make_nice_layer(heads=m, dim=d, rng=0)
+        start = np.random.default_rng([0, 2]).standard_normal((m, d, d)) / d
     else:
-        layer = make_low_rank_layer(heads=m, dim=d, rank=rank, w_rank=rank, rng=seed)
-        start = random_factors(heads=m, dim=d, rank=rank, rng=[seed, 2])
+        layer = make_low_rank_layer(heads=m, dim=d, rank=rank, w_rank=rank, rng=0)
+        start = random_factors(heads=m, dim=d, rank=rank, rng=[0, 2])
     n = floors * counting_floor(heads=m, tokens=k, dim=d, rank=rank)
-    x = BooleanInputs(k, d).sample(n, rng=[seed, 1])
+    x = BooleanInputs(k, d).sample(n, rng=[0, 1])
     return layer, x, layer(x), start
 
 
-def _end(x, y, start, *, at_most=150, goal=1e-13, seed=0, **options):
-    run = gauss_newton(x, y, start, rng=np.random.default_rng(seed), **options)
+def _end(x, y, start, *, at_most=150, goal=1e-13, **options):
+    run = gauss_newton(x, y, start, rng=np.random.default_rng(0), **options)
     for iterate in islice(run, at_most):
         if iterate.residual < goal:
             break
@@ -92,10 +92,8 @@ def test_nothing_that_is_given_or_was_yielded_changes_as_the_run_goes_on():
     ("n", "m", "k", "d", "r"),
     [
         pytest.param(288, 4, 4, 32, None, marks=pytest.mark.slow),
-        pytest.param(40, 2, 4, 48, None, marks=pytest.mark.slow),
         (48, 1, 2, 48, None),
         (288, 2, 4, 16, 4),
-        pytest.param(480, 2, 2, 16, 8, marks=pytest.mark.slow),
     ],
 )
 def test_memory_is_a_stated_multiple_of_the_problem(n, m, k, d, r):
@@ -118,29 +116,20 @@ def test_memory_is_a_stated_multiple_of_the_problem(n, m, k, d, r):
 
 # examples in counting floors of that rank, each from one random start; fewer are enough where d / r and k are small
 @pytest.mark.parametrize(
-    ("m", "k", "floors", "library", "seed"),
+    ("m", "k", "floors", "library"),
     [
-        (2, 2, 4, "numpy", 0),
-        pytest.param(2, 2, 4, "numpy", 1, marks=pytest.mark.slow),
-        pytest.param(2, 2, 4, "torch", 0, marks=pytest.mark.slow),
-        (4, 4, 8, "numpy", 0),
-        pytest.param(4, 4, 8, "numpy", 1, marks=pytest.mark.slow),
+        (2, 2, 4, "numpy"),
+        pytest.param(2, 2, 4, "torch", marks=pytest.mark.slow),
+        (4, 4, 8, "numpy"),
     ],
 )
-def test_low_rank_is_exact_below_the_examples_that_full_rank_needs(m, k, floors, library, seed):
+def test_low_rank_is_exact_below_the_examples_that_full_rank_needs(m, k, floors, library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
-    layer, x, y, start = _problem(m, k, 32, 4, floors=floors, seed=seed)
+    layer, x, y, start = _problem(m, k, 32, 4, floors=floors)
     assert len(x) < 4 * counting_floor(heads=m, tokens=k, dim=32)
-    last = _end(xp.asarray(x), xp.asarray(y), start.map(xp.asarray), seed=seed, goal=1e-11)
+    last = _end(xp.asarray(x), xp.asarray(y), start.map(xp.asarray), goal=1e-11)
     assert _error(last, layer, k) < 1e-9
     assert np.all(np.linalg.matrix_rank(np.asarray(last.theta), tol=1e-6) == 4)
-
-
-@pytest.mark.slow
-def test_full_rank_fails_on_those_examples():
-    layer, x, y, _ = _problem(4, 4, 32, 4, floors=8)
-    end = _end(x, y, np.random.default_rng(0).standard_normal((4, 32, 32)) / 32, at_most=60)
-    assert _error(end, layer, 4) > 0.5
 
 
 def test_a_higher_rank_than_the_targets_is_enough():

@@ -1,6 +1,5 @@
 """Newton: exact recovery at four times the counting floor, or at eight of a given rank; and how it ends elsewhere."""
 
-import math
 import subprocess
 import sys
 from itertools import islice, pairwise
@@ -19,7 +18,6 @@ from attention import (
     make_low_rank_layer,
     make_nice_layer,
 )
-from attention.testing import check_learner
 from upper import Newton, counting_floor, gauss_newton
 
 
@@ -30,9 +28,8 @@ def _learn(layer, inputs, learner, seed=0):
 
 
 @pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 32), pytest.param(4, 4, 32, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_exact_at_four_times_the_counting_floor(m, k, d, seed):
-    fit, errors = _learn(make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d), Newton(m), seed)
+def test_exact_at_four_times_the_counting_floor(m, k, d):
+    fit, errors = _learn(make_nice_layer(heads=m, dim=d, rng=2), BooleanInputs(k, d), Newton(m), 2)
     assert fit.outcome is Outcome.EXACT
     assert fit.examples_used <= 4 * counting_floor(heads=m, tokens=k, dim=d)
     assert errors["relative_error"] <= 1e-12
@@ -73,33 +70,14 @@ def test_superlinear_near_the_solution():
     assert np.all(residuals[near + 1] < 0.1 * residuals[near])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 7])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_where_a_random_start_fails_the_path_of_priors_is_exact(seed):
-    inputs, layer = BooleanInputs(8, 16), make_nice_layer(heads=4, dim=16, rng=seed)
-    few = 3 * counting_floor(heads=4, tokens=8, dim=16)
+    inputs, layer = BooleanInputs(8, 10), make_nice_layer(heads=4, dim=10, rng=seed)
+    few = 3 * counting_floor(heads=4, tokens=8, dim=10)
     for starts in (1, 2):
         oracle = ExampleOracle(layer, inputs, rng=seed + 100)
         fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
         assert (fit.outcome is Outcome.EXACT) == (starts == 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("m", "k", "biases"), [(4, 4, False), (8, 4, False), (2, 2, True)])
-def test_one_and_a_half_counting_floors_are_enough_from_one_start(m, k, biases):
-    layer = make_nice_layer(heads=m, dim=32, rng=0)
-    few = math.ceil(1.5 * counting_floor(heads=m, tokens=k, dim=32, biases=biases))
-    fit, errors = _learn(layer, BooleanInputs(k, 32), Newton(m, examples=few, starts=1, biases=biases))
-    assert fit.outcome is Outcome.EXACT
-    assert errors["relative_error"] < 1e-10
-
-
-@pytest.mark.slow
-def test_many_heads_on_many_tokens_are_exact_at_four_times_the_counting_floor():
-    # random starts all end alike there, far above zero
-    fit, errors = _learn(make_nice_layer(heads=12, dim=48, rng=0), BooleanInputs(16, 48), Newton(12))
-    assert fit.outcome is Outcome.EXACT
-    assert errors["theta_error"] <= 1e-11
 
 
 def test_small_problems_leave_torch_alone():
@@ -189,19 +167,11 @@ def _low_rank():
     return make_low_rank_layer(heads=M, dim=D, rank=R, w_rank=R, rng=0)
 
 
-@pytest.mark.slow
-def test_layers_of_rank_r_are_exact_below_two_floors_of_full_rank():
-    layer = make_low_rank_layer(heads=4, dim=32, rank=4, w_rank=4, rng=0)
-    fit, errors = _learn(layer, BooleanInputs(4, 32), Newton(4, rank=4), 10)
+def test_heads_of_a_given_rank_are_found_from_eight_of_its_counting_floors():
+    fit, errors = _learn(_low_rank(), BooleanInputs(K, D), Newton(M, rank=R))
     assert fit.outcome is Outcome.EXACT
-    assert errors["relative_error"] < 1e-10
     assert errors["theta_error"] < 1e-10
-    assert fit.examples_used < 2 * counting_floor(heads=4, tokens=4, dim=32)
-    assert fit.examples_used == 8 * counting_floor(heads=4, tokens=4, dim=32, rank=4)
-
-
-def test_the_heads_found_have_the_rank():
-    fit, _ = _learn(_low_rank(), BooleanInputs(K, D), Newton(M, rank=R))
+    assert fit.examples_used == 8 * counting_floor(heads=M, tokens=K, dim=D, rank=R)
     for matrices in (fit.layer.theta, fit.layer.w):
         values = np.linalg.svd(matrices, compute_uv=False)
         assert np.all(values[:, R:] < 1e-12 * values[:, :1])
@@ -213,11 +183,3 @@ def test_factors_start_where_they_are_told_to():
     assert fit.outcome is Outcome.EXACT
     assert errors["relative_error"] < 1e-10
     assert fit.trace[0].measures["residual"] < 1e-4  # the ridge leaves 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.bad_input
-@pytest.mark.parametrize("learner", [Newton(2), Newton(2, rank=2, work=2000)], ids=["full", "low rank"])
-def test_contract(learner):
-    layer = make_low_rank_layer(heads=2, dim=8, rank=2, w_rank=2, rng=0)
-    check_learner(learner, layer, BooleanInputs(k=3, d=8))

@@ -45,9 +45,7 @@ def test_real_noise_stays_a_floor_after_the_weakest_head_began_anew():
     assert any(step.name.startswith("Weakest head anew") for step in found.trace)
 
 
-@pytest.mark.parametrize(
-    "exponent", [pytest.param(-30, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.slow), 1]
-)
+@pytest.mark.parametrize("exponent", [pytest.param(-30, marks=pytest.mark.slow), 30])
 def test_units_of_the_tokens_change_nothing_but_the_units_of_the_layer(exponent):
     scale = 10.0**exponent
     layer, x = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8).sample(120, rng=1)
@@ -75,12 +73,9 @@ def test_a_student_with_heads_to_spare_is_exact_to_the_precision_of_its_conditio
     assert fresh_error(found, layer, inputs) < 1e-7
 
 
-@pytest.mark.parametrize(
-    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_a_tolerance_reached_is_reached_on_fresh_examples(seed):
-    layer, tolerance = make_nice_layer(heads=4, dim=16, rng=seed), 0.1
-    found = fit(layer, 4, seed=seed, tolerance=tolerance)
+def test_a_tolerance_reached_is_reached_on_fresh_examples():
+    layer, tolerance = make_nice_layer(heads=4, dim=16, rng=0), 0.1
+    found = fit(layer, 4, tolerance=tolerance)
     assert found.outcome is Outcome.REACHED_TOLERANCE
     # ten examples are held out: their error is within a quarter of that on all
     assert 1e-12 < fresh_error(found, layer) < 1.25 * tolerance
@@ -113,14 +108,6 @@ def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimu
         assert found.outcome is Outcome.RESIDUAL_FLOOR
         assert found.layer.heads == 4
         assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
-
-
-@pytest.mark.parametrize("m", [4, pytest.param("auto", marks=pytest.mark.slow)])
-def test_copies_of_fitted_examples_are_no_evidence(m):
-    x = np.tile(INPUTS.sample(20, rng=1), (8, 1, 1))
-    layer = make_nice_layer(heads=4, dim=16, rng=5)
-    found = Newton(m).fit(ExampleOracle.from_arrays(x, layer(x)), rng=0)
-    assert not found.outcome.succeeded
 
 
 @given(st.integers(1, 12), st.integers(5, 60), st.integers(0, 1000))

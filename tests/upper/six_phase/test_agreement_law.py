@@ -8,15 +8,11 @@ from upper.six_phase import disagreement, measure_agreement
 
 
 @pytest.mark.parametrize(
-    ("m", "k"),
-    [pytest.param(2, 2, marks=pytest.mark.slow), (2, 3), pytest.param(3, 2, marks=pytest.mark.slow)],
-)
-@pytest.mark.parametrize(
-    "inputs",
+    ("m", "k", "inputs"),
     [
-        BooleanInputs,
-        pytest.param(GaussianInputs, marks=pytest.mark.slow),
-        pytest.param(SphereInputs, marks=pytest.mark.slow),
+        (2, 3, BooleanInputs),
+        pytest.param(3, 2, GaussianInputs, marks=pytest.mark.slow),
+        pytest.param(2, 2, SphereInputs, marks=pytest.mark.slow),
     ],
 )
 def test_the_probability_of_agreement_has_slope_m_minus_1_times_k_minus_1(m, k, inputs):

@@ -17,11 +17,9 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from attention.testing import check_learner
 from upper.six_phase import SixPhase, attention_span
 from upper.six_phase.learner import Wish, share_of_budget
 
-MODES = ("practical", "paper")
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
 REFINED = {(2, 2): 0.0024, (4, 3): 0.037}
@@ -136,7 +134,7 @@ ENDS = [  # learner, target, k, d, noise, outcome, phase that failed or None
     # an affine hull through zero is no contradiction
     (PAPER, opposite(-1.0), 2, 10, 0, "NO_LARGE_MARGIN", 3),
     (SixPhase(m=2), opposite(-1.0), 2, 10, 0, "EXACT", None),
-    (SixPhase(m=2), nice(12), 2, 12, 0.1, "RESIDUAL_FLOOR", 6),
+    (SixPhase(m=2), nice(8), 2, 8, 0.1, "RESIDUAL_FLOOR", 6),
 ]
 
 
@@ -178,19 +176,6 @@ def test_threads_change_no_bit():
     assert np.array_equal(fits[0].layer.theta, fits[1].layer.theta)
     assert np.array_equal(fits[0].layer.w, fits[1].layer.w)
     assert fits[0].examples_used == fits[1].examples_used
-
-
-@pytest.mark.parametrize("mode", [pytest.param("paper", marks=pytest.mark.slow), "practical"])
-@pytest.mark.bad_input
-def test_the_contract_of_learners(mode):
-    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
-    tolerance = 0.05 if mode == "paper" else None
-    check_learner(
-        SixPhase(m=2, mode=mode, examples=60_000 if mode == "paper" else 10_000, tolerance=tolerance),
-        layer,
-        inputs,
-        seed=1,
-    )
 
 
 @pytest.mark.bad_input
@@ -257,8 +242,3 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "one", 2000, use_all=True) == 100
     assert share_of_budget(wishes, "two", 2000, 100, use_all=True) == 1900
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
-
-
-@pytest.mark.parametrize(("budget", "share"), [(0, 0), (3, 3), (10, 5)])
-def test_a_budget_below_the_least_is_never_exceeded(budget, share):
-    assert share_of_budget({"one": Wish(100, 5), "two": Wish(100, 50)}, "one", budget) == share

@@ -67,20 +67,6 @@ def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
     assert attention_span(hull.body, 0).errors(layer)["span_error"] < 0.03
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "d", "allowed"),
-    [
-        pytest.param(2, 2, 32, 0.006, marks=pytest.mark.slow),
-        pytest.param(2, 3, 32, 0.09, marks=pytest.mark.slow),
-        pytest.param(3, 2, 32, 0.088, marks=pytest.mark.slow),
-    ],
-)
-def test_span_error_with_the_true_sum(m, k, d, allowed):
-    layer = make_nice_layer(heads=m, dim=d, rng=0)
-    hull = sculpt_affine_hull(_oracle(layer, k, 9), layer.w.sum(axis=0), wide=m - 1)
-    assert attention_span(hull.body, m - 1).errors(layer)["span_error"] < allowed
-
-
 def test_no_usable_row_is_said():
     layer = make_nice_layer(heads=2, dim=8, rng=18)
     x = np.repeat(BooleanInputs(k=1, d=8).sample(500, rng=19), 2, axis=1)

@@ -108,12 +108,3 @@ def test_over_a_box_it_is_that_of_the_worst_corner(ball, x):
     signs = [(a, b) for a in (-1, 1) for b in (-1, 1)]
     corners = [centre + np.tensordot(np.multiply(sign, reach), flat, 1) for sign in signs]
     np.testing.assert_allclose(margins, worst(x, top, corners), atol=1e-12)
-
-
-def test_under_one_matrix_it_is_the_margin_of_its_logits(ball, x):
-    centre, _ = ball
-    margins, top = AttentionSpan.point(centre).margins(x)
-    ordered = np.sort((x @ centre) @ np.swapaxes(x, 1, 2), axis=-1)
-    np.testing.assert_allclose(margins, ordered[..., -1] - ordered[..., -2], atol=1e-12)
-    assert np.all(margins >= 0)
-    assert top.shape == (40, 3)

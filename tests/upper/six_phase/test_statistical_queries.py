@@ -29,27 +29,15 @@ EXAMPLES = 50_000
 SEED = 1
 
 
-class OneByOne:
-    """Empirical means, one query at a time; counts, and refuses a value outside the declared range."""
-
-    def __init__(self, x, y):
-        self.x, self.y, self.asked = x, y, 0
-
-    def query(self, query):
-        values = query(self.x, self.y)
-        assert values.shape == (len(self.x),)
-        assert -1 <= query.low <= values.min()
-        assert values.max() <= query.high <= 1
-        self.asked += 1
-        return float(values.mean())
-
-
-class Empirical(OneByOne):
-    """The same for many at once, with errors up to so many tolerances."""
+class Empirical:
+    """Empirical means with errors up to so many tolerances; counts the queries."""
 
     def __init__(self, x, y, *, tolerances=0.0, rng=0):
-        super().__init__(x, y)
+        self.x, self.y, self.asked = x, y, 0
         self.tolerances, self.rng, self.declared = tolerances, np.random.default_rng(rng), {}
+
+    def query(self, query):
+        raise NotImplementedError  # all are asked many at once
 
     def query_many(self, queries):
         self.asked += len(queries)
@@ -202,20 +190,6 @@ def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
     assert span_error(noisy, layer) <= span_error(exact[0], layer) + plan.degradation
 
 
-@pytest.mark.slow
-def test_one_head_one_query_at_a_time():
-    layer = make_nice_layer(heads=1, dim=5, sigma=4.0, rng=1)
-    x, y = ExampleOracle(layer, BooleanInputs(k=2, d=5), rng=1).draw(2000)
-    plan = QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03, label_bound=8.0)
-    one, many = OneByOne(x, y), Empirical(x, y)
-    found, same = learn_by_queries(one, plan), learn_by_queries(many, plan)
-    assert one.asked == many.asked == sum(count.count for count in six_phase_queries(plan))
-    np.testing.assert_allclose(found.span.centre, same.span.centre, atol=1e-8)
-    assert found.span.directions.shape == (0, 5, 5)
-    # one head agrees with itself: nothing is left but the sum, and its error falls with phase 3
-    assert span_error(found, layer) < 1e-4
-
-
 def test_unrelated_labels_end_in_a_phase_that_failed():
     rng = np.random.default_rng(0)
     x = BooleanInputs(k=2, d=10).sample(5000, rng=rng)
@@ -224,15 +198,14 @@ def test_unrelated_labels_end_in_a_phase_that_failed():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("answers", [[math.nan] * 64, [0.0]])
+@pytest.mark.parametrize("answers", [[math.nan] * 64, [0.0], None], ids=["nan", "one", "one by one"])
 def test_answers_must_be_finite_numbers_one_a_query(answers):
     class Broken:
         def query(self, query):
             return math.nan
 
-        def query_many(self, queries):
-            return answers
-
+    if answers:
+        Broken.query_many = lambda self, queries: answers
     with pytest.raises(ValueError, match="one finite number a query"):
         learn_by_queries(Broken(), QueryPlan(m=2, k=2, d=8))
 

@@ -1,0 +1,148 @@
+"""Attacks by equations: the secret is found from what they need, and labels of no secret contradict one another."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lwe.attacks import AroraGeAttack, EliminationAttack, LeastSquaresAttack, LinearisationAttack
+from lwe.attacks.linearisation import label_degree
+from lwe.attacks.outcome import AttackOutcome
+from lwe.laws import BinaryLaw, BinomialLaw, TernaryLaw
+from lwe.parameters import LWRParameters
+from lwe.samples import LWRSamples, make_samples
+
+
+def elimination(matrix):
+    made = LWRParameters(300, modulus=2, levels=2, matrix=matrix)
+    return EliminationAttack(), made, 1000, {"equations": 364, "rank": 300, "consistent": True}
+
+
+def linearised(matrix, n, q, p, number, **details):
+    made = LWRParameters(n, modulus=q, levels=p, matrix=matrix)
+    assert label_degree(made) == q // p
+    return LinearisationAttack(), made, number, {"degree": q // p, **details}
+
+
+def arora_ge(matrix, noise, degree, number=1200, **small):
+    made = LWRParameters(8, modulus=97, levels=97, matrix=matrix, noise=noise, **small)
+    # small secrets have fewer monomials: no powers, or none beyond the square
+    pairs, triples = math.comb(8, 2), math.comb(8, 3)
+    unknowns = {
+        None: math.comb(8 + degree, degree) - 1,
+        BinaryLaw(): 8 + pairs + triples,
+        TernaryLaw(): 8 + (pairs + 8) + (triples + 8 * 7),
+    }[small.get("secret")]
+    return AroraGeAttack(), made, number, {"degree": degree, "unknowns": unknowns}
+
+
+def rounding(q, p, matrix):
+    """The degree is the length of the longest interval of errors."""
+    return AroraGeAttack(), LWRParameters(8, modulus=q, levels=p, matrix=matrix), 1200, {"degree": -(-q // p)}
+
+
+SOLVED = [
+    *map(elimination, ("binary", "ternary", "gadget", "uniform")),
+    linearised("binary", 32, 4, 2, 800, unknowns=529, rank=529),
+    linearised("gadget", 12, 8, 2, 2500),
+    linearised("gadget", 30, 4, 2, 800),
+    linearised("uniform", 5, 16, 2, 1900),
+    linearised("ternary", 12, 8, 2, 2500),
+    linearised("binary", 10, 256, 128, 1600),
+    linearised("gadget", 10, 1 << 16, 1 << 14, 1600),
+    linearised("uniform", 10, 64, 64, 1600),
+    linearised("ternary", 10, 64, 16, 1600),
+    arora_ge("binary", BinaryLaw(), 2),
+    arora_ge("uniform", BinomialLaw(1), 3),
+    arora_ge("ternary", TernaryLaw(), 3),
+    arora_ge("uniform", BinomialLaw(1), 3, 300, secret=BinaryLaw()),
+    arora_ge("uniform", BinomialLaw(1), 3, 300, secret=TernaryLaw()),
+    rounding(11, 4, "uniform"),
+    rounding(11, 4, "binary"),
+    rounding(5, 2, "uniform"),
+    rounding(3, 2, "binary"),
+]
+
+
+@pytest.mark.parametrize(
+    ("attack", "parameters", "number", "details"), SOLVED, ids=[f"{row[0].name}, {row[1]}" for row in SOLVED]
+)
+def test_the_secret_is_found_from_as_many_unknowns_as_counted(attack, parameters, number, details):
+    samples, secret = make_samples(parameters, number, rng=1)
+    result = attack(samples, parameters, rng=2)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.details | details == result.details
+    assert parameters.noisy or result.accuracy == 1
+
+
+def test_flipped_labels_contradict_one_another():
+    for parameters, attack in (
+        (LWRParameters(30, 2, 2), EliminationAttack()),
+        (LWRParameters(16, 4, 2), LinearisationAttack()),
+    ):
+        samples, _ = make_samples(parameters, 400, rng=0)
+        labels = samples.labels.copy()
+        labels[5] ^= 1
+        result = attack(LWRSamples(samples.public, labels), parameters)
+        assert result.outcome is AttackOutcome.NOTHING
+        assert "contradict" in result.explanation
+
+
+def test_an_error_outside_the_set_is_told_and_other_equations_are_tried():
+    parameters = LWRParameters(10, modulus=97, levels=97, matrix="uniform", noise=BinomialLaw(1))
+    samples, _ = make_samples(parameters, 400, rng=1)
+    result = AroraGeAttack()(samples, parameters.updated(noise=BinaryLaw()), rng=0)
+    assert result.outcome is AttackOutcome.NOTHING
+    assert result.details["tries"] == 4
+    assert "outside" in result.explanation
+
+
+def test_a_column_that_is_always_0_leaves_a_secret_with_the_same_labels():
+    parameters = LWRParameters(20, modulus=2, levels=2)
+    samples, secret = make_samples(parameters, 400, rng=0)
+    public = samples.public.copy()
+    public[:, 3] = 0
+    result = EliminationAttack()(LWRSamples(public, public @ secret % 2), parameters)
+    assert result.outcome is AttackOutcome.BROKEN
+    assert result.details["rank"] == 19
+
+
+def test_rows_that_repeat_are_made_up_for_and_the_polynomial_predicts_alone_where_no_secret_is_read_off():
+    # 512 rows in all: 64 equations more than unknowns are not of full rank, most samples together are
+    parameters = LWRParameters(9, modulus=16, levels=2)
+    samples, _ = make_samples(parameters, 4000, rng=5)
+    result = LinearisationAttack()(samples, parameters, rng=0)
+    assert result.accuracy == 1
+    assert result.details["rank"] == result.details["unknowns"] == 511
+    assert result.details["equations"] > 511 + 64
+
+    class Blind(LinearisationAttack):
+        def _secret(self, *_):
+            return None
+
+    alone = Blind()(samples, parameters, rng=0)
+    assert alone.accuracy == 1
+    assert alone.secret is None
+    np.testing.assert_array_equal(alone.predict(samples.public), samples.labels)
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+@pytest.mark.parametrize("matrix", ["binary", "ternary"])
+def test_least_squares_finds_small_secrets_that_hardly_wrap_from_coarse_labels(levels, matrix):
+    made = LWRParameters(secret_dim=20, modulus=64, levels=levels, matrix=matrix, secret=TernaryLaw())
+    samples, _ = make_samples(made, 5000, rng=3)
+    result = LeastSquaresAttack()(samples, made)
+    assert result.accuracy > 0.99
+    assert result.accuracy > result.chance + 0.2
+
+
+def test_least_squares_averages_errors_of_labels_out():
+    made = LWRParameters(secret_dim=16, modulus=251, levels=251, noise=BinomialLaw(2))
+    # any signs, and sum |v| as near below 200 as scaling makes it
+    v = np.random.default_rng(1).uniform(-1, 1, 16)
+    secret = np.trunc(v * 199 / np.abs(v).sum()).astype(np.int64)
+    samples, _ = make_samples(made, 5000, secret=secret, rng=1)
+    result = LeastSquaresAttack()(samples, made)
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.outcome is AttackOutcome.BROKEN

@@ -1,0 +1,132 @@
+"""Families held to their definitions on all inputs: layers, hidden parts, correlations, numbers of targets."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attention import BooleanInputs
+from lower import all_sign_matrices, query_lower_bound
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    TokenParityFamily,
+    TwoSlopeFamily,
+)
+
+# the family and the largest error of a row of its layer
+SYMMETRIC = [
+    (BumpFamily(dim=6, bits=4), 1e-14),
+    (BumpFamily(dim=6, bits=3, at=0), 1e-14),
+    (BumpFamily(dim=6, bits=2, at=2, beta=1.5), 1.0),
+    (TwoSlopeFamily(dim=6, bits=3), 1e-14),
+    (TwoSlopeFamily(dim=6, bits=4, slopes=(0.3, 2.0)), 1e-14),
+    (DesignedStepsFamily(dim=6, bits=4, heads_count=3), 1e-14),
+    (DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5)), 1e-14),
+    (CentreThresholdFamily(dim=6, bits=4), 1e-14),
+    (CentreThresholdFamily(dim=6, bits=4, steps="best-fit"), 1e-14),
+    (CentreThresholdFamily(dim=6, bits=3, heads_count=1), 1e-14),
+]
+PAIRS = [
+    (PairFamily(dim=6, beta=beta), 1e-15 * (4 + 1 / math.tanh(beta))) for beta in (0.01, 0.3, 1.0, 4.0, 40.0)
+]
+TOKENS = [
+    (TokenParityFamily(dim=dim, tokens=tokens, bits=bits), 1e-12)
+    for tokens, dim, most in ((2, 6, 4), (3, 5, 3), (5, 3, 1))
+    for bits in range(1, most + 1)
+]
+GATES = [
+    (HiddenGateFamily(base=base), 1e-13)
+    for base in (
+        *(ParityFamily(dim=5, bits=bits) for bits in (1, 2, 3)),
+        *(ParityFamily(dim=5, bits=3, construction=one) for one in "BC"),
+        *(TwoSlopeFamily(dim=5, bits=bits) for bits in (3, 4)),
+    )
+]
+
+
+def targets_of(family):
+    if isinstance(family, HiddenGateFamily):
+        return family.dim * math.comb(family.dim - 1, family.base.bits)
+    bits = 2 if isinstance(family, PairFamily) else family.bits
+    return math.comb(family.dim - (2 if isinstance(family, TokenParityFamily) else 1), bits)
+
+
+@pytest.mark.parametrize(
+    ("family", "error"),
+    [*SYMMETRIC, *PAIRS, *TOKENS, *GATES],
+    ids=lambda one: getattr(one, "title", ""),
+)
+def test_layers_and_correlations_are_as_defined_on_all_inputs(family, error, enumerated):
+    checked = enumerated(family)
+    assert checked.targets == len(family.secrets) == targets_of(family)
+    assert checked.correlation_error < 1e-12
+    assert checked.max_error <= error
+    if isinstance(family, HiddenGateFamily):
+        instance = family.instance(len(family.secrets) - 1)
+        assert instance.known.is_zero
+        assert instance.layer.heads == len(family.base.heads) + 1 == len(family.heads)
+
+
+def test_a_pair_is_its_definition_one_input_at_a_time():
+    family, x = PairFamily(dim=4), all_sign_matrices(2, 4)
+    number = family.secrets.rank([1, 3])
+    for one, found in zip(x, family.hidden(number, x), strict=True):
+        u = (one[0] - one[1]) / 2
+        np.testing.assert_allclose(found, math.sqrt(2) * u[0] * u[3] * one[:, 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
+def test_a_token_parity_is_its_definition_one_input_at_a_time(bits):
+    instance = TokenParityFamily(dim=7, tokens=4, bits=bits).instance(1)
+    x = BooleanInputs(4, 7).sample(200, rng=0)
+    for one, found in zip(x, instance.layer(x)[:, :, 0], strict=True):
+        for row in range(4):
+            if len(set(one[:, 0])) == 1:
+                wanted = (bits % 2) * one[0, 0]
+            else:
+                wanted = (bits + 1) % 2 * one[row, 1]
+                wanted += (-1) ** (bits + 1) * one[row, 1] ** (bits + 1) * np.prod(one[row, instance.secret])
+            assert found[row] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_energy_shares_and_counts_of_the_certificate_of_token_parities():
+    for bits in (2, 3):
+        family = TokenParityFamily(dim=5, tokens=3, bits=bits)
+        instance, x = family.instance(0), all_sign_matrices(3, 5)
+        total = (instance.layer(x) ** 2).sum() / len(x)
+        unknown = ((instance.layer(x) - instance.known(x)) ** 2).sum() / len(x)
+        share = instance.certificate["share of the energy that is unknown"].value
+        assert share == pytest.approx(unknown / total, rel=1e-12)
+        assert unknown == pytest.approx(family.scale**2, rel=1e-12)
+    certificate = TokenParityFamily(dim=20, tokens=5, bits=3).instance(0).certificate
+    assert certificate["targets"].value == 816
+    assert certificate["queries at tolerance 0.1"].value == query_lower_bound(816, "0.1")
+
+
+@pytest.mark.parametrize(
+    ("family", "parity"),
+    [
+        (TwoSlopeFamily(dim=8, bits=3), True),
+        (TwoSlopeFamily(dim=8, bits=3, slopes=(0.01, 3.0)), True),
+        (CentreThresholdFamily(dim=8, bits=4, heads_count=4), True),
+        (DesignedStepsFamily(dim=8, bits=4, heads_count=4), True),
+        (BumpFamily(dim=6, bits=1), True),
+        (TwoSlopeFamily(dim=8, bits=4), False),
+        (BumpFamily(dim=8, bits=4), False),
+        (CentreThresholdFamily(dim=8, bits=4, heads_count=2), False),
+    ],
+)
+def test_a_profile_that_is_a_parity_is_known_as_one(family, parity):
+    assert family.orthonormal == parity == (family.weights[-1] > 1 - 1e-9)
+    assert ("elimination" in family.broken_by) == parity
+    assert ("Squared labels" in family.how_broken) == (isinstance(family, TwoSlopeFamily) and not parity)
+    statement = family.instance(0).certificate["who breaks it"]
+    assert ("elimination" in statement.value) == parity
+    if parity:
+        gram = np.array([family.correlations(number) for number in range(family.secrets.size)])
+        np.testing.assert_allclose(gram, np.eye(family.secrets.size), atol=1e-12)
