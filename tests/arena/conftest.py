@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from arena import nice_target, save_target
 from arena.cli.main import run
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
 from arena.results import Results
@@ -254,6 +255,19 @@ def cli(capsys):
         return capsys.readouterr()
 
     return call
+
+
+@pytest.fixture(scope="session")
+def nice():
+    """A target that every learner of whole layers finds."""
+    return nice_target(heads=2, tokens=3, dim=8, seed=1)
+
+
+@pytest.fixture
+def file(nice, tmp_path):
+    """The file of that target."""
+    save_target(tmp_path / "nice.safetensors", nice)
+    return tmp_path / "nice.safetensors"
 
 
 @pytest.fixture(scope="session")

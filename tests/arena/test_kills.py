@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -20,8 +19,8 @@ SPEC = importlib.util.spec_from_file_location("kills", ROOT / "benchmarks" / "ki
 kills = importlib.util.module_from_spec(SPEC)
 sys.modules["kills"] = kills  # a dataclass looks its module up
 SPEC.loader.exec_module(kills)
-PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
-LEARNERS = ["--learners", "newton,linear,known-part,elimination"]
+COMMAND = ["compare", "nice.safetensors", "parity.safetensors", "-o", "out"]
+COMMAND += ["--learners", "newton,linear,known-part,elimination"]
 
 
 @pytest.mark.slow
@@ -39,16 +38,7 @@ def folder(tmp_path, request):
 
 
 def start(folder, *options):
-    command = [
-        *PROGRAM,
-        "compare",
-        "nice.safetensors",
-        "parity.safetensors",
-        *LEARNERS,
-        "-o",
-        "out",
-        *options,
-    ]
+    command = [sys.executable, "-c", "from arena.cli import main; main()", *COMMAND, *options]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -82,20 +72,20 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     assert error.startswith("attention-bounds: Interrupted: ")
     assert "of 24 cells are done and kept" in error
     assert "Error on the unknown part" in out
-    written = Results.from_json((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    written = Results.load(folder / "out")
     assert 3 <= len(written.cells) < 24
     assert written.made["interrupted"] == "interactively"
     assert (folder / "out" / "index.html").exists()
 
 
 @pytest.mark.parametrize("folder", [12], indirect=True)
-def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder):
-    process = start(folder, "--jobs", "1", "--seeds", "2")
+def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder, cli, monkeypatch):
+    given = ["--jobs", "1", "--seeds", "2"]
+    process = start(folder, *given)
     wait_for_cells(folder, 1)
     process.kill()
     process.communicate()
-    again = start(folder, "--jobs", "1", "--seeds", "2", "--json")
-    out, error = again.communicate(timeout=120)
-    assert again.returncode == 0, error
-    assert json.loads(out)["made"]["reused"] >= 1
-    assert len(Results.from_json(out).cells) == 16
+    monkeypatch.chdir(folder)
+    found = Results.from_json(cli(*COMMAND, *given, "--json").out)
+    assert found.made["reused"] >= 1
+    assert len(found.cells) == 16
