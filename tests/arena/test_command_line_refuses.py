@@ -392,7 +392,8 @@ def written():
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[words for words, _ in WRONG])
-def test_wrong_use_is_one_line_and_status_two_and_nothing_is_written(words, said, here, capsys):
+def test_wrong_use_is_one_line_and_status_two_and_nothing_is_written(words, said, files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
     before = written()
     status = run(words.split())
     told = capsys.readouterr()
