@@ -78,7 +78,6 @@ NAN, INF = float("nan"), float("inf")
         (surely_above("x", INTERVAL, 0.8), True),
         (surely_above("x", INTERVAL, 1.0), False),
     ],
-    ids=str,
 )
 def test_a_number_is_held_to_a_bound_with_it_and_an_interval_to_what_it_leaves_open(comparison, holds):
     assert comparison.holds is holds
