@@ -1,5 +1,8 @@
 """Shapes in annotations are enforced at run time here, and only here; and every process computes in one thread."""
 
+import collections
+import dataclasses
+import functools
 import os
 import zlib
 from pathlib import Path
@@ -20,27 +23,47 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena")
-# many small calls: checks would double the time of the estimates of costs, and triple that of Newton
-BUSY = ("lwe/costs/", "upper/engine.py", "upper/newton/full_heads.py", "upper/newton/loop.py")
-MODULES = [
-    name.removesuffix(".py").replace("/", ".")
-    for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
-    if path.stem != "__init__" and not (name := path.relative_to(ROOT).as_posix()).startswith(BUSY)
-]
+CHECKED = 5  # calls of a function in a test: a check costs more than most functions themselves
+_calls = collections.Counter()
+_every_call = jaxtyping.jaxtyped
+
+
+def _first_calls(kind=None, *, typechecker):
+    """Check the shapes of a function's first calls in each test, or those of a dataclass's fields."""
+    if kind is None:
+        return functools.partial(_first_calls, typechecker=typechecker)
+    if isinstance(kind, type):
+        if dataclasses.is_dataclass(kind) and "__init__" in vars(kind):
+            kind.__init__ = _first_calls(kind.__init__, typechecker=typechecker)
+        return kind
+    checking = None
+
+    @functools.wraps(kind)
+    def call(*given, **named):
+        nonlocal checking
+        number = _calls[kind]
+        if number == CHECKED or jaxtyping.config.jaxtyping_disable:
+            return kind(*given, **named)
+        _calls[kind] = number + 1
+        if checking is None:  # here, because it costs more than to define the function
+            checking = _every_call(kind, typechecker=typechecker)
+        return checking(*given, **named)
+
+    return call
+
+
+jaxtyping.jaxtyped = _first_calls  # what the hook decorates by
 # importlib-style collection may import a package before this file's imports below it: the hook comes first
-jaxtyping.install_import_hook(MODULES, "beartype.beartype")
+jaxtyping.install_import_hook(
+    ["attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena"], "beartype.beartype"
+)
 
 
 @pytest.fixture(autouse=True)
-def _shape_checks_step_aside(request):
-    """Let wrong input reach the library's own errors in tests marked ``bad_input``."""
-    if request.node.get_closest_marker("bad_input") is None:
-        yield
-        return
-    jaxtyping.config.update("jaxtyping_disable", True)
+def _shapes_are_checked(request):
+    """Check anew in each test, but let wrong input reach the library's own errors in tests marked ``bad_input``."""
+    _calls.clear()
+    jaxtyping.config.update("jaxtyping_disable", request.node.get_closest_marker("bad_input") is not None)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 

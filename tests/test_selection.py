@@ -1,9 +1,14 @@
-"""Which tests a run takes: the fast ones, a sixth of the slow ones, and none that passed elsewhere."""
+"""Shapes are checked; a run takes the fast tests, a sixth of the slow ones, and none that passed elsewhere."""
 
 from pathlib import Path
 from types import SimpleNamespace
 
+import jaxtyping
+import numpy as np
 import pytest
+
+from attention import Step
+from upper.engine import choose_engine
 
 NAMES = [f"tests/test_it.py::test_case[{number}]" for number in range(60)]
 
@@ -51,3 +56,14 @@ def test_what_passed_is_kept_and_left_out_unless_it_does_more_with_the_extras(ta
     kept.pytest_sessionfinish()
     assert passed.read_text() == "fast\n"
     assert taken(passed=passed, slow=True) == NAMES
+
+
+def test_the_first_calls_of_a_function_in_a_test_are_held_to_their_annotations(hooks):
+    derivative, two, one = choose_engine("numpy").softmax_derivative, np.ones((2, 3)), np.ones((1, 3))
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of upper\.engine.*softmax_derivative"):
+        derivative(two, one)
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.learning\.Step"):
+        Step(name=3, examples=1, seconds=0.0)
+    for _ in range(hooks.CHECKED - 1):
+        derivative(two, two)
+    derivative(two, one)  # no longer checked

@@ -3,11 +3,13 @@
 import json
 import signal
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+from arena import nice_target, save_target
 from arena.cli.main import run
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
 from arena.results import Results
@@ -254,6 +256,79 @@ def cli(capsys):
         return capsys.readouterr()
 
     return call
+
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Tags and text of a page; what is open when it should not be is an error."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.errors, self.scripts, self.text = [], [], [], [], ""
+        self.feed(text)
+        self.close()
+        self.errors += [f"{tag} is never closed" for tag in self.open]
+
+    def handle_starttag(self, tag, attributes):
+        names = [name for name, _ in attributes]
+        if len(set(names)) < len(names):
+            self.errors.append(f"{tag} has an attribute twice")
+        self.tags.append((tag, dict(attributes)))
+        self.text += " "
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.errors.append(f"</{tag}> closes something else")
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        elif "style" not in self.open:
+            self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def ids(self):
+        return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+
+    @property
+    def links(self):
+        names = ("href", "src", "xlink:href")
+        return [attributes[name] for _, attributes in self.tags for name in names if name in attributes]
+
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+
+@pytest.fixture(scope="session")
+def parsed():
+    """Read a page or a piece of one."""
+    return Page
+
+
+@pytest.fixture(scope="session")
+def nice():
+    """A target that every learner of whole layers finds."""
+    return nice_target(heads=2, tokens=3, dim=8, seed=1)
+
+
+@pytest.fixture
+def file(nice, tmp_path):
+    """The file of that target."""
+    save_target(tmp_path / "nice.safetensors", nice)
+    return tmp_path / "nice.safetensors"
 
 
 @pytest.fixture(scope="session")

@@ -89,15 +89,16 @@ def test_attacks_find_the_planted_secret_of_an_instance():
 
 
 @pytest.mark.parametrize(
-    "target",
+    "settings",
     [
-        lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+        {"secret_dim": 6, "modulus": 8, "levels": 2, "seed": 4},
         # beyond the range that its heads keep a label may differ
-        lwr_target(secret_dim=40, modulus=16, levels=2, seed=3, deviations=2.0),
+        {"secret_dim": 40, "modulus": 16, "levels": 2, "seed": 3, "deviations": 2.0},
     ],
     ids=["all", "kept"],
 )
-def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(target):
+def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
+    target = lwr_target(**settings)
     assert len(samples_of(target, 100)[0]) == 100
     layer = AttentionLayer(theta=target.instance.layer.theta, w=-target.instance.layer.w)
     changed = replace(target, instance=replace(target.instance, layer=layer))

@@ -1,13 +1,14 @@
 """``attention-bounds check``: claims checked, kept, and shown on a page."""
 
 import json
+from dataclasses import replace
 
-from arena.cli.main import run
+import arena.cli.check as command
+from paper_checks import find_checks
 
 
-def test_it_prints_each_claim_with_its_figures_and_writes_the_page_where_it_is_told(tmp_path, capsys):
-    assert run(["check", "layer/row-form", "--inject", "--out", str(tmp_path / "claims")]) == 0
-    said = capsys.readouterr().out
+def test_it_prints_each_claim_with_its_figures_and_writes_the_page_where_it_is_told(cli, tmp_path):
+    said = cli("check", "layer/row-form", "--inject", "--out", tmp_path / "claims").out
     for word in ("holds", "claim", "source", "measured", "expected", "1 of 1 fail on their injected errors"):
         assert word in said
     page = (tmp_path / "claims" / "index.rst").read_text()
@@ -18,28 +19,21 @@ def test_it_prints_each_claim_with_its_figures_and_writes_the_page_where_it_is_t
     ]
 
 
-def test_it_writes_nothing_unless_told_where(tmp_path, monkeypatch, capsys):
+def test_it_writes_nothing_unless_told_where(cli, tmp_path, monkeypatch):
     """A quick run in the project's folder replaced its full results."""
     kept = tmp_path / "docs" / "claims" / "claims.json"
     kept.parent.mkdir(parents=True)
     kept.write_text("full results")
     monkeypatch.chdir(tmp_path)
-    assert run(["check", "layer/row-form", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["result"]["verdict"] == "holds"
+    assert json.loads(cli("check", "layer/row-form", "--json").out)[0]["result"]["verdict"] == "holds"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
     assert kept.read_text() == "full results"
 
 
-def test_a_claim_that_fails_is_status_one(capsys, tmp_path, monkeypatch):
-    from dataclasses import replace
-
-    import arena.cli.check as command
-    from paper_checks import find_checks
-
+def test_a_claim_that_fails_is_status_one(cli, tmp_path, monkeypatch):
     (one,) = find_checks(["layer/row-form"])
     broken = replace(one, constants={**one.constants, "logit_sign": -1})
     monkeypatch.setattr(command, "find_checks", lambda names: (broken,))
-    assert run(["check", "--out", str(tmp_path)]) == 1
-    captured = capsys.readouterr()
-    assert "does not hold" in captured.out
-    assert "see layer/row-form" in captured.err
+    said = cli("check", "--out", tmp_path, status=1)
+    assert "does not hold" in said.out
+    assert "see layer/row-form" in said.err

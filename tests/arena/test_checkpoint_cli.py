@@ -70,20 +70,6 @@ def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
     assert measures["w_error"] < 1e-10
 
 
-def test_what_is_read_is_never_written_over(cli, tmp_path, checkpoint):
-    folder = checkpoint(tmp_path / "model")
-    file, own = folder / "model.safetensors", folder / "own.safetensors"
-    before = file.read_bytes()
-    said = cli("generate", "from-checkpoint", folder, "--layer", 1, "-o", file, status=2)
-    assert "take the place of what is read" in said.err
-    assert file.read_bytes() == before
-    cli("generate", "from-checkpoint", file, "--layer", 1, "-o", own)
-    kept = own.read_bytes()
-    said = cli("learn", own, "--learner", "newton", "-o", own, status=2)
-    assert "take the place of what is read" in said.err
-    assert own.read_bytes() == kept
-
-
 def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
     page = compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False).page()
     assert "causal mask" in page

@@ -133,6 +133,8 @@ WRONG = [
     ("learn nice.safetensors --learner six-phase --rank 1", "no use for --rank"),
     ("learn nice.safetensors --learner six-phase --out x.npy", "is a file: give the path of a folder"),
     ("learn taken/fitted.safetensors --learner six-phase --out taken", "would take the place"),
+    ("learn nice.safetensors --learner newton -o nice.safetensors", "take the place of what is read"),
+    ("generate from-checkpoint model --layer 0 -o model/model.safetensors", "take the place of what is read"),
     ("learn nice.safetensors --heads 0", "--heads is 0: a whole number of at least 1"),
     ("learn nice.safetensors --noise -1", "--noise is -1.0"),
     ("learn nice.safetensors -o fitted.txt", "fitted.txt ends in .txt: layers are written as"),
@@ -384,12 +386,14 @@ def test_the_calls_that_are_changed_work_as_they_stand(name, here):
 
 
 def written():
-    """The files that are there, but for stores, which may be made before a call is refused."""
-    return [path for path in sorted(Path().rglob("*")) if ".sqlite" not in path.name and not path.is_dir()]
+    """What is in the files, but for stores, which may be made before a call is refused."""
+    there = [path for path in Path().rglob("*") if ".sqlite" not in path.name and not path.is_dir()]
+    return {path: path.read_bytes() if path.is_file() else None for path in there}
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[words for words, _ in WRONG])
-def test_wrong_use_is_one_line_and_status_two_and_nothing_is_written(words, said, here, capsys):
+def test_wrong_use_is_one_line_and_status_two_and_nothing_is_written(words, said, files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
     before = written()
     status = run(words.split())
     told = capsys.readouterr()

@@ -1,6 +1,7 @@
 """The main job: every learner on every target, the same bits whatever runs them."""
 
-import dataclasses
+import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ SMALL = "newton,linear,known-part,elimination"
 @pytest.fixture(scope="module", autouse=True)
 def short_effort():
     """A preset of few steps: what is tested here is the bookkeeping, not the learning."""
-    effort = dataclasses.replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    effort = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
     patch = pytest.MonkeyPatch()
     patch.setitem(PRESETS, "quick", effort)
     yield
@@ -76,40 +77,54 @@ def test_traces_end_at_the_final_error(one_job):
             assert cell.trace[-1].examples == cell.examples_used
 
 
+class _Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("not even this")
+
+
+def _endless():
+    while True:
+        time.sleep(1)
+
+
+def _raises(error):
+    raise error
+
+
+# what a learner does in place of its work
+_ENDS = {
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSEGV": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "exit": lambda: sys.exit(3),
+    "never": _endless,
+    "unprintable": lambda: _raises(_Unprintable()),
+    "surrogate": lambda: _raises(ValueError("\ud800")),
+    "long": lambda: _raises(ValueError("x" * 10**6)),
+}
+
+
 @dataclass(frozen=True)
-class _Failing(KnownPart):
-    result: str = "raise"
+class _Odd(KnownPart):
+    """Ends as it says, or returns what is no fit."""
+
+    end: str = ""
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        if self.result == "raise":
-            raise RuntimeError("the learner broke")
+        _ENDS.get(self.end, lambda: None)()
         fit = super().fit(oracle, rng=rng, truth=truth, progress=progress)
-        return dataclasses.replace(fit, predict=lambda x: np.full_like(x, np.nan), trace=())
-
-
-@dataclass(frozen=True)
-class _Deadly(KnownPart):
-    end: str = "SIGKILL"
-
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        import os
-        import signal
-
-        if self.end == "never":
-            while True:
-                time.sleep(1)
-        if self.end == "exit":
-            sys.exit(3)
-        os.kill(os.getpid(), getattr(signal, self.end))
+        if self.end == "nan":
+            return replace(fit, predict=lambda x: np.full_like(x, np.nan), trace=())
+        return replace(fit, outcome=None)
 
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets, jobs, tmp_path):
     ends = {"SIGKILL": "process ended", "SIGSEGV": "process ended", "exit": "3", "never": "more than 2 s"}
-    deadly = [Student(end, end, "None.", lambda target, effort, end=end: _Deadly(end=end)) for end in ends]
-    nan = Student("nan", "NaN", "None.", lambda target, effort: _Failing(result="nan"))
+    odd = [
+        Student(end, end, "None.", lambda target, effort, end=end: _Odd(end=end)) for end in (*ends, "nan")
+    ]
     options = {"seeds": 1, "jobs": jobs, "timeout": 2.0, "store": tmp_path / "runs.sqlite"}
-    results = compare(targets[:1], [*deadly, nan, "linear", "known-part"], **options)
+    results = compare(targets[:1], [*odd, "linear", "known-part"], **options)
     for end, words in ends.items():
         for cell in results.cell(targets[0].name, end):
             assert cell.status == ("timed out" if end == "never" else "failed")
@@ -126,7 +141,7 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
     ]
     assert Results.from_json(results.to_json()) == results
     # failures are kept like the rest
-    assert compare(targets[:1], [*deadly, nan, "linear", "known-part"], **options).cells == results.cells
+    assert compare(targets[:1], [*odd, "linear", "known-part"], **options).cells == results.cells
 
 
 def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
@@ -154,29 +169,8 @@ def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed
     assert Results.from_json(results.to_json()) == results
 
 
-class _Unprintable(Exception):
-    def __str__(self):
-        raise RuntimeError("not even this")
-
-
-@dataclass(frozen=True)
-class _Unspeakable(KnownPart):
-    how: str = "unprintable"
-
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        if self.how == "unprintable":
-            raise _Unprintable
-        raise ValueError("\ud800" if self.how == "surrogate" else "x" * 10**6)
-
-
-@dataclass(frozen=True)
-class _Shapeless(KnownPart):
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        return replace(super().fit(oracle, rng=rng, truth=truth), outcome=None)
-
-
 def test_a_learner_beyond_words_takes_no_other_down(targets):
-    strange = [_Unspeakable(), _Unspeakable(how="surrogate"), _Unspeakable(how="long"), _Shapeless()]
+    strange = [_Odd(end=end) for end in ("unprintable", "surrogate", "long", "no outcome")]
     results = compare(targets[:1], [*strange, "known-part"], isolated=False)
     assert [cell.status for cell in results.cells] == ["failed"] * 4 + ["done"]
     messages = [cell.message for cell in results.cells]
@@ -210,17 +204,13 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
 
 @dataclass(frozen=True)
 class _Logging(KnownPart):
-    """Leaves a line in a file for each fit, and fails while another file is there."""
+    """Leaves a line in a file for each fit."""
 
     log: str = ""
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        from pathlib import Path
-
         with open(self.log, "a", encoding="utf-8") as file:
             file.write("fit\n")
-        if Path(self.log + ".broken").exists():
-            raise RuntimeError("the learner broke")
         return super().fit(oracle, rng=rng, truth=truth, progress=progress)
 
 

@@ -11,23 +11,12 @@ import cloudpickle
 import pytest
 
 import arena.cli.compare
-from arena import STUDENTS, Results, Student, nice_target, save_target
+from arena import STUDENTS, Results, Student
 from upper import KnownPart
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
 FEW = ["--learners", "linear,known-part", "--jobs", 1]
-
-
-@pytest.fixture
-def nice(tmp_path):
-    path = tmp_path / "nice.safetensors"
-    save_target(path, nice_target(heads=2, tokens=3, dim=8, seed=1))
-    return path
-
-
-def read(folder):
-    return Results.from_json((folder / "results.json").read_text(encoding="utf-8"))
 
 
 class _Broken(KnownPart):
@@ -42,22 +31,22 @@ class _Endless(KnownPart):
 
 
 @pytest.mark.slow
-def test_failures_are_status_one_and_lose_nothing(cli, nice, tmp_path, monkeypatch):
+def test_failures_are_status_one_and_lose_nothing(cli, file, tmp_path, monkeypatch):
     students = [STUDENTS["known-part"]]
     students += [
         Student(kind.__name__, "X", "None.", lambda *_, kind=kind: kind()) for kind in (_Broken, _Endless)
     ]
     monkeypatch.setattr(arena.cli.compare, "choose_students", lambda names: students)
-    said = cli("compare", nice, "--timeout", 1, "--out", tmp_path / "r", status=1)
+    said = cli("compare", file, "--timeout", 1, "--out", tmp_path / "r", status=1)
     assert said.err.count("\n") == 1
     assert "2 of 3 cells failed" in said.err
     assert "ZeroDivisionError" in said.err or "Stopped after 1 seconds" in said.err
-    assert [cell.status for cell in read(tmp_path / "r").cells] == ["done", "failed", "timed out"]
+    assert [cell.status for cell in Results.load(tmp_path / "r").cells] == ["done", "failed", "timed out"]
 
 
-def test_what_is_no_store_is_left_alone(cli, nice, tmp_path):
+def test_what_is_no_store_is_left_alone(cli, file, tmp_path):
     (tmp_path / "runs.sqlite").write_text("hello")
-    said = cli("compare", nice, *FEW, "-o", tmp_path, status=1)
+    said = cli("compare", file, *FEW, "-o", tmp_path, status=1)
     assert "no store" in said.err
     assert said.err.count("\n") == 1
     assert (tmp_path / "runs.sqlite").read_text() == "hello"
@@ -82,10 +71,10 @@ def command(*arguments):
 
 @pytest.mark.slow
 @posix
-def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
+def test_a_read_only_folder_is_one_line_before_any_work(file, tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
-    done = command("compare", nice, *FEW, "-o", folder)
+    done = command("compare", file, *FEW, "-o", folder)
     assert done.returncode == 2
     assert "Nothing can be written in" in done.stderr
     assert list(folder.iterdir()) == []
@@ -93,16 +82,16 @@ def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
 
 @pytest.mark.slow
 @posix
-def test_a_read_only_store_serves_its_cells_and_refuses_new_ones_in_one_line(cli, nice, tmp_path):
+def test_a_read_only_store_serves_its_cells_and_refuses_new_ones_in_one_line(cli, file, tmp_path):
     folder = tmp_path / "locked"
-    cli("compare", nice, *FEW, "-o", folder)
+    cli("compare", file, *FEW, "-o", folder)
     for file in folder.glob("runs.sqlite*"):
         file.chmod(0o400)
     folder.chmod(0o500)
     try:
         store = ("-o", tmp_path / "other", "--store", folder / "runs.sqlite")
-        assert command("compare", nice, *FEW, *store).returncode == 0  # nothing is left to compute
-        done = command("compare", nice, *FEW, *store, "--fresh")
+        assert command("compare", file, *FEW, *store).returncode == 0  # nothing is left to compute
+        done = command("compare", file, *FEW, *store, "--fresh")
         assert done.returncode == 1
         assert "readonly" in done.stderr.replace("-", "")
         listed = command("runs", folder / "runs.sqlite")
@@ -127,16 +116,16 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_disk):
+def test_a_full_disk_is_one_line_and_loses_nothing(cli, file, tmp_path, small_disk):
     (small_disk / "fill").write_bytes(b"\0" * 150_000)  # fewer cells fill the rest
-    options = ["compare", nice, *FEW, "--seeds", 20, "-o", tmp_path / "r", "--store"]
+    options = ["compare", file, *FEW, "--seeds", 20, "-o", tmp_path / "r", "--store"]
     done = command(*options, small_disk / "runs.sqlite")
     assert done.returncode == 1
     assert "disk is full" in done.stderr
     assert "Error on the unknown part" in done.stdout
     kept = len(json.loads(cli("runs", small_disk / "runs.sqlite", "--json").out))
     assert 0 < kept < 40
-    assert len(read(tmp_path / "r").cells) >= kept
+    assert len(Results.load(tmp_path / "r").cells) >= kept
     os.sync()
     shutil.copyfile(small_disk / "runs.sqlite", tmp_path / "moved.sqlite")
     if (small_disk / "runs.sqlite-wal").exists():
@@ -146,9 +135,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_di
 
 
 @pytest.mark.slow
-def test_a_full_disk_for_the_page_is_one_line_after_the_table(nice, tmp_path, small_disk):
+def test_a_full_disk_for_the_page_is_one_line_after_the_table(file, tmp_path, small_disk):
     (small_disk / "fill").write_bytes(b"\0" * 250_000)
-    done = command("compare", nice, *FEW, "--store", tmp_path / "runs.sqlite", "-o", small_disk)
+    done = command("compare", file, *FEW, "--store", tmp_path / "runs.sqlite", "-o", small_disk)
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
     assert "Error on the unknown part" in done.stdout

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from arena import compare, learn, nice_target, save_target, stored_cells
+from arena import compare, learn, nice_target, stored_cells
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
 from arena.engines import engine_used, on_engine, require_engine
@@ -27,17 +27,6 @@ from upper import (
 from upper import engine as engines
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-
-
-@pytest.fixture(scope="module")
-def nice():
-    return nice_target(heads=2, tokens=3, dim=8, seed=1)
-
-
-@pytest.fixture
-def file(nice, tmp_path):
-    save_target(tmp_path / "nice.safetensors", nice)
-    return tmp_path / "nice.safetensors"
 
 
 @pytest.fixture

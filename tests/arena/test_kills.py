@@ -20,8 +20,8 @@ SPEC = importlib.util.spec_from_file_location("kills", ROOT / "benchmarks" / "ki
 kills = importlib.util.module_from_spec(SPEC)
 sys.modules["kills"] = kills  # a dataclass looks its module up
 SPEC.loader.exec_module(kills)
-PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
-LEARNERS = ["--learners", "newton,linear,known-part,elimination"]
+COMMAND = ["compare", "nice.safetensors", "parity.safetensors", "-o", "out"]
+COMMAND += ["--learners", "newton,linear,known-part,elimination"]
 
 
 @pytest.mark.slow
@@ -38,8 +38,8 @@ def folder(tmp_path, request):
     return tmp_path
 
 
-def start(folder, *options, command=("compare", "nice.safetensors", "parity.safetensors", *LEARNERS)):
-    command = [*PROGRAM, *command, "-o", "out", *options]
+def start(folder, *options, command=COMMAND):
+    command = [sys.executable, "-c", "from arena.cli import main; main()", *command, *options]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -75,29 +75,29 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     assert error.startswith("attention-bounds: Interrupted: ")
     assert "of 24 cells are done and kept" in error
     assert "Error on the unknown part" in out
-    written = Results.from_json((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    written = Results.load(folder / "out")
     assert 3 <= len(written.cells) < 24
     assert written.made["interrupted"] == "interactively"
     assert (folder / "out" / "index.html").exists()
 
 
 @pytest.mark.parametrize("folder", [12], indirect=True)
-def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder):
-    process = start(folder, "--jobs", "1", "--seeds", "2")
+def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder, cli, monkeypatch):
+    given = ["--jobs", "1", "--seeds", "2"]
+    process = start(folder, *given)
     wait_for_cells(folder, 1)
     process.kill()
     process.communicate()
-    again = start(folder, "--jobs", "1", "--seeds", "2", "--json")
-    out, error = again.communicate(timeout=120)
-    assert again.returncode == 0, error
-    assert json.loads(out)["made"]["reused"] >= 1
-    assert len(Results.from_json(out).cells) == 16
+    monkeypatch.chdir(folder)
+    found = Results.from_json(cli(*COMMAND, *given, "--json").out)
+    assert found.made["reused"] >= 1
+    assert len(found.cells) == 16
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_recovery_that_is_killed_keeps_its_layers_and_computes_the_others_only(tmp_path, checkpoint):
     checkpoint(tmp_path / "model", dim=48, layers=8)
-    command = ["recover", "model", "--by", "queries", "--jobs", "1"]
+    command = ["recover", "model", "--by", "queries", "--jobs", "1", "-o", "out"]
     process = start(tmp_path, command=command)
     wait_for_cells(tmp_path, 1, "recover")
     process.kill()

@@ -13,7 +13,6 @@ from arena import (
     load_target,
     lwr_target,
     nice_target,
-    save_target,
 )
 from attention import relative_error
 from attention.files import load_layer
@@ -22,20 +21,8 @@ from upper import Newton
 
 
 @pytest.fixture(scope="module")
-def nice():
-    return nice_target(heads=2, tokens=3, dim=8, seed=1)
-
-
-@pytest.fixture(scope="module")
 def learned(nice):
     return learn(nice, "newton", seed=3)
-
-
-@pytest.fixture
-def file(nice, tmp_path):
-    path = tmp_path / "nice.safetensors"
-    save_target(path, nice)
-    return path
 
 
 @pytest.mark.parametrize("name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-part"])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from arena import run_curves
-from arena.cli.main import run
 from attention import AttentionLayer
 from attention.validation import PositiveFloat
 from lower import FAMILIES, load_instance, option, register, save_instance, verify_instance
@@ -49,22 +48,18 @@ def test_its_layers_and_correlations_are_as_defined(stair):
         assert np.abs(instance.layer(x) - instance.known(x) - own).max() <= instance.allowed_error
 
 
-def test_it_is_listed_generated_verified_and_compared(tmp_path, capsys):
-    assert run(["families", "--dim", "12", "--bits", "4"]) == 0
-    assert "Stair, 4 bits, 2 heads" in capsys.readouterr().out
-    assert run(["generate", "--help"]) == 0
-    assert "sq-stair" in capsys.readouterr().out
-    assert run(["generate", "sq-stair", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_it_is_listed_generated_verified_and_compared(tmp_path, cli):
+    assert "Stair, 4 bits, 2 heads" in cli("families", "--dim", 12, "--bits", 4).out
+    assert "sq-stair" in cli("generate", "--help").out
+    said = " ".join(cli("generate", "sq-stair", "--help").out.split())
     assert "Two heads that say whether some" in said
     assert "Slope of both heads. [default: 40.0]" in said
     path = tmp_path / "stair.safetensors"
-    assert run(["generate", "sq-stair", "--dim", "8", "--bits", "3", "--beta", "30", "-o", str(path)]) == 0
-    assert "Stair, 3 bits, 2 heads" in capsys.readouterr().out
-    assert run(["inspect", str(path), "--verify"]) == 0
-    assert "Verified on all inputs: 2 heads" in capsys.readouterr().out
+    said = cli("generate", "sq-stair", "--dim", 8, "--bits", 3, "--beta", 30, "-o", path).out
+    assert "Stair, 3 bits, 2 heads" in said
+    assert "Verified on all inputs: 2 heads" in cli("inspect", path, "--verify").out
     out = tmp_path / "results"
-    assert run(["compare", str(path), "--learners", "known-part", "--jobs", "1", "--out", str(out)]) == 0
+    cli("compare", path, "--learners", "known-part", "--jobs", 1, "--out", out)
     (target,) = json.loads((out / "results.json").read_text())["targets"]
     assert (target["kind"], target["title"]) == ("stair", "stair: Stair, 3 bits, 2 heads")
 

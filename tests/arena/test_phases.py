@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
@@ -137,28 +136,15 @@ def test_the_arrays_are_what_the_phases_found(paper, practical):
     assert paper.records[5].arrays == {"grid": paper.phases.net.grid.tolist()}
 
 
-class _Page(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.ids, self.links, self.tags = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        known = dict(attrs)
-        self.tags.append(tag)
-        self.ids += [known["id"]] if "id" in known else []
-        self.links += [known[name] for name in ("href", "src", "xlink:href") if name in known]
-
-
-def test_the_page_needs_nothing_else_and_there_is_json_and_a_table_whatever_happened(every):
+def test_the_page_needs_nothing_else_and_there_is_json_and_a_table_whatever_happened(every, parsed):
     for told in every:
         page = told.page()
-        seen = _Page()
-        seen.feed(page)
+        seen = parsed(page)
         assert page.startswith("<!DOCTYPE html>")
-        assert "script" not in seen.tags
+        assert (seen.errors, seen.all("script")) == ([], [])
         assert all(link.startswith(("#", "data:")) for link in seen.links)
         assert {link[1:] for link in seen.links if link.startswith("#")} <= set(seen.ids)
-        assert seen.tags.count("svg") == len(told.drawings)
+        assert len(seen.all("svg")) == len(told.drawings)
         assert [name for name in seen.ids if name in {f"phase-{n}" for n in range(1, 7)}] == [
             f"phase-{n}" for n in range(1, 7)
         ]

@@ -48,43 +48,44 @@ def test_equal_refuses_floating_point_numbers(value):
         equal("a number", value, 1)
 
 
-def test_close_is_absolute_plus_relative():
-    assert close("x", 1.1, 1.0, absolute=0.05, relative=0.06).holds
-    assert not close("x", 1.12, 1.0, absolute=0.05, relative=0.06).holds
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("comparison", "holds"),
+    [
+        (close("x", 1.1, 1.0, absolute=0.05, relative=0.06), True),
+        (close("x", 1.12, 1.0, absolute=0.05, relative=0.06), False),
+        (at_most("x", 1.0, 1.0), True),
+        (at_most("x", 1.0, 0.99), False),
+        (at_least("x", 1.0, 1.0), True),
+        (at_least("x", 1.0, 1.01), False),
+        # what is not finite never holds
+        *((close("x", bad, 1.0, absolute=1.0), False) for bad in (NAN, INF)),
+        *((close("x", 1.0, bad, absolute=1.0), False) for bad in (NAN, INF)),
+        (at_most("x", NAN, 1.0), False),
+        (at_least("x", NAN, 1.0), False),
+        # from 0.9 to 1.2
+        (covers("x", INTERVAL, 0.9), True),
+        (covers("x", INTERVAL, 0.89), False),
+        (covers("x", INTERVAL, 0.89, margin=0.02), True),
+        (may_be_at_most("x", INTERVAL, 0.95), True),
+        (may_be_at_most("x", INTERVAL, 0.85), False),
+        (may_be_at_least("x", INTERVAL, 1.1), True),
+        (may_be_at_least("x", INTERVAL, 1.3), False),
+        (surely_below("x", INTERVAL, 1.3), True),
+        (surely_below("x", INTERVAL, 1.1), False),
+        (surely_above("x", INTERVAL, 0.8), True),
+        (surely_above("x", INTERVAL, 1.0), False),
+    ],
+)
+def test_a_number_is_held_to_a_bound_with_it_and_an_interval_to_what_it_leaves_open(comparison, holds):
+    assert comparison.holds is holds
+
+
+def test_a_rule_is_told_and_an_intervals_alarm_is_what_its_confidence_leaves():
     assert close("x", 1.0, 1.0, relative=0.05).rule == "within 5 %"
     assert close("x", 1.0, 1.0, absolute=1e-12).kind is Kind.NUMERIC
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_never_holds(value):
-    assert not close("x", value, 1.0, absolute=1.0).holds
-    assert not close("x", 1.0, value, absolute=1.0).holds
-    assert not at_most("x", float("nan"), 1.0).holds
-    assert not at_least("x", float("nan"), 1.0).holds
-
-
-def test_bounds_include_themselves():
-    assert at_most("x", 1.0, 1.0).holds
-    assert not at_most("x", 1.0, 0.99).holds
-    assert at_least("x", 1.0, 1.0).holds
-    assert not at_least("x", 1.0, 1.01).holds
-
-
-def test_intervals_cover_refute_and_establish():
-    assert covers("x", INTERVAL, 0.9).holds
-    assert not covers("x", INTERVAL, 0.89).holds
-    assert covers("x", INTERVAL, 0.89, margin=0.02).holds
-    assert may_be_at_most("x", INTERVAL, 0.95).holds
-    assert not may_be_at_most("x", INTERVAL, 0.85).holds
-    assert may_be_at_least("x", INTERVAL, 1.1).holds
-    assert not may_be_at_least("x", INTERVAL, 1.3).holds
-    assert surely_below("x", INTERVAL, 1.3).holds
-    assert not surely_below("x", INTERVAL, 1.1).holds
-    assert surely_above("x", INTERVAL, 0.8).holds
-    assert not surely_above("x", INTERVAL, 1.0).holds
-
-
-def test_an_intervals_alarm_is_what_its_confidence_leaves():
     comparison = covers("x", INTERVAL, 1.0)
     assert comparison.kind is Kind.STATISTICAL
     assert comparison.false_alarm == pytest.approx(0.001)
