@@ -55,9 +55,9 @@ class FullHeads:
 
     For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, H dTheta_j>, where
     C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V, and H dTheta is the sum over all pairs of tokens of an
-    example of <x_a, dTheta (x_b - mean)> x_a (x_b - mean)^T. The preconditioner inverts C. With many examples H is nearly
-    a multiple of the identity. With few, the preconditioner inverts H too (`PairMoments`), once that costs less than
-    the inner steps so far.
+    example of <x_a, dTheta (x_b - mean)> x_a (x_b - mean)^T. With many examples H is nearly a multiple of the identity,
+    and the preconditioner inverts C alone. With few, it inverts H too (`PairMoments`), once that costs less than the
+    inner steps so far.
     """
 
     # in the precision of reads; freed before an array of another precision is allocated
