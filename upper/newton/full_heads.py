@@ -11,13 +11,18 @@ from jaxtyping import Float, Shaped
 from attention._arrays import to_numpy
 from upper.engine import Engine
 
-__all__ = ["NO_PRIOR", "FullHeads", "FullStart", "coupling", "with_ones"]
+__all__ = ["NO_PRIOR", "FullHeads", "FullStart", "PairMoments", "coupling", "with_ones"]
 
 NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
 
 # Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
 _PROBE_EXAMPLES = 64
+# The moments of pairs of tokens are inverted up to this dimension, with this share of their mean added; other shares
+# from .01 to .1 give as many passes.
+_MOST_MOMENTS, _MOMENT_RIDGE = 64, 0.1
+# With more pairs of tokens than this times d^2 the moments are near a multiple of the identity.
+_FEW_PAIRS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +53,11 @@ class FullHeads:
     dF_a = sum_i [P_i * (S_i - rowsum(P_i * S_i))]_a X W_i with S_i = X dTheta_i X^T. A pass (forward, or with the
     derivative or its transpose) is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)).
 
-    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, where
-    C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V.
+    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, H dTheta_j>, where
+    C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V, and H dTheta is the sum over all pairs of tokens of an
+    example of <x_a, dTheta (x_b - mean)> x_a (x_b - mean)^T. With many examples H is nearly a multiple of the identity,
+    and the preconditioner inverts C alone. With few, it inverts H too (`PairMoments`), once that costs less than the
+    inner steps so far.
     """
 
     # in the precision of reads; freed before an array of another precision is allocated
@@ -70,6 +78,8 @@ class FullHeads:
         self._low = self._tokens if engine.low == engine.single else engine.cast(x, engine.low)
         self._values: Any = None
         self._coupling = np.eye(heads)
+        self._moments: PairMoments | None = None
+        self._steps = 0
 
     def go_to(self, dtype: Any) -> None:
         """Change the precision of reads."""
@@ -100,6 +110,7 @@ class FullHeads:
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J dTheta, the change of the outputs along `direction`."""
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
+        self._steps += 1
         change = self._bilinear(self._low, engine.cast(direction, engine.low))
         change = engine.softmax_derivative(change, self._low_pattern)
         return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
@@ -119,14 +130,20 @@ class FullHeads:
         return lambda direction: shift * direction
 
     def preconditioner(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
-        """Apply (C + (lambda tr(C)/m + precision) I)^-1 to the heads of a direction."""
+        """Apply (C + (lambda tr(C)/m + precision) I)^-1 to the heads of a direction, and H^-1 if that helps."""
         xp, m = self.engine.xp, self.heads
         inverse = self._inverse_coupling(damping, precisions[0])
+        if self._moments is None and self._moments_are_worth_it():
+            self._moments = PairMoments(self.engine, self.x)
+        moments = self._moments
 
         def solve(r: Any) -> Any:
             shape = (r.shape[0], m, r.shape[1] // m)
             turned = xp.reshape(xp.permute_dims(xp.reshape(r, shape), (1, 0, 2)), (m, -1))
-            turned = xp.reshape(inverse @ turned, (m, shape[0], shape[2]))
+            turned = inverse @ turned
+            if moments is not None:
+                turned = moments.solve(turned)
+            turned = xp.reshape(turned, (m, shape[0], shape[2]))
             return xp.reshape(xp.permute_dims(turned, (1, 0, 2)), r.shape)
 
         return solve
@@ -154,6 +171,12 @@ class FullHeads:
         left = xp.reshape(self._left(tokens) @ matrices, (n, -1, d))
         return left @ xp.matrix_transpose(tokens)
 
+    def _moments_are_worth_it(self) -> bool:
+        n, k, d = self.x.shape
+        few = 0 < n * k * (k - 1) < _FEW_PAIRS * d * d and d <= _MOST_MOMENTS and not self._biased
+        spent = 8 * n * k * self.heads * d * (d + k) * self._steps
+        return few and spent > PairMoments.price(n, d)
+
     def _inverse_coupling(self, damping: float, precision: float) -> Any:
         # heads that agree on the probe make the coupling singular, however small the damping
         shift = max(damping, 1e-9) * self._mean + precision or 1.0
@@ -175,6 +198,65 @@ class FullHeads:
         pattern = xp.permute_dims(xp.reshape(self._low_pattern, (n, k, m, k))[:few, ...], (2, 0, 1, 3))
         values = xp.permute_dims(xp.reshape(self._values, (n, m, k, d))[:few, ...], (1, 0, 2, 3))
         self._coupling = coupling(engine, pattern, logits, values) * (n / few)
+
+
+class PairMoments:
+    """The inverse of the moments H of `FullHeads`, scaled to a mean of one, for matrices side by side.
+
+    Notes
+    -----
+    H is the sum over examples of the Kronecker products of A = X^T X and B, the same of the centred tokens. It is made
+    symmetric in A and B. So it maps symmetric matrices to symmetric ones and antisymmetric to antisymmetric ones, and
+    each half has an inverse of d (d + 1) / 2 rows. On nice layers at 1.5 and 4 floors this takes up to a fifth more
+    passes than the inverse of H itself, for a quarter of its price. Memory: at most 3 d^4 numbers of 4 bytes.
+    """
+
+    def __init__(self, engine: Engine, x: Shaped[Any, "n k d"]) -> None:
+        self._xp, (n, _, d) = engine.xp, x.shape
+        xp, tokens = engine.xp, engine.cast(x, engine.single)
+        rows, columns = np.triu_indices(d)
+        half = len(rows)
+        upper, lower = rows * d + columns, columns * d + rows
+        place = np.empty(d * d, dtype=np.int64)
+        place[lower], place[upper] = np.arange(half) + half, np.arange(half)
+        self._upper, self._lower, self._place = (engine.put(one) for one in (upper, lower, place))
+
+        def squares(z: Any) -> Any:
+            return xp.take(xp.reshape(xp.matrix_transpose(z) @ z, (n, d * d)), self._upper, axis=1)
+
+        moments = xp.matrix_transpose(squares(tokens)) @ squares(
+            tokens - xp.mean(tokens, axis=1, keepdims=True)
+        )
+        moments = xp.reshape(moments + xp.matrix_transpose(moments), (-1,))
+        pair = np.where(place < half, place, place - half).reshape(d, d)
+
+        def between(first: np.ndarray, second: np.ndarray) -> Any:
+            """The moments of A at (p, first) and B at (q, second), for the entries (p, q) of half a matrix."""
+            flat = pair[rows[:, None], first] * half + pair[columns[:, None], second]
+            return xp.reshape(xp.take(moments, engine.put(flat.ravel()), axis=0), (half, half))
+
+        straight, crossed = between(rows, columns), between(columns, rows)
+        diagonal = (rows == columns).astype(np.float64)
+        mean = float(xp.linalg.trace(straight)) / half or 1.0
+        ridge = engine.put(np.diag(_MOMENT_RIDGE * mean * (1 + diagonal)), engine.single)
+        # an entry of the diagonal counts once, others twice; the antisymmetric half has none
+        scale = engine.put(0.5 * mean * (1 + diagonal), engine.single)
+        self._symmetric = engine.inverse_of_positive(straight + crossed + ridge) * scale
+        self._antisymmetric = engine.inverse_of_positive(straight - crossed + ridge) * (0.5 * mean)
+
+    @staticmethod
+    def price(n: int, d: int) -> float:
+        """The multiplications and additions to make it: the moments, and two inverses."""
+        half = d * (d + 1) / 2
+        return 2 * n * half**2 + 4 * half**3
+
+    def solve(self, flat: Shaped[Any, "m square"]) -> Shaped[Any, "m square"]:
+        """Apply the inverse to each row, a matrix of d^2 entries."""
+        xp = self._xp
+        above, below = xp.take(flat, self._upper, axis=1), xp.take(flat, self._lower, axis=1)
+        even = (above + below) @ self._symmetric
+        odd = (above - below) @ self._antisymmetric
+        return xp.take(xp.concat([even + odd, even - odd], axis=1), self._place, axis=1)
 
 
 def with_ones(engine: Engine, rows: Shaped[Any, "rows columns"]) -> Shaped[Any, "rows columns_and_one"]:

@@ -53,8 +53,8 @@ class Newton(LearnerBase):
         Relative residual on the fitted examples at which to stop.
     start : "random" or AttentionLayer
         The first start: random heads, or the attention matrices of a layer, for example from another learner. Below
-        three counting floors a random first start takes the path of priors (see `gauss_newton`). All later starts take
-        it, unless m is "auto".
+        three counting floors a random first start takes the path of priors (see `gauss_newton`). Later starts take it,
+        unless m is "auto" or all starts so far end at one residual, which held-out examples have too.
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.

@@ -15,14 +15,26 @@ from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullStart
 
-__all__ = ["Iterate", "LinearFit", "NormalEquations", "Start", "fit_linear", "gauss_newton", "next_damping"]
+__all__ = [
+    "FOUND",
+    "Iterate",
+    "LinearFit",
+    "NormalEquations",
+    "Start",
+    "fit_linear",
+    "gauss_newton",
+    "next_damping",
+]
 
 _FIRST_DAMPING = 1e-2  # values from 1e-4 to 1e-1 give the same results
 _INNER_STEPS = 60
 # The path of priors: the first variance sigma^2, its factor an iterate, and the last; and the most inner steps of an
-# iterate. The path ends below the residual _FOUND, since minima that hold runs have larger ones.
+# iterate. The path ends below the residual FOUND, since minima that hold runs have larger ones.
 _FIRST_PRIOR, _SHRINK, _LAST_PRIOR, _PATH_STEPS = 0.7, 0.95, 0.02, 12
-_FOUND = 0.15
+FOUND = 0.15
+# It also ends if sigma^2 is below the squared residual: on paths to a solution it is larger, and at the level of noise
+# there is nothing left to find. Above _MOST_LAST a run may not have begun to follow its path.
+_MOST_LAST = 0.4
 # The path also ends if no step is accepted up to this damping: only rounding is left of the prior's pull.
 _STUCK = 1e3
 # On a plateau: _PLATEAU trials leave more than _PLATEAU_RATIO of the residual. Inner solves are then at least this
@@ -158,14 +170,16 @@ def gauss_newton(
     The path of priors minimises |Y - F|^2 + sigma^2 (|W|^2 / tau_w^2 + |Theta|^2 / tau_theta^2), at low rank with the
     factors in place of W and Theta. W is eliminated by ridge. The tau are those of the start, with tau_w such that
     Z W has the size of Y. sigma^2 starts at .7 of the variance of Y and shrinks by .95 with every accepted trial;
-    lambda halves. The path ends at c = .15, at the variance .02, or if no step is accepted up to lambda = 1000.
+    lambda halves. The path ends at c = .15, once sigma^2 is below .02 or below c^2, or if no step is accepted up to
+    lambda = 1000.
 
     Below c = 1e-2, a run whose residual falls by less than half in eight trials continues in float64 throughout. Its
     ridge is then 1e-13 in place of 1e-6, since heads at a relative distance e change G by e^2 and J^T J by e^4 only.
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
-    160 m d^2 + 8 (m d)^2, at low rank n k m (30 r + 9 k) + 16 n k d + 720 m r d + 32 (m r)^2.
+    160 m d^2 + 8 (m d)^2, at low rank n k m (30 r + 9 k) + 16 n k d + 720 m r d + 32 (m r)^2. With few examples and
+    d <= 64, `PairMoments` take 3 d^4 more.
 
     References
     ----------
@@ -239,7 +253,8 @@ def next_damping(damping: float, before: float, after: float, *, steady: bool = 
 
 
 def _next_prior(prior: float, residual: float) -> float:
-    return _SHRINK * prior if prior > _LAST_PRIOR and residual > _FOUND else 0.0
+    least = max(_LAST_PRIOR, min(residual**2, _MOST_LAST))
+    return _SHRINK * prior if prior > least and residual > FOUND else 0.0
 
 
 def _on_plateau(residuals: list[float]) -> bool:

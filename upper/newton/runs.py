@@ -20,7 +20,7 @@ from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
 from attention.layer import read_tokens
 from upper.floor import unknowns
-from upper.newton.loop import Iterate
+from upper.newton.loop import FOUND, Iterate
 from upper.newton.whitening import Whitening
 
 __all__ = [
@@ -263,36 +263,42 @@ class Runner:
     ) -> Ends:
         """The final iterates from at most `starts` starts; it stops once one is exact, three agree or work is spent.
 
+        Starts agree if they end at the same residual, and held-out examples have it too or it is below .15. While all
+        starts so far end at one residual, on held-out examples too, the next start is plain.
+
         `tell` is called with the number of the start, that of the iterate, and the iterate.
         """
         share = fitted_share(examples.x, heads, self.rank)
         ends: list[Iterate] = []
-        spent, at_floor, runner = 0, False, self
+        spent, agree, at_floor, runner = 0, False, False, self
         several = max(2, min(starts, _AGREEING))
-        while len(ends) < starts and spent < work and not at_floor:
+        while len(ends) < starts and spent < work and not agree:
             number = len(ends) + 1
             told = partial(tell, number)
             start = self.start(examples, heads, number)
-            left, priors = work - spent, number > self.plain
-            ends.append(runner.one(examples, start, heads, work=left, tell=told, priors=priors))
+            # plain starts confirm a floor at less cost; two local minima seldom agree
+            confirms = at_floor and same_residual(ends, share=share, several=len(ends))
+            priors = number > self.plain and not confirms
+            ends.append(runner.one(examples, start, heads, work=work - spent, tell=told, priors=priors))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
             if self._exact(ends[0], examples):
                 break
-            at_floor = same_residual(ends, share=share, several=several) and at_noise_level(
-                ends[0], examples.held_out, share=share
+            at_floor = at_noise_level(ends[0], examples.held_out, share=share)
+            agree = same_residual(ends, share=share, several=several) and (
+                at_floor or ends[0].residual < FOUND
             )
-            if at_floor and self.resume is not None and runner is self and spent < work:
+            if agree and self.resume is not None and runner is self and spent < work:
                 resumed = self.resume(ends[0])
                 passes, rests = self._rests(examples, resumed, ends[0].residual)
                 spent += passes
                 if not rests and spent < work:
-                    runner, at_floor = replace(self, more_patience=True), False
+                    runner, agree = replace(self, more_patience=True), False
                     ends[0] = runner.one(examples, resumed, heads, work=work - spent, tell=told)
                     spent += ends[0].passes
                     if self._exact(ends[0], examples):
                         break
-        return Ends(tuple(ends), spent, at_floor)
+        return Ends(tuple(ends), spent, agree and at_floor)
 
     def redraw_weakest(
         self, examples: SplitExamples, ends: Ends, *, work: int, tell: Callable[[int, Iterate], None]

@@ -208,6 +208,17 @@ def test_on_a_plateau_the_damping_halves_with_every_accepted_trial():
     assert all(b.damping == a.damping / 2 for a, b in pairs)
 
 
+def test_the_path_of_priors_ends_where_the_noise_is_larger_than_the_prior_says():
+    rng = np.random.default_rng(0)
+    x = BooleanInputs(3, 8).sample(400, rng=1)
+    y = make_nice_layer(heads=1, dim=8, rng=0)(x)
+    y += 0.5 * np.std(y) * rng.standard_normal(y.shape)
+    run = gauss_newton(x, y, rng.standard_normal((1, 8, 8)) / 8, priors=True, rng=rng)
+    on_path = [one for one in islice(run, 80) if one.prior]
+    last = on_path[-1]
+    assert 0.95 * last.residual**2 < last.prior < last.residual**2 < 0.25
+
+
 def test_factors_of_full_rank_end_where_matrices_do():
     m, k, d = 2, 3, 8
     layer = make_nice_layer(heads=m, dim=d, rng=0)

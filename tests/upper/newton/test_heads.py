@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention import AttentionLayer, BooleanInputs
+from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from upper import gauss_newton
 from upper.engine import Engine
-from upper.newton.full_heads import FullHeads
+from upper.newton import full_heads
+from upper.newton.full_heads import FullHeads, PairMoments
 from upper.newton.loop import NormalEquations
 from upper.newton.low_rank import FactoredHeads, LowRankHeads
 from upper.newton.span import SpanHeads
@@ -172,3 +174,34 @@ def test_directions_that_left_the_numbers_are_dropped():
     step, steps = equations.solve(rng.standard_normal((120, 5)), 1.0, forcing=1e-3, at_most=50)
     assert np.isfinite(step).all()
     assert 0 < steps <= 2 * fresh[1]
+
+
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
+@pytest.mark.parametrize(("n", "k", "d"), [(30, 2, 4), (7, 3, 5), (4, 2, 2)])
+def test_pair_moments_invert_the_normal_equations_of_logits(library, n, k, d):
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+    rng = np.random.default_rng(n)
+    x = BooleanInputs(k, d).sample(n, rng=rng)
+    # the rows of the map from Theta to all logits without their mean
+    rows = np.einsum("nap,nbq->nabpq", x, x - x.mean(axis=1, keepdims=True)).reshape(-1, d, d)
+    turned = np.swapaxes(rows, 1, 2)
+    both = [one.reshape(len(rows), -1) for one in (rows, turned)]
+    moments = sum(one.T @ one for one in both)
+    moments *= len(moments) / np.trace(moments)
+    theta = rng.standard_normal((3, d * d))
+    found = PairMoments(Engine.of(xp.asarray(x)), xp.asarray(x)).solve(xp.asarray(theta, dtype=xp.float32))
+    back = np.asarray(found, dtype=np.float64) @ moments
+    ridge = np.sum((theta - back) * np.asarray(found)) / np.sum(np.asarray(found) ** 2)
+    np.testing.assert_allclose(back + ridge * np.asarray(found), theta, atol=1e-3)
+    assert 0.05 < ridge < 0.2
+
+
+def test_with_few_examples_pair_moments_halve_the_passes(monkeypatch):
+    layer, x = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16).sample(190, rng=1)
+    y, start = layer(x), np.random.default_rng(2).standard_normal((2, 16, 16)) / 16
+    passes = []
+    for few in (3, 0):
+        monkeypatch.setattr(full_heads, "_FEW_PAIRS", few)
+        run = gauss_newton(x, y, start, priors=True, rng=np.random.default_rng(3))
+        passes.append(next(one.passes for one in run if one.residual < 1e-9 or one.passes > 4000))
+    assert passes[0] < 0.6 * passes[1]

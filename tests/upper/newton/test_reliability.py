@@ -148,8 +148,15 @@ def _falling(share_a_step, rest):
         (0.02, 0.0, 0.9, 3, False),
         (0.1, 0.75, 0.9, 5, True),
         (0.0, 0.3, 0.3, 9, False),
+        (0.0, 0.1, 0.1, 3, False),
     ],
-    ids=["at rest", "on the way to zero", "on the way to a floor", "held-out examples are not"],
+    ids=[
+        "at rest",
+        "on the way to zero",
+        "on the way to a floor",
+        "held-out examples are not",
+        "below all local minima",
+    ],
 )
 def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_examples_are_there(
     step, rest, begin, starts, floor
@@ -168,3 +175,24 @@ def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_exam
     # what goes on does so to its end, and the starts after it have the patience for it
     assert floor or rest or ends.best.residual < 1e-10
     assert not rest or ends.best.residual < 1.05 * rest
+
+
+@pytest.mark.parametrize(
+    ("begins", "priors"), [([0.9] * 3, [False] * 3), ([0.9, 0.8, 0.8, 0.8], [False, False, True, True])]
+)
+def test_starts_take_the_path_of_priors_once_plain_ones_disagree(begins, priors):
+    x, taken = BooleanInputs(2, 3).sample(30, rng=0), []
+    examples = SplitExamples(x[:28], x[:28], x[28:], x[28:], 1.0)
+
+    def iterates(x, y, start, tolerance, with_priors):
+        taken.append(with_priors)
+        return _falling(0.0, 0.0)(x, y, start, tolerance, with_priors)
+
+    runner = Runner(
+        iterates=iterates,
+        start=lambda _, heads, number: np.full((1, 3, 3), begins[number - 1]),
+        tolerance=1e-14,
+        plain=1,
+    )
+    runner.several(examples, 1, starts=len(begins), work=10**6, tell=lambda *_: None)
+    assert taken == priors
