@@ -13,6 +13,7 @@ import numpy as np
 
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
+from arena.engines import engine_used
 from arena.formats import as_plain, error_text, printable, seconds_text
 from arena.page import template
 from arena.recovery_map import head_map
@@ -77,6 +78,7 @@ class LayerRecovery:
     errors: dict[str, float | None] = field(default_factory=dict)
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
+    engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
     per_head: tuple[HeadRecovery, ...] = ()
 
     @property
@@ -263,7 +265,8 @@ def _recovered(
     if by == "queries":
         learner = ByQueries(examples=examples)
     else:
-        learner = Newton(truth.heads, rank=head_dim if head_dim < dim else None, biases=truth.biased)
+        rank = head_dim if head_dim < dim else None
+        learner = Newton(truth.heads, rank=rank, biases=truth.biased, engine="auto")
         usual = _EXAMPLES * learner.default_examples(truth.heads, tokens, dim)
         learner = replace(learner, examples=usual if examples is None else examples)
     # queries may have any number of tokens: far fewer are needed then
@@ -286,6 +289,7 @@ def _recovered(
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
         used=fit.examples_used,
         seconds=fit.seconds,
+        engine=engine_used(learner, target),
         per_head=_heads(target, found),
     )
     return as_plain(asdict(one))

@@ -34,6 +34,7 @@ def test_every_layer_comes_back_with_its_biases(model, by):
         assert "theta_stable_rank" in one.violated
         assert one.used > 0
         assert one.seconds > 0
+        assert one.engine == ("numpy" if by == "examples" else "")
 
 
 def test_half_precision_and_layers_without_biases_are_recovered(tmp_path, checkpoint):

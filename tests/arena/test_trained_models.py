@@ -95,6 +95,7 @@ def saved(folder, model):
         (Albert, 100, "queries"),
         (Multihead, 100, "queries"),
         pytest.param(Albert, 1500, "both", marks=pytest.mark.slow),
+        pytest.param(Multihead, 1500, "both", marks=pytest.mark.slow),
     ],
 )
 def test_every_trained_layer_comes_back(attention, steps, by, tmp_path, cli):
