@@ -5,7 +5,8 @@ from attention import FileFormatError
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.residues import centred, inner_products
-from lwe.samples import make_samples, read_samples
+from lwe.sample_files import read_samples
+from lwe.samples import make_samples
 
 PROBLEMS = [
     LWRParameters(12, 64, 2),
