@@ -264,7 +264,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     require_file(path)
 
     def read() -> dict[str, np.ndarray]:
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             return {name: require_finite(path, f"the array {name}", held[name]) for name in held.files}
 
     found: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)

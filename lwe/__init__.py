@@ -1,14 +1,15 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples`; `load_samples`,
-  `read_samples` and `save_samples` for files of every kind.
+* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
+  `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
   between examples and samples.
 * Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
 * Reductions: `card_of` names the assumption and what known reductions lose; `rounded_samples` and
-  `small_row_samples` carry two of them out; `distinguish` runs the one from learners as an experiment; `estimate` gives the estimated costs of attacks.
+  `small_row_samples` carry two of them out; `distinguish` runs a learner as a distinguisher.
+* `estimate` gives the estimated costs of attacks.
 
 No instance here comes with a claim of security, and a failed attack is no such claim either.
 """
@@ -49,14 +50,7 @@ from lwe.laws import (
 from lwe.parameters import LWRParameters
 from lwe.presets import PRESETS
 from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
-from lwe.sample_files import (
-    StoredSamples,
-    load_samples,
-    read_matrix,
-    read_samples,
-    save_samples,
-    write_matrix,
-)
+from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
 from lwe.samples import LWRSamples, make_samples
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 from lwe.verdict import judge_secret
@@ -100,7 +94,6 @@ __all__ = [
     "distinguish",
     "estimate",
     "judge_secret",
-    "load_samples",
     "log2_distance_from_uniform",
     "low_degree_weights",
     "make_lwr_instance",

@@ -1,7 +1,7 @@
 """Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,27 +24,30 @@ Evidence = Literal["derived", "abstract read", "unchecked"]
 class Reduction:
     """A known reduction at the parameters of one problem: a solver of `to` solves `start`, at this loss."""
 
-    start: str  #: the problem that it starts from
-    to: str  #: the problem that it leads to
+    start: str  #: a problem
+    to: str  #: the problem that it leads to, or "layer"
     source: str  #: who found it
     #: How its condition is known. Derived: here, and tested by enumeration. Abstract read: the abstract or a survey
     #: agrees, constants are from memory. Unchecked: all from memory.
     evidence: Evidence
-    covers: bool  #: whether its condition holds at these parameters
     condition: str  #: what it needs, with numbers
-    #: bits that the modulus would have to grow by for the condition to hold; at most 0 if it holds, infinite if no
-    #: modulus is enough
+    #: bits by which the modulus is too small for the condition; at most 0 if it holds, infinite if no modulus helps
     modulus: float
-    samples: float  #: the most samples that a solver of `to` may use; infinite without a limit
+    samples: float | None = None  #: the most samples that a solver of `to` may use; None without such a limit
     heads: float | None = None  #: the mean number of heads of the layer, if `to` is the layer
     executable: str = ""  #: the function here that carries it out on samples, if there is one
+
+    @property
+    def covers(self) -> bool:
+        """Whether its condition holds."""
+        return self.modulus <= 0
 
     def __str__(self) -> str:
         run = f", run by {self.executable}" if self.executable else ""
         loss = "covers" if self.covers else "does not cover"
         if 0 < self.modulus < math.inf:
             loss += f", modulus {self.modulus:.3g} bits short"
-        if 0 < self.samples < math.inf:
+        if self.samples is not None:
             loss += f", up to {math.floor(self.samples)} samples"
         if self.heads is not None:
             loss += f", about {self.heads:.4g} heads"
@@ -91,7 +94,7 @@ class Card:
             "parameters": self.parameters.to_json(),
             "assumption": self.assumption,
             "samples": self.samples,
-            "reductions": [asdict(one) for one in self.reductions],
+            "reductions": [asdict(one) | {"covers": one.covers} for one in self.reductions],
             "rests_on": self.rests_on,
         }
 
@@ -103,10 +106,9 @@ def card_of(parameters: LWRParameters) -> Card:
     Notes
     -----
     Rounding by p of q residues with errors of size B before it: among q residues at most 2 B p change their label by
-    some error of that size, two runs of B at each of the p ends. So a learning-with-errors sample, rounded, is wrong as
-    a sample of rounding with probability at most 2 B p / q, and m samples with at most 2 B p m / q (Banerjee, Peikert
-    and Rosen 2012, derived here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that
-    determine the secret.
+    some error of that size, two runs of B at each of the p ends. If labels with errors look uniform, m of them round to
+    other labels than without errors with probability at most 2 B p m / q (Banerjee, Peikert and Rosen 2012, derived
+    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret.
 
     Rows of bits for q = 2^k: take bits of uniform rows a' = G a. Then <a', s> = <a, G^T s>, and with a uniform r that
     one adds to labels as <a, r>, the secret G^T s + r is uniform. So plain learning with errors in n covariates is as
@@ -143,7 +145,8 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSample
 
     Examples
     --------
-    >>> rounded_samples(LWRSamples([[1], [2]], [3, 12]), 16, 4).labels.tolist()
+    >>> fine = LWRSamples(np.array([[1], [2]]), np.array([3, 12]))
+    >>> rounded_samples(fine, 16, 4).labels.tolist()
     [0, 3]
     """
     return LWRSamples(samples.public, rounded(samples.labels, modulus, levels))
@@ -153,26 +156,14 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSample
 def small_row_samples(
     samples: LWRSamples, parameters: LWRParameters, *, rng: Rng = None
 ) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
-    """Standard samples of learning with errors as samples with rows of bits or trits, and what the secret gains.
+    """Standard samples of learning with errors as samples with rows of bits or trits, and the shift of the secret.
 
     ValueError unless q is a power of two, labels are not rounded, the rows have floor(n / log2 q) residues, and
     `parameters` have a binary or ternary matrix.
 
-    Parameters
-    ----------
-    samples : LWRSamples
-        Uniform rows mod q, and labels <a', s> + e mod q.
-    parameters : LWRParameters
-        The problem to make, with n covariates.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7).
-
-    Returns
-    -------
-    samples : LWRSamples
-        Rows a of bits (or trits) with G a = a', and labels <a, v> + e mod q with the same errors.
-    shift : array of int (n,)
-        v = (s_1, 2 s_1, ..., q/2 s_1, s_2, ..., 0, ..., 0) + shift mod q, with zeros for covariates beyond.
+    The new rows a of bits (or trits) have G a = a', and the labels <a, v> + e mod q have the same errors. The new
+    secret is v = (s_1, 2 s_1, ..., q/2 s_1, s_2, ..., 0, ..., 0) + shift mod q, with zeros for covariates beyond.
+    `parameters` are those of the new problem, in n covariates.
 
     Examples
     --------
@@ -230,60 +221,39 @@ def _from_lattices(parameters: LWRParameters) -> list[Reduction]:
     q, n, sigma = parameters.modulus, parameters.secret_dim, parameters.noise.number
     if q == 2 or parameters.noise.kind != "gaussian":
         return []
-    name = _called(parameters, rounded=False, small_rows=False, law=False)
+    n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
+    lattices, name = (
+        "lattices in the worst case",
+        _called(parameters, rounded=False, small_rows=False, law=False),
+    )
     width, least = math.sqrt(2 * math.pi) * sigma, 2 * math.sqrt(n)
-    short, classical = math.log2(least / width), n / 2 - math.log2(q)
+    short = math.log2(least / width)
+    larger = max(short, n / 2 - math.log2(q))
     told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}"
-
-    def reduction(start: str, source: str, evidence: Evidence, condition: str, bits: float) -> Reduction:
-        return Reduction(
-            start, name, source, evidence, bits < 0, condition, bits, math.inf if bits < 0 else 0
-        )
-
+    both = f"{told}; q has to be at least 2^(n/2) = 2^{n / 2:g}."
+    lost = (
+        "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed."
+    )
     return [
-        reduction(
-            "lattices in the worst case, by quantum algorithms",
-            "Regev 2005",
-            "abstract read",
-            f"{told}.",
-            short,
+        Reduction(
+            f"{lattices}, by quantum algorithms", name, "Regev 2005", "abstract read", f"{told}.", short
         ),
-        reduction(
-            "lattices in the worst case",
-            "Peikert 2009",
-            "unchecked",
-            f"{told}; q has to be at least 2^(n/2) = 2^{n / 2:g}.",
-            max(short, classical),
-        ),
-        reduction(
-            "lattices in the worst case, of dimension about sqrt n",
-            "Brakerski, Langlois, Peikert, Regev and Stehle 2013",
-            "abstract read",
-            "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed.",
-            math.inf,
-        ),
+        Reduction(lattices, name, "Peikert 2009", "unchecked", both, larger),
+        Reduction(lattices, name, "Brakerski and others 2013", "abstract read", lost, math.inf),
     ]
 
 
 def _to_small_secrets(parameters: LWRParameters) -> list[Reduction]:
     """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
-    secret = parameters.secret
-    if secret.is_uniform(parameters.modulus):
+    if parameters.secret.is_uniform(parameters.modulus):
         return []
-    normal = secret == parameters.noise
-    return [
-        Reduction(
-            _called(parameters, rounded=False, small_rows=False, law=False),
-            _called(parameters, rounded=False, small_rows=False),
-            "Applebaum, Cash, Peikert and Sahai 2009",
-            "unchecked",
-            normal,
-            f"About n = {parameters.secret_dim} samples become the secret, which then has the law of the errors; the "
-            "secret here has to have it, too.",
-            0.0 if normal else math.inf,
-            math.inf if normal else 0,
-        )
-    ]
+    start, to = (_called(parameters, rounded=False, small_rows=False, law=law) for law in (False, True))
+    told = (
+        f"About n = {parameters.secret_dim} samples become the secret, which then has the law of the errors; the "
+        "secret here has to have it, too."
+    )
+    short = -math.inf if parameters.secret == parameters.noise else math.inf
+    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
 
 
 def _to_small_rows(parameters: LWRParameters) -> list[Reduction]:
@@ -292,91 +262,67 @@ def _to_small_rows(parameters: LWRParameters) -> list[Reduction]:
         return []
     q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
     covers = q & (q - 1) == 0 and n >= digits and parameters.secret.is_uniform(q)
-    told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls from {n} to "
-    return [
-        Reduction(
-            _called(parameters, rounded=False, small_rows=False),
-            _called(parameters, rounded=False),
-            "derived here, after Boneh, Lewi, Montgomery and Raghunathan 2013",
-            "derived",
-            covers,
-            f"{told}{n // digits}.",
-            0.0 if covers else math.inf,
-            math.inf if covers else 0,
-            executable="lwe.small_row_samples" if covers else "",
-        )
-    ]
+    start, to = (_called(parameters, rounded=False, small_rows=small) for small in (False, True))
+    told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
+    source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
+    return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
 
 
 def _to_rounding(parameters: LWRParameters, needed: int) -> list[Reduction]:
     """From learning with errors to learning with rounding."""
+    from sympy import primefactors
+
     q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
     if p == q:
         return []
-    start, to = _called(parameters, rounded=False), _called(parameters, rounded=True)
+    start, to, run = (
+        _called(parameters, rounded=False),
+        _called(parameters, rounded=True),
+        "lwe.rounded_samples",
+    )
     if parameters.noisy:
         told = "Labels of learning with errors, rounded, are exactly these labels."
-        run = "lwe.rounded_samples"
-        return [Reduction(start, to, "derived here", "derived", True, told, 0, math.inf, executable=run)]
+        return [Reduction(start, to, "derived here", "derived", told, -math.inf, executable=run)]
     wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
-    found = [
-        Reduction(
-            start,
-            to,
-            "Banerjee, Peikert and Rosen 2012",
-            "derived",
-            2 * needed * wrong <= 1,
-            f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
-            "sum has to be at most 1/2.",
-            math.log2(2 * needed * wrong),
-            1 / (2 * wrong),
-            executable="lwe.rounded_samples",
-        )
-    ]
+    told = (
+        f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
+        "sum has to be at most 1/2."
+    )
+    source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
+    found = [Reduction(start, to, source, "derived", told, short, 1 / (2 * wrong), executable=run)]
     if _small_rows(parameters):
         return found
-    prime = _largest_prime(q)
-    return [
-        *found,
-        Reduction(
-            start,
-            to,
-            "Alwen, Krenn, Pietrzak and Wichs 2013",
-            "unchecked",
-            prime >= 2 * n * needed * p,
-            f"The largest prime factor of q, {prime}, has to be at least 2 n m p = {2 * n * needed * p} for m = {needed} "
-            "samples; and the dimension falls by a factor of about log2 q.",
-            math.log2(2 * n * needed * p / prime),
-            prime / (2 * n * p),
-        ),
-        Reduction(
-            start,
-            to,
-            "Bogdanov, Guo, Masny, Richelson and Rosen 2016",
-            "abstract read",
-            needed * wrong <= 1,
-            "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
-            f"samples gives e^2 / (1 + 2p/q)^m, and the power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}.",
-            math.log2(needed * wrong),
-            1 / wrong,
-        ),
-    ]
+    prime, least = max(primefactors(q)), 2 * n * needed * p
+    told = (
+        f"The largest prime factor of q, {prime}, has to be at least 2 n m p = {least} for m = {needed} samples; and "
+        "the dimension falls by a factor of about log2 q."
+    )
+    source, short = "Alwen, Krenn, Pietrzak and Wichs 2013", math.log2(least / prime)
+    found.append(Reduction(start, to, source, "unchecked", told, short, prime / (2 * n * p)))
+    told = (
+        "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
+        f"samples gives e^2 / (1 + 2p/q)^m. The power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}."
+    )
+    source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
+    found.append(Reduction(start, to, source, "abstract read", told, short, 1 / wrong))
+    return found
 
 
 def _to_layers(parameters: LWRParameters) -> Reduction:
     """From samples to examples of the layer."""
-    start, q, heads = _called(parameters, rounded=True), parameters.modulus, parameters
-    source: tuple[str, Evidence] = ("derived here", "derived")
+    start, q, realised = _called(parameters, rounded=True), parameters.modulus, parameters
     if parameters.matrix == "uniform":
         if q & (q - 1):
             told = "No heads realise uniform rows mod q, unless q is a power of two."
-            return Reduction(start, "layer", *source, False, told, math.inf, 0)
-        heads = parameters.updated(matrix="gadget")
+            return Reduction(start, "layer", "derived here", "derived", told, math.inf)
+        realised = parameters.updated(matrix="gadget")
     told = "A sample is an example on the gate with the same label, and none is lost."
-    if heads.gadget:
+    if realised.gadget:
         told = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {told}"
-    run = "lwe.LearnerAttack"
-    return Reduction(start, "layer", *source, True, told, 0, math.inf, _mean_heads(heads), run)
+    found = Reduction(
+        start, "layer", "derived here", "derived", told, -math.inf, executable="lwe.LearnerAttack"
+    )
+    return replace(found, heads=_mean_heads(realised))
 
 
 def _mean_heads(parameters: LWRParameters) -> float:
@@ -390,9 +336,3 @@ def _mean_heads(parameters: LWRParameters) -> float:
         multiples = np.multiply.outer(values, 1 << np.arange(parameters.digits))
         size = float(weights @ np.abs(centred(multiples, q)).sum(axis=1))
     return (2 if parameters.matrix == "ternary" else 1) * parameters.levels * n * size / q + 2
-
-
-def _largest_prime(number: int) -> int:
-    from sympy import primefactors
-
-    return int(max(primefactors(number)))

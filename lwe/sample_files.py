@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
 from attention.validation import checked
-from lwe.laws import NO_NOISE, UNIFORM, GaussianLaw
+from lwe.laws import NO_NOISE, GaussianLaw
 from lwe.parameters import LWRParameters, centred
 from lwe.residues import whole_array
 from lwe.samples import LWRSamples
@@ -23,7 +24,6 @@ from lwe.samples import LWRSamples
 __all__ = [
     "StoredSamples",
     "kind_of_file",
-    "load_samples",
     "read_matrix",
     "read_samples",
     "save_samples",
@@ -32,7 +32,6 @@ __all__ = [
 
 _NAMES = (("A", "b"), ("X", "y"))
 _ROW = re.compile(r"\[[^\[\]]*\]")
-_TEXT = re.compile(rb"[-\d\s,.\[\]eE]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +47,12 @@ class StoredSamples:
 def save_samples(
     path: str | Path, samples: LWRSamples, parameters: LWRParameters, *, secret: ArrayLike | None = None
 ) -> None:
-    """Write samples as one file that `load_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
+    """Write samples as one file that `read_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
 
-    Notes
-    -----
-    .npz: the arrays A and b, "parameters" (the parameters as a JSON text), and "secret" if it is given. Every problem.
-
-    .txt: lines with n, m, q and alpha, the vector b and the matrix A in brackets; alpha q is the standard deviation of
-    the errors. Only learning with errors: p = q, a uniform matrix and secret, Gaussian errors or none, no secret given.
-
-    ValueError if the ending is another one, the samples do not fit the parameters, or the text cannot hold them.
-    OSError if the file cannot be written.
+    .npz has the arrays A and b, the parameters as a JSON text, and the secret if it is given. .txt has lines with n, m,
+    q and alpha, the vector b and the matrix A in brackets; alpha q is the standard deviation of the errors. It holds
+    only learning with errors with a uniform matrix and secret, and Gaussian errors or none. ValueError if it cannot
+    hold the problem, the ending is another one, or the samples do not fit the parameters.
 
     Examples
     --------
@@ -69,8 +63,8 @@ def save_samples(
     >>> path = Path(tempfile.mkdtemp()) / "challenge.txt"
     >>> save_samples(path, samples, parameters)
     >>> path.read_text().splitlines()[:5]
-    ['4', '5', '17', '0.08823529411764706', '[13 6 6 3 1]']
-    >>> again = load_samples(path)
+    ['4', '5', '17', '0.08823529411764706', '[7 0 12 4 1]']
+    >>> again = read_samples(path)
     >>> again.parameters == parameters, bool((again.samples.public == samples.public).all())
     (True, True)
     """
@@ -96,88 +90,44 @@ def save_samples(
     plain = LWRParameters(n, q, q, "uniform", noise=noise)
     if parameters != plain or (noise != NO_NOISE and noise.kind != "gaussian") or secret is not None:
         raise ValueError(
-            f"{path}: the text of the LWE challenges has n, m, q and alpha alone, for unrounded labels, a uniform matrix "
-            f"and secret, Gaussian errors or none, and no secret; {parameters} needs .npz."
+            f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
+            f"Gaussian errors or none, and holds no secret; {parameters} needs .npz."
         )
     head = f"{n}\n{len(own)}\n{q}\n{_alpha(noise.number or 0.0, q)}\n"
     write_whole(path, f"{head}{_text(own.labels)}\n{_text(own.public)}\n".encode())
 
 
 @checked
-def load_samples(path: str | Path, parameters: LWRParameters | None = None) -> StoredSamples:
-    """Read the samples of one file: .npz with arrays A, b or X, y, or the text of an LWE challenge.
-
-    `parameters` are for an .npz file that does not hold them, as arrays of other programs. FileFormatError if the file
-    is damaged, its numbers do not fit its parameters, or it has none and none are given. ValueError if it has
-    parameters and others are given.
-
-    Notes
-    -----
-    The LWE challenges have uniform secrets, and discrete Gaussian errors of standard deviation alpha q; they are read
-    as errors rounded to whole numbers. Whether there is a secret that explains the labels is not checked.
-    """
-    path = Path(path)
-    if kind_of_file(path) != "samples":
-        raise wrong(
-            path, "it holds no samples: .npz with A and b, or the text of an LWE challenge, is needed"
-        )
-    if path.read_bytes()[:2] != b"PK":
-        stored, public, labels = _read_challenge(path)
-        secret = None
-    else:
-        arrays = read_npz(path)
-        names = next((pair for pair in _NAMES if set(pair) <= set(arrays)), None)
-        if names is None:
-            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b, or X and y, are needed")
-        public, labels, secret = arrays[names[0]], arrays[names[1]], arrays.get("secret")
-        stored = None
-        if "parameters" in arrays:
-            text = str(arrays["parameters"])
-            stored = guarded(
-                path, "its parameters are wrong", lambda: LWRParameters.from_json(json.loads(text))
-            )
-    if stored is None and parameters is None:
-        raise wrong(path, "it does not say what its modulus is: parameters, at least the modulus, are needed")
-    if stored is not None and parameters is not None:
-        raise ValueError(
-            f"{path} says itself that it holds {stored}: leave the modulus and other parameters out."
-        )
-    known = stored or parameters
-    assert known is not None
-    samples = _fitting(path, public, labels, known)
-    return StoredSamples(samples, known, None if secret is None else _fitting_secret(path, secret, known))
-
-
-@checked
 def read_samples(
-    public_path: str | Path,
-    labels_path: str | Path,
-    parameters: LWRParameters,
+    path: str | Path,
+    parameters: LWRParameters | Mapping[str, Any] | None = None,
     *,
+    labels_path: str | Path | None = None,
     secret_path: str | Path | None = None,
-) -> tuple[LWRSamples, Int[np.ndarray, " n"] | None]:
-    """Samples from files of whole numbers: A of shape (N, n), b of shape (N,), the secret of shape (n,).
+) -> StoredSamples:
+    """Samples from files: .npz with arrays A, b or X, y; the text of an LWE challenge; or matrices, one a file.
 
-    FileFormatError if a file is missing, damaged, neither .npy nor a matrix in brackets, holds Python objects (which
-    are never unpickled), numbers that are not whole, an array of another shape, or a number out of range.
+    FileFormatError if a file is missing or damaged, holds Python objects (which are never unpickled), numbers that are
+    not whole, an array of another shape, or a number out of range. ValueError if parameters are missing or given twice.
 
     Parameters
     ----------
-    public_path, labels_path : path
-        The files of A, one row a sample, and of b, as `read_matrix` reads them.
-    parameters : LWRParameters
-        The problem: the modulus, the levels and the kind of the rows of A.
+    path : path
+        The samples, or the matrix A of shape (N, n), one row a sample, as `read_matrix` reads it.
+    parameters : LWRParameters or mapping, optional
+        The problem: for matrices, and for .npz of other programs, which do not hold it. A mapping has its fields but
+        `secret_dim`, which is then the number of columns.
+    labels_path : path, optional
+        With a matrix: the labels b of shape (N,).
     secret_path : path, optional
-        The file of the secret, where it is known.
+        The secret of shape (n,), where it is known.
 
-    Returns
-    -------
-    samples : LWRSamples
-        A and b. Labels that are not rounded (p = q), and a uniform matrix, may be given centred, between -q/2 and
-        q/2; they are reduced mod q. In a ternary matrix q - 1 may stand for -1. Whole numbers in floating point are
-        accepted. Whether the secret explains the labels is not checked.
-    secret : array of int (n,) or None
-        The secret, centred mod q, if a file was given.
+    Notes
+    -----
+    Labels that are not rounded (p = q), and a uniform matrix, may be given centred, between -q/2 and q/2; they are
+    reduced mod q. In a ternary matrix q - 1 may stand for -1. Whole numbers in floating point are accepted. Whether the
+    secret explains the labels is not checked. The LWE challenges have uniform secrets and discrete Gaussian errors of
+    standard deviation alpha q; they are read as normal errors rounded to whole numbers.
 
     Examples
     --------
@@ -185,17 +135,45 @@ def read_samples(
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "A.npy", np.array([[1, -2], [3, 0], [0, 1]]))
     >>> write_matrix(folder / "b.txt", np.array([-1, 3, 1]))
-    >>> parameters = LWRParameters(secret_dim=2, modulus=7, levels=7, matrix="uniform")
-    >>> samples, secret = read_samples(folder / "A.npy", folder / "b.txt", parameters)
-    >>> samples.public.tolist(), samples.labels.tolist(), secret
-    ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], None)
+    >>> problem = {"modulus": 7, "levels": 7, "matrix": "uniform"}
+    >>> found = read_samples(folder / "A.npy", problem, labels_path=folder / "b.txt")
+    >>> found.samples.public.tolist(), found.samples.labels.tolist(), str(found.parameters)
+    ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], 'LWE n=2 q=7 p=7 uniform')
     """
-    public = _whole(public_path, "A", read_matrix(public_path), ("N", parameters.secret_dim))
-    labels = _whole(labels_path, "b", read_matrix(labels_path), (len(public),))
-    samples = _fitting(public_path, public, labels, parameters, labels_path)
-    if secret_path is None:
-        return samples, None
-    return samples, _fitting_secret(secret_path, read_matrix(secret_path), parameters)
+    path, kind, stored, secret = Path(path), kind_of_file(path), None, None
+    if (labels_path is None) == (kind == "matrix"):
+        needed = (
+            "a matrix: labels_path is needed, too" if kind == "matrix" else "no matrix: leave labels_path out"
+        )
+        raise ValueError(f"{path} is {needed}.")
+    if labels_path is not None:
+        public, labels = read_matrix(path), read_matrix(labels_path)
+    elif kind == "challenge":
+        stored, public, labels = _read_challenge(path)
+    else:
+        arrays = read_npz(path)
+        names = next((pair for pair in _NAMES if set(pair) <= set(arrays)), None)
+        if names is None:
+            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b, or X and y, are needed")
+        public, labels, secret = arrays[names[0]], arrays[names[1]], arrays.get("secret")
+        if "parameters" in arrays:
+            text = str(arrays["parameters"])
+            stored = guarded(
+                path, "its parameters are wrong", lambda: LWRParameters.from_json(json.loads(text))
+            )
+    if (stored is None) == (parameters is None):
+        told = f"says itself that it is {stored}: leave parameters, such as the modulus, out"
+        raise ValueError(f"{path} {told if stored else 'does not say its modulus: parameters are needed'}.")
+    known = parameters if stored is None else stored
+    if not isinstance(known, LWRParameters):
+        if public.ndim != 2 or not public.size:
+            raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
+        known = LWRParameters(secret_dim=public.shape[1], **dict(known or {}))
+    samples = _fitting(path, public, labels, known, labels_path)
+    if secret_path is not None:
+        secret = read_matrix(secret_path)
+    own = None if secret is None else _fitting_secret(secret_path or path, secret, known)
+    return StoredSamples(samples, known, own)
 
 
 @checked
@@ -231,20 +209,19 @@ def write_matrix(path: str | Path, array: ArrayLike) -> None:
         write_whole(path, f"{_text(found)}\n".encode())
 
 
-def kind_of_file(path: str | Path) -> Literal["matrix", "samples"] | None:
-    """Whether a file looks like one matrix, or like samples; None if it looks like neither or is not there."""
+def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge"] | None:
+    """What a file looks like; None if it looks like none of these or is not there."""
     path = Path(path)
     if path.suffix in (".npy", ".npz"):
-        return "matrix" if path.suffix == ".npy" else "samples"
-    if not path.is_file():
+        return "matrix" if path.suffix == ".npy" else "npz"
+    start = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(64)
+    if b"\0" in start[:8]:  # the length of a safetensors header
         return None
-    with path.open("rb") as file:
-        start = file.read(64)
-    if start[:2] == b"PK":
-        return "samples"
-    if not start.strip() or not _TEXT.fullmatch(start):
-        return None
-    return "matrix" if start.strip().startswith(b"[") else "samples"
+    first = start.strip()[:1]
+    return "matrix" if first == b"[" else "challenge" if first.isdigit() else None
 
 
 def _fitting(
@@ -307,15 +284,13 @@ def _read_challenge(path: Path) -> tuple[LWRParameters, np.ndarray, np.ndarray]:
             "an LWE challenge has lines with n, m, q and alpha, then b as [1 2 ...] and A as [[1 2 ...] ...]",
         )
 
-    def read() -> tuple[int, int, int, float]:
+    def read() -> tuple[int, LWRParameters]:
         n, m, q = map(int, numbers[:3])
-        return n, m, q, float(Decimal(numbers[3]) * q)
+        sigma = float(Decimal(numbers[3]) * q)
+        noise = GaussianLaw(sigma) if sigma else NO_NOISE
+        return m, LWRParameters(n, q, q, "uniform", noise=noise)
 
-    n, m, q, sigma = guarded(path, "n, m and q are whole numbers and alpha is a number", read)
-    noise = guarded(path, "its alpha is wrong", lambda: GaussianLaw(sigma) if sigma else NO_NOISE)
-    parameters = guarded(
-        path, "its n and q are wrong", lambda: LWRParameters(n, q, q, "uniform", UNIFORM, noise)
-    )
+    m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
     public, labels = _rows(path, rows[1:]), _rows(path, rows[:1])[0]
     if len(public) != m:
         raise wrong(path, f"it has {len(public)} rows of A and says that m is {m}")
