@@ -1,5 +1,6 @@
 """Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -241,7 +242,7 @@ def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0
     """
     if number is not None:
         number = count("number", number)
-    if not Path(source).exists():
+    if not os.path.exists(source):
         parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
         samples, secret = make_samples(parameters, number or 1000, rng=seed)
         return StoredSamples(samples, parameters, secret)

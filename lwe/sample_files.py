@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -215,7 +216,7 @@ def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge"] | No
     if path.suffix in (".npy", ".npz"):
         return "matrix" if path.suffix == ".npy" else "npz"
     start = b""
-    if path.is_file():
+    if os.path.isfile(path):
         with path.open("rb") as file:
             start = file.read(64)
     if b"\0" in start[:8]:  # the length of a safetensors header

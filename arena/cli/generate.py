@@ -98,7 +98,7 @@ def samples_command(
     number: Annotated[
         int | None, typer.Option(help="How many.  [default: 1000, or all that a file of samples has]")
     ] = None,
-    labels: Annotated[
+    labels_out: Annotated[
         Path | None,
         typer.Option(help="Write matrices instead: A to --out and b here, as .npy or else as [[1 2][3 4]]."),
     ] = None,
@@ -112,19 +112,19 @@ def samples_command(
 
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
-    for path in (out, labels):
+    for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
     require_counts(number=number)
     found = open_samples(source, number, seed=seed)
     secret = found.secret if with_secret else None
-    if with_secret and (secret is None or labels is not None):
+    if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
-    if labels is None:
+    if labels_out is None:
         save_samples(out, found.samples, found.parameters, secret=secret)
     else:
         write_matrix(out, found.samples.public)
-        write_matrix(labels, found.samples.labels)
+        write_matrix(labels_out, found.samples.labels)
     say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
     if as_json:
         print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})

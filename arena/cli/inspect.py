@@ -1,6 +1,7 @@
 """``attention-bounds inspect``: the content of a file, and the conditions it meets."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ def inspect_command(
         for option, value in given.items():
             if value is not None:
                 raise ValueError(f"{option} is for a model's checkpoint: give the number of a --layer too.")
-        if kind_of_file(file) or (str(file) in PRESETS and not file.exists()):
+        if kind_of_file(file) or (str(file) in PRESETS and not os.path.exists(file)):
             _show_samples(file, as_json)
             return
         if file.is_dir():
@@ -96,7 +97,7 @@ def inspect_command(
 
 def _show_samples(file: Path, as_json: bool) -> None:
     """The number of samples and the card of their problem; of a set of parameters, the card alone."""
-    stored = open_samples(file) if file.exists() else None
+    stored = open_samples(file) if os.path.exists(file) else None
     card = card_of(PRESETS[str(file)] if stored is None else stored.parameters)
     if as_json:
         held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}
