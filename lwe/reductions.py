@@ -1,7 +1,7 @@
 """Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -72,10 +72,8 @@ class Card:
         """The problem from which covering reductions lead here, as far back as they go."""
         if not self.reductions:
             return "nothing"
-        ways, found = (
-            {one.to: one.start for one in reversed(self.reductions) if one.covers},
-            self.reductions[-1].start,
-        )
+        ways = {one.to: one.start for one in reversed(self.reductions) if one.covers}
+        found = self.reductions[-1].start
         while found in ways:
             found = ways[found]
         return found
@@ -126,13 +124,19 @@ def card_of(parameters: LWRParameters) -> Card:
     easy = parameters.levels == parameters.modulus and not parameters.noisy
     if easy or sizes.secret_bits == 0 or sizes.told == 0:
         return Card(parameters, 0, ())
-    needed = fewest_samples(parameters)
+    needed, q = fewest_samples(parameters), parameters.modulus
+    errors, problem = (
+        "LPN" if q == 2 else "LWE",
+        "LWR" if parameters.levels < q else "LPN" if q == 2 else "LWE",
+    )
+    secret = "" if parameters.secret.is_uniform(q) else f", {parameters.secret} secret"
+    rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
     found = (
-        *_from_lattices(parameters),
-        *_to_small_secrets(parameters),
-        *_to_small_rows(parameters),
-        *_to_rounding(parameters, needed),
-        _to_layers(parameters),
+        *_from_lattices(parameters, errors),
+        *_to_small_secrets(parameters, errors, errors + secret),
+        *_to_small_rows(parameters, errors + secret, errors + rows + secret),
+        *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
+        _to_layers(parameters, problem + rows + secret),
     )
     return Card(parameters, needed, found)
 
@@ -195,59 +199,36 @@ def small_row_samples(
     return LWRSamples(rows, np.mod(samples.labels + inner_products(rows, shift, q), q)), shift
 
 
-def _called(parameters: LWRParameters, *, rounded: bool, small_rows: bool = True, law: bool = True) -> str:
-    """The name of the problem, or of the one without its rounding, small rows or law of the secret."""
-    name = (
-        "LPN"
-        if parameters.modulus == 2
-        else "LWR"
-        if rounded and parameters.levels < parameters.modulus
-        else "LWE"
-    )
-    if small_rows and _small_rows(parameters):
-        name += f", {parameters.matrix} rows"
-    if law and not parameters.secret.is_uniform(parameters.modulus):
-        name += f", {parameters.secret} secret"
-    return name
-
-
 def _small_rows(parameters: LWRParameters) -> bool:
     # rows of bits are the uniform rows mod 2
     return parameters.matrix == "ternary" or (parameters.matrix == "binary" and parameters.modulus > 2)
 
 
-def _from_lattices(parameters: LWRParameters) -> list[Reduction]:
+def _from_lattices(parameters: LWRParameters, errors: str) -> list[Reduction]:
     """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
     q, n, sigma = parameters.modulus, parameters.secret_dim, parameters.noise.number
     if q == 2 or parameters.noise.kind != "gaussian":
         return []
     n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
-    lattices, name = (
-        "lattices in the worst case",
-        _called(parameters, rounded=False, small_rows=False, law=False),
-    )
-    width, least = math.sqrt(2 * math.pi) * sigma, 2 * math.sqrt(n)
-    short = math.log2(least / width)
-    larger = max(short, n / 2 - math.log2(q))
-    told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}"
-    both = f"{told}; q has to be at least 2^(n/2) = 2^{n / 2:g}."
+    lattices, width, least = "lattices in the worst case", math.sqrt(2 * math.pi) * sigma, 2 * math.sqrt(n)
+    quantum, short = f"{lattices}, by quantum algorithms", math.log2(least / width)
+    told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
+    both = f"{told} q has to be at least 2^(n/2) = 2^{n / 2:g}."
     lost = (
         "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed."
     )
+    larger = max(short, n / 2 - math.log2(q))
     return [
-        Reduction(
-            f"{lattices}, by quantum algorithms", name, "Regev 2005", "abstract read", f"{told}.", short
-        ),
-        Reduction(lattices, name, "Peikert 2009", "unchecked", both, larger),
-        Reduction(lattices, name, "Brakerski and others 2013", "abstract read", lost, math.inf),
+        Reduction(quantum, errors, "Regev 2005", "abstract read", told, short),
+        Reduction(lattices, errors, "Peikert 2009", "unchecked", both, larger),
+        Reduction(lattices, errors, "Brakerski and others 2013", "abstract read", lost, math.inf),
     ]
 
 
-def _to_small_secrets(parameters: LWRParameters) -> list[Reduction]:
+def _to_small_secrets(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
     """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
-    if parameters.secret.is_uniform(parameters.modulus):
+    if start == to:
         return []
-    start, to = (_called(parameters, rounded=False, small_rows=False, law=law) for law in (False, True))
     told = (
         f"About n = {parameters.secret_dim} samples become the secret, which then has the law of the errors; the "
         "secret here has to have it, too."
@@ -256,30 +237,24 @@ def _to_small_secrets(parameters: LWRParameters) -> list[Reduction]:
     return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
 
 
-def _to_small_rows(parameters: LWRParameters) -> list[Reduction]:
+def _to_small_rows(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
     """From learning with errors with uniform rows mod q to that with rows of bits or trits."""
-    if not _small_rows(parameters):
+    if start == to:
         return []
     q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
     covers = q & (q - 1) == 0 and n >= digits and parameters.secret.is_uniform(q)
-    start, to = (_called(parameters, rounded=False, small_rows=small) for small in (False, True))
     told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
     source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
     return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
 
 
-def _to_rounding(parameters: LWRParameters, needed: int) -> list[Reduction]:
+def _to_rounding(parameters: LWRParameters, start: str, to: str, needed: int) -> list[Reduction]:
     """From learning with errors to learning with rounding."""
     from sympy import primefactors
 
-    q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
-    if p == q:
+    q, p, n, run = parameters.modulus, parameters.levels, parameters.secret_dim, "lwe.rounded_samples"
+    if start == to:
         return []
-    start, to, run = (
-        _called(parameters, rounded=False),
-        _called(parameters, rounded=True),
-        "lwe.rounded_samples",
-    )
     if parameters.noisy:
         told = "Labels of learning with errors, rounded, are exactly these labels."
         return [Reduction(start, to, "derived here", "derived", told, -math.inf, executable=run)]
@@ -308,25 +283,23 @@ def _to_rounding(parameters: LWRParameters, needed: int) -> list[Reduction]:
     return found
 
 
-def _to_layers(parameters: LWRParameters) -> Reduction:
+def _to_layers(parameters: LWRParameters, start: str) -> Reduction:
     """From samples to examples of the layer."""
-    start, q, realised = _called(parameters, rounded=True), parameters.modulus, parameters
+    q, here, layer = parameters.modulus, "derived here", parameters
     if parameters.matrix == "uniform":
         if q & (q - 1):
             told = "No heads realise uniform rows mod q, unless q is a power of two."
-            return Reduction(start, "layer", "derived here", "derived", told, math.inf)
-        realised = parameters.updated(matrix="gadget")
+            return Reduction(start, "layer", here, "derived", told, math.inf)
+        layer = parameters.updated(matrix="gadget")
     told = "A sample is an example on the gate with the same label, and none is lost."
-    if realised.gadget:
+    if layer.gadget:
         told = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {told}"
-    found = Reduction(
-        start, "layer", "derived here", "derived", told, -math.inf, executable="lwe.LearnerAttack"
-    )
-    return replace(found, heads=_mean_heads(realised))
+    heads, run = _mean_heads(layer), "lwe.LearnerAttack"
+    return Reduction(start, "layer", here, "derived", told, -math.inf, None, heads, run)
 
 
 def _mean_heads(parameters: LWRParameters) -> float:
-    """P E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
+    """About p E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
     q, n, law = parameters.modulus, parameters.secret_dim, parameters.secret
     if law.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
         size = parameters.digits * (q * q - q % 2) / (4 * q)
