@@ -1,5 +1,6 @@
 """Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,10 +10,12 @@ import numpy as np
 
 from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
+from arena.names import find_name
 from arena.targets import Target, load_target
-from attention.validation import count, require_instance
+from attention.validation import checked, count, require_instance
 from lower import HardInstance, family_of
 from lwe import (
+    PRESETS,
     AttackOutcome,
     AttackResult,
     Budget,
@@ -21,16 +24,19 @@ from lwe import (
     LWRParameters,
     LWRSamples,
     SparseLaw,
+    StoredSamples,
     ZeroLaw,
     describe_instance,
     make_samples,
     noisy_examples,
+    read_samples,
     samples_from_examples,
     secret_predictor,
 )
 from lwe.attacks.attack import require_samples
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
+from lwe.sample_files import kind_of_file
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from sq.hidden_part import HiddenPart
@@ -42,6 +48,7 @@ __all__ = [
     "attack_result",
     "attack_samples",
     "longest_seconds",
+    "open_samples",
     "samples_of",
 ]
 
@@ -219,6 +226,33 @@ def samples_of(
                 f"{target.record.title}: the layer's labels are not those of its secret; inspect --verify says more."
             )
     return drawn, parameters, tuple(int(one) for one in secret)
+
+
+@checked
+def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0) -> StoredSamples:
+    """Samples of a file of them, of an instance, or of a named set of parameters.
+
+    `number` of them are kept or drawn; by default all that a file has, or 1000. FileFormatError if a file is damaged;
+    ValueError if there is no such file and no set of that name, or the file has fewer samples.
+
+    Examples
+    --------
+    >>> len(open_samples("kyber512", 20).samples)
+    20
+    """
+    if number is not None:
+        number = count("number", number)
+    if not os.path.exists(source):
+        parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
+        samples, secret = make_samples(parameters, number or 1000, rng=seed)
+        return StoredSamples(samples, parameters, secret)
+    if kind_of_file(source) is None:
+        samples, parameters, truth = samples_of(load_target(source), number or 1000, seed=seed)
+        return StoredSamples(samples, parameters, np.array(truth))
+    found = read_samples(source)
+    if number is not None and number > len(found.samples):
+        raise ValueError(f"number is {number}: {source} has {len(found.samples)} samples.")
+    return found if number is None else replace(found, samples=found.samples.take(number))
 
 
 def _parity_samples(

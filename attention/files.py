@@ -259,6 +259,18 @@ def read_npy(path: Path) -> np.ndarray:
     return require_finite(path, "the array", array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file, of any type but Python objects, which are never unpickled."""
+    require_file(path)
+
+    def read() -> dict[str, np.ndarray]:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            return {name: require_finite(path, f"the array {name}", held[name]) for name in held.files}
+
+    found: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)
+    return found
+
+
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """The JSON object in a file."""
     require_file(path)

@@ -1,8 +1,8 @@
 """Make the figures and tables of the explanations: ``python docs/figures.py [NAMES] [--out FOLDER]``.
 
-The same versions make the same files. Names: phases, degrees, families and rounding (seconds each on one core),
-agreement (a minute) and broken (some minutes; needs PyTorch for Adam, and its lattice attacks stop after seconds, so
-that they depend on the machine). All of them without a name.
+The same versions make the same files. Names: phases, degrees, families, rounding and reductions (seconds each on one
+core), agreement (a minute) and broken (some minutes; needs PyTorch for Adam, and its lattice attacks stop after
+seconds, so that they depend on the machine). All of them without a name.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from arena import Drawing, Target, compare, family_target, learn_phases, lwr_tar
 from arena.summary import Summary
 from attention.files import write_whole
 from lower import FAMILIES
-from lwe import LWRFamily, LWRParameters
+from lwe import PRESETS, LWRFamily, LWRParameters, card_of
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
 from sq import HermiteStaircaseFamily, ParityFamily, PeriodicFamily, SQFamily, SymmetricFamily
 
@@ -122,6 +122,37 @@ def make_rounding(out: Path) -> None:
     _write_table(out / "rounding.csv", heads, rows)
 
 
+def make_reductions(out: Path) -> None:
+    """The table of the cards of all presets."""
+    rows = []
+    for name, parameters in PRESETS.items():
+        card = card_of(parameters)
+        rounding = [one for one in card.reductions if "LWR" in one.to and one.start.startswith("LWE")]
+        nearest = min(rounding, key=lambda one: one.modulus, default=None)
+        heads = card.reductions[-1].heads if card.reductions else None
+        rows.append(
+            [
+                name,
+                f"n = {parameters.secret_dim}, q = {parameters.modulus}, p = {parameters.levels}",
+                card.rests_on,
+                card.samples or "",
+                "" if nearest is None else f"{nearest.modulus:.1f}",
+                "" if nearest is None else int(nearest.samples or 0),
+                "none" if heads is None and card.reductions else "" if heads is None else f"{heads:.0f}",
+            ]
+        )
+    heads_of_table = [
+        "preset",
+        "sizes",
+        "rests on",
+        "samples needed",
+        "bits short",
+        "samples covered",
+        "heads",
+    ]
+    _write_table(out / "reductions.csv", heads_of_table, rows)
+
+
 def make_broken(out: Path) -> None:
     """Learners and attacks on one small target of each family: the table of ``compare``."""
     targets: list[Target] = [family_target(family, seed=1) for family in hard_families(24)]
@@ -146,6 +177,7 @@ MAKERS: Mapping[str, Callable[[Path], None]] = {
     "degrees": make_degrees,
     "families": make_families,
     "rounding": make_rounding,
+    "reductions": make_reductions,
     "agreement": make_agreement,
     "broken": make_broken,
 }

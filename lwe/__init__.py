@@ -1,12 +1,15 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples`, `read_samples`.
+* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
+  `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
   between examples and samples.
 * Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
-* `distinguish` runs the reduction as an experiment; `estimate` gives the estimated costs of attacks.
+* Reductions: `card_of` names the assumption and what known reductions lose; `rounded_samples` and
+  `small_row_samples` carry two of them out; `distinguish` runs a learner as a distinguisher.
+* `estimate` gives the estimated costs of attacks.
 
 No instance here comes with a claim of security, and a failed attack is no such claim either.
 """
@@ -46,7 +49,9 @@ from lwe.laws import (
 )
 from lwe.parameters import LWRParameters
 from lwe.presets import PRESETS
-from lwe.samples import LWRSamples, make_samples, read_samples
+from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
+from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
+from lwe.samples import LWRSamples, make_samples
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 from lwe.verdict import judge_secret
 
@@ -62,6 +67,7 @@ __all__ = [
     "BinaryLaw",
     "BinomialLaw",
     "Budget",
+    "Card",
     "Cost",
     "DualAttack",
     "EliminationAttack",
@@ -77,10 +83,13 @@ __all__ = [
     "LeastSquaresAttack",
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
+    "Reduction",
     "SparseLaw",
+    "StoredSamples",
     "TernaryLaw",
     "UniformLaw",
     "ZeroLaw",
+    "card_of",
     "describe_instance",
     "distinguish",
     "estimate",
@@ -91,12 +100,17 @@ __all__ = [
     "make_samples",
     "noisy_examples",
     "parse_law",
+    "read_matrix",
     "read_samples",
     "root_mean_square_correlation",
+    "rounded_samples",
     "run_attacks",
     "samples_from_examples",
+    "save_samples",
     "secret_predictor",
+    "small_row_samples",
     "sufficient_examples",
     "total_variation_from_uniform",
     "wrap_ratio",
+    "write_matrix",
 ]

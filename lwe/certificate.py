@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from lower import Hardness, Heads, Statement
 from lwe.heads import kept_range, truncation_failure, value_range
-from lwe.labels import root_mean_square_correlation
+from lwe.labels import LowDegreeWeights, root_mean_square_correlation
 from lwe.parameters import LWRParameters
 from lwe.uniformity import total_variation_from_uniform
 from lwe.verdict import LEAST_WRAP, Verdict
@@ -16,6 +16,9 @@ __all__ = ["lwr_statements"]
 
 _MOST_EXACT = 1 << 22
 _DERIVED = "Derived here; exact for this secret"
+_TOO_LARGE = (
+    "it is computed residue by residue, for q up to 2^22, n q up to 2^28 and, for weights, n^2 q up to 2^37."
+)
 
 
 def lwr_statements(
@@ -70,19 +73,12 @@ def lwr_statements(
 
 def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict) -> list[Statement]:
     assert verdict.rho is not None  # heads have no uniform matrix
-    assert verdict.weights is not None
     wraps = (
         "the sum wraps around"
         if verdict.rho >= LEAST_WRAP
         else f"below {LEAST_WRAP}, so the sum hardly wraps around: expect an easy one"
     )
     size = "|v|_2 / (sqrt 2 q)" if parameters.matrix == "ternary" else "|v|_2 / (2q)"
-    exact = len(form) * parameters.modulus <= _MOST_EXACT
-    distance = (
-        float(total_variation_from_uniform(form, parameters.modulus, parameters.matrix))
-        if exact
-        else float(2.0**verdict.log2_distance)
-    )
     statements = [
         Statement.derived(
             "rho",
@@ -90,31 +86,9 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
             f"{size}, the standard deviation of the inner product in units of q; {wraps}.",
             "Exact for this secret",
         ),
-        Statement(
-            "distance from uniform",
-            _share(distance, verdict.log2_distance),
-            "Total variation distance of the inner product mod q from uniform, over random covariates"
-            f"; {_power(verdict.log2_distance)}.",
-            "proved" if exact else "derived",
-            "lwe.total_variation_from_uniform, exact dynamic programming"
-            if exact
-            else "lwe.log2_distance_from_uniform, from the characters in floating point",
-        ),
+        _distance(form, parameters, verdict.log2_distance),
+        *_weights(verdict.weights),
     ]
-    weights = verdict.weights
-    for number, share, log2, resolved, what in (
-        (1, weights.first, weights.log2_first, weights.first_resolved, "single covariates"),
-        (2, weights.second, weights.log2_second, weights.second_resolved, "pairs of covariates and no fewer"),
-    ):
-        told = _power(log2) if resolved else "its terms cancel, and rounding leaves no more than a bound"
-        statements.append(
-            Statement.derived(
-                f"weight of degree {number}",
-                _share(share, log2) if resolved else f"at most {_power(log2)}",
-                f"The share of the centred label that {what} tell, without noise; {told}.",
-                "lwe.low_degree_weights, by characters in floating point",
-            )
-        )
     if parameters.matrix == "binary" and parameters.secret.kind == "uniform":
         statements.append(
             Statement.derived(
@@ -126,6 +100,49 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
             )
         )
     return statements
+
+
+def _distance(form: np.ndarray, parameters: LWRParameters, log2: float | None) -> Statement:
+    q, n, what = (
+        parameters.modulus,
+        len(form),
+        "Total variation distance of the inner product mod q from uniform",
+    )
+    if log2 is None:
+        told = f"{what}: {_TOO_LARGE}"
+        if parameters.matrix == "binary" and parameters.secret.kind == "uniform":
+            bound = (math.log2(q - 1) - n) / 2 - 1
+            told += f" Its mean over uniform secrets is at most sqrt((q - 1) / 2^n) / 2 = {_power(bound)}."
+        return Statement.derived("distance from uniform", "not computed", told)
+    exact = n * q <= _MOST_EXACT
+    distance = float(total_variation_from_uniform(form, q, parameters.matrix)) if exact else float(2.0**log2)
+    return Statement(
+        "distance from uniform",
+        _share(distance, log2),
+        f"{what}, over random covariates; {_power(log2)}.",
+        "proved" if exact else "derived",
+        "lwe.total_variation_from_uniform, exact dynamic programming"
+        if exact
+        else "lwe.log2_distance_from_uniform, from the characters in floating point",
+    )
+
+
+def _weights(weights: LowDegreeWeights | None) -> list[Statement]:
+    source, found = "lwe.low_degree_weights, by characters in floating point", []
+    for number, what in ((1, "single covariates"), (2, "pairs of covariates and no fewer")):
+        name = f"weight of degree {number}"
+        share = f"The share of the centred label that {what} tell, without noise"
+        if weights is None:
+            found.append(Statement.derived(name, "not computed", f"{share}: {_TOO_LARGE}", source))
+            continue
+        value, log2, resolved = (
+            (weights.first, weights.log2_first, weights.first_resolved),
+            (weights.second, weights.log2_second, weights.second_resolved),
+        )[number - 1]
+        told = _power(log2) if resolved else "its terms cancel, and rounding leaves no more than a bound"
+        value_told = _share(value, log2) if resolved else f"at most {_power(log2)}"
+        found.append(Statement.derived(name, value_told, f"{share}; {told}.", source))
+    return found
 
 
 def _share(share: float, log2: float) -> float | str:

@@ -19,13 +19,13 @@ from lower.heads import SATURATED_SLOPE
 from lwe.certificate import lwr_statements
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
 from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, parse_law
-from lwe.parameters import LWRParameters, centred, covariate_form
+from lwe.parameters import LWRParameters, centred, covariate_form, rounded
+from lwe.residues import divided_product
 from lwe.verdict import judge_secret
 
 __all__ = ["LWRFamily", "describe_instance", "make_lwr_instance"]
 
 _MOST_NUMBERS = 1 << 28  # two gigabytes an array
-_BLOCK = 1 << 20
 _ROUNDING = {"gadget": "Gadget rounding", "ternary": "Ternary rounding"}
 
 
@@ -189,20 +189,24 @@ class LWRFamily(Family):
 
         At each T between the extremes of <v, a> the steps' sum is compared with floor(p (T mod q) / q) - (p - 1)/2, in
         whole numbers and quarters, without rounding. Beyond the range of truncated heads it is compared with the label
-        at the end of the range.
+        at the end of the range. Both are functions of numbers that grow with T, the thresholds passed and floor(p T/q);
+        so where neither grows from one T to another, all T between need no comparison.
         """
         (least, most), kept = self._ranges(covariate_form(secret, self.parameters))
         q, p = self.modulus, self.levels
         order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
         levels = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
-        for start in range(least, most + 1, _BLOCK):
-            t = np.arange(start, min(start + _BLOCK, most + 1))
-            steps = levels[np.searchsorted(heads.thresholds[order], t)]
-            labels = p * np.mod(np.clip(t, *kept), q) // q - (p - 1) / 2
-            if total != 0 or not np.array_equal(steps, labels):
-                raise ValueError(
-                    f"The heads' sums at <v, a> from {t[0]} on, or off the gate, are not labels."
-                )
+        below = np.floor(heads.thresholds).astype(np.int64)
+        t = np.unique(np.clip(np.concatenate([below, below + 1, [least, most, *kept]]), least, most))
+        passed, covered = np.searchsorted(heads.thresholds[order], t), np.clip(t, *kept)
+        grows = (np.diff(passed) > 0) | (np.diff(divided_product(covered, p, q)[0]) > 0)
+        compared = not np.any(grows & (np.diff(t) > 1))
+        if (
+            total != 0
+            or not compared
+            or not np.array_equal(levels[passed], rounded(covered, q, p) - (p - 1) / 2)
+        ):
+            raise ValueError("The heads' sums at some <v, a>, or off the gate, are not labels.")
         bound = heads.one_slope_error()
         if not bound < 0.5:
             least_slope = math.asinh(4 * float(np.abs(heads.coefficients).max()))

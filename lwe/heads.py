@@ -12,6 +12,7 @@ from attention.validation import NonNegativeInt, Real, checked
 from lower import Heads
 from lower.heads import SATURATED_SLOPE
 from lwe.parameters import LWRParameters, Matrix, require_form, rounded
+from lwe.residues import divided_product
 
 __all__ = [
     "Deviations",
@@ -26,7 +27,9 @@ __all__ = [
 Deviations = Annotated[float, Real(least=2)]
 """A range in standard deviations: 6 excludes a share of less than 4e-8 of the inputs."""
 
-_LARGEST_VALUE = 1 << 52  # of the inner product: what a threshold half a step off it can still be told from
+_LARGEST_VALUE = (
+    1 << 50
+)  # of the inner product: logits at slope 40, multiples of 20, are then sums without rounding
 
 
 @checked
@@ -60,8 +63,8 @@ def lwr_heads(
     least, most = value_range(form, parameters.matrix)
     if max(most, -least) > _LARGEST_VALUE:
         raise ValueError(
-            f"The values of <v, a> for this form go from {shown(least)} to {shown(most)}: at most 2^52 in size is "
-            "allowed; take representatives mod q, as centred gives."
+            f"The values of <v, a> for this form go from {shown(least)} to {shown(most)}: at most 2^50 in size is "
+            "allowed; take representatives mod q, as centred gives, or a smaller modulus."
         )
     low, high = (least, most) if deviations is None else kept_range(form, parameters.matrix, deviations)
     number = p * high // q - p * low // q
@@ -72,7 +75,7 @@ def lwr_heads(
     )
     # T where the label changes, ceil(j q / p): j = p period + residue keeps the products below 2^63
     periods, residues = np.divmod(np.arange(p * low // q + 1, p * high // q + 1), p)
-    jumps = periods * q - (-residues * q // p)
+    jumps = periods * q - divided_product(-residues, q, p)[0]
     steps = (rounded(jumps, q, p) - rounded(jumps - 1, q, p)) / 2
     ends = rounded(np.array([low, high]), q, p)
     c, c0 = float(steps.sum()), float(ends.sum()) / 2

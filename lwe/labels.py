@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from attention.validation import checked
 from lwe.parameters import LWRParameters, require_form, rounded
-from lwe.uniformity import Characters, characters, residue_blocks, residue_deviations, tangents
+from lwe.residues import divided_product
+from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
-__all__ = ["LowDegreeWeights", "low_degree_weights", "root_mean_square_correlation"]
+__all__ = ["LowDegreeWeights", "low_degree_weights", "root_mean_square_correlation", "weights_computable"]
 
 _MOST_OPERATIONS = 1 << 37
 _MOST_LEVELS = 1 << 22
@@ -73,7 +74,7 @@ def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeW
     v, q = require_form(form, parameters.covariates), parameters.modulus
     if parameters.matrix == "uniform":
         raise ValueError(f"{parameters} has a uniform matrix: a binary, ternary or gadget one is needed.")
-    if len(v) ** 2 * q > _MOST_OPERATIONS:
+    if followed(len(v), q) and not weights_computable(len(v), q):
         raise ValueError(
             f"modulus is {q} and there are {len(v)} covariates: n^2 q of at most 2^37 is needed for the weights of "
             "pairs; take a smaller modulus."
@@ -86,6 +87,11 @@ def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeW
         _log2_weight(degree, v, parameters, own, moment) for degree in (1, 2)
     )
     return LowDegreeWeights(first, second, exact_first, exact_second)
+
+
+def weights_computable(covariates: int, modulus: int) -> bool:
+    """Whether the numbers are small enough for `low_degree_weights`."""
+    return followed(covariates, modulus) and covariates**2 * modulus <= _MOST_OPERATIONS
 
 
 def _log2_weight(
@@ -209,7 +215,7 @@ def root_mean_square_correlation(parameters: LWRParameters) -> float:
         mean, square = (p - 1) / 2, (p * p - 1) / 12
     elif p <= _MOST_LEVELS:
         label = np.arange(p)
-        runs = np.diff(-(-np.arange(p + 1) * q // p)) / q
+        runs = np.diff(-divided_product(-np.arange(p + 1), q, p)[0]) / q
         mean = float(runs @ label)
         square = float(runs @ (label - mean) ** 2)
     else:

@@ -52,7 +52,7 @@ class LWRParameters:
     """
 
     secret_dim: PositiveInt  #: the number of entries of the secret
-    modulus: Modulus  #: q, at most 2^31. In the gadget family a power of two.
+    modulus: Modulus  #: q, at most 2^52. In the gadget family a power of two.
     levels: Annotated[int, Whole(2)]  #: p, the number of values a label takes, from 2 to q
     #: What the rows of the public matrix are. Binary: uniform bits, a variant of learning with rounding. Ternary:
     #: -1, 0 and 1 with probabilities 1/4, 1/2 and 1/4, another one. Gadget: the covariates are the bits of uniform
@@ -210,7 +210,7 @@ def covariate_form(secret: ArrayLike, parameters: LWRParameters) -> Int[np.ndarr
     if entries.shape != (parameters.secret_dim,):
         raise ValueError(f"secret has shape {entries.shape}: ({parameters.secret_dim},) is needed.")
     if parameters.gadget:
-        powers = 1 << np.arange(parameters.digits)
+        powers = 1 << np.arange(parameters.digits)  # products wrap at 2^64, a multiple of q
         entries = np.multiply.outer(np.mod(entries, parameters.modulus), powers).ravel()
     return centred(entries, parameters.modulus)
 

@@ -9,10 +9,19 @@ from numpy.typing import ArrayLike
 from attention._arrays import shown
 from attention.validation import Whole, count
 
-__all__ = ["LARGEST_MODULUS", "Modulus", "centred", "inner_products", "is_prime", "rounded", "whole_array"]
+__all__ = [
+    "LARGEST_MODULUS",
+    "Modulus",
+    "centred",
+    "divided_product",
+    "inner_products",
+    "is_prime",
+    "rounded",
+    "whole_array",
+]
 
-LARGEST_MODULUS = 1 << 31
-"""The largest modulus q: products p (T mod q) with p at most q then fit into 64-bit integers."""
+LARGEST_MODULUS = 1 << 52
+"""The largest modulus q: twice a residue is then exact in floating point, which `divided_product` needs."""
 
 Modulus = Annotated[int, Whole(2, LARGEST_MODULUS)]
 
@@ -34,11 +43,40 @@ def rounded(t: ArrayLike, modulus: int, levels: int) -> Int[np.ndarray, "..."]:
     """f(T) = floor(p (T mod q) / q), the label of the inner product T."""
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     levels = count("levels", levels, most=modulus)
-    return levels * np.mod(whole_array("t", t), modulus) // modulus
+    return divided_product(np.mod(whole_array("t", t), modulus), levels, modulus)[0]
+
+
+def divided_product(
+    one: Int[np.ndarray, "..."], other: int | Int[np.ndarray, "..."], divisor: int
+) -> tuple[Int[np.ndarray, "..."], Int[np.ndarray, "..."]]:
+    """The quotient and the remainder of a b by a divisor, for arrays that broadcast, without overflow.
+
+    The factors, the divisor and the quotient are at most 2^53 in size.
+
+    Notes
+    -----
+    The quotient in floating point is off by a few units. So a b minus its multiple of the divisor is a few divisors
+    in size, and integers that wrap around at 2^64 give it exactly.
+
+    Examples
+    --------
+    >>> quotient, remainder = divided_product(np.array([2**50 + 1]), 2**51 - 1, 2**52)
+    >>> int(quotient[0]), int(remainder[0])
+    (562949953421312, 1125899906842623)
+    >>> divmod((2**50 + 1) * (2**51 - 1), 2**52)
+    (562949953421312, 1125899906842623)
+    """
+    a, b = one.astype(np.int64), np.asarray(other, dtype=np.int64)
+    if int(np.abs(a).max(initial=0)) * int(np.abs(b).max(initial=0)) < 1 << 62:
+        return np.divmod(a * b, divisor)
+    near = np.floor(a.astype(np.float64) * b.astype(np.float64) / divisor).astype(np.int64)
+    with np.errstate(over="ignore"):
+        more, remainder = np.divmod(a * b - near * divisor, divisor)
+    return near + more, remainder
 
 
 def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np.ndarray, " N"]:
-    """<a, s> mod q for every row a of (N, n) and a secret (n,), without overflow for q up to 2^31."""
+    """<a, s> mod q for every row a of (N, n) and a secret (n,), without overflow."""
     rows, entries = whole_array("public", public), whole_array("secret", secret)
     if rows.ndim != 2 or entries.shape != rows.shape[1:]:
         raise ValueError(
@@ -50,7 +88,7 @@ def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np
         return np.mod(rows @ entries, modulus)
     total = np.zeros(len(rows), dtype=np.int64)
     for column, entry in zip(rows.T, entries, strict=True):
-        total = (total + column * entry) % modulus
+        total = (total + divided_product(column, int(entry), modulus)[1]) % modulus
     return total
 
 

@@ -16,6 +16,7 @@ from lwe.residues import Modulus, centred
 __all__ = [
     "Characters",
     "characters",
+    "followed",
     "log2_distance_from_uniform",
     "residue_blocks",
     "residue_deviations",
@@ -184,8 +185,13 @@ def _log_cosines(modulus: int) -> Float[np.ndarray, " h"]:
     return np.where(np.isfinite(found), -np.log1p(found**2) / 2, 0.0)
 
 
+def followed(covariates: int, modulus: int) -> bool:
+    """Whether q is at most 2^22 and n q at most 2^28, so that inner products are followed residue by residue."""
+    return modulus <= _MOST_RESIDUES and covariates * modulus <= _MOST_TERMS
+
+
 def _require_small(form: Int[np.ndarray, " n"], modulus: int) -> None:
-    if modulus > _MOST_RESIDUES or len(form) * modulus > _MOST_TERMS:
+    if not followed(len(form), modulus):
         raise ValueError(
             f"modulus is {modulus} and there are {len(form)} covariates: at most 2^22, and 2^28 for their product, is "
             "needed to follow the inner product residue by residue; take a smaller modulus."

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from attention.validation import checked
 from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import estimate
-from lwe.labels import LowDegreeWeights, low_degree_weights
+from lwe.labels import LowDegreeWeights, low_degree_weights, weights_computable
 from lwe.parameters import LWRParameters, covariate_form
-from lwe.uniformity import log2_distance_from_uniform, wrap_ratio
+from lwe.uniformity import followed, log2_distance_from_uniform, wrap_ratio
 
 __all__ = ["LEAST_WRAP", "Verdict", "judge_secret"]
 
@@ -35,9 +35,11 @@ class Verdict:
     objections: tuple[str, ...]  #: why it looks easy, each with its number; empty if no measure objects
     #: the standard deviation of the inner product in units of the modulus; None for a uniform matrix
     rho: float | None
-    #: log2 of the total variation distance of the inner product mod q from uniform; -inf where it is 0
-    log2_distance: float
-    weights: LowDegreeWeights | None  #: the label's weights of degree 1 and 2; None for a uniform matrix
+    #: log2 of the total variation distance of the inner product mod q from uniform; -inf where it is 0; None where the
+    #: modulus is too large to compute it
+    log2_distance: float | None
+    #: the label's weights of degree 1 and 2; None for a uniform matrix, or where the modulus is too large
+    weights: LowDegreeWeights | None
     #: whether errors are uniform mod q, so that labels do not depend on the secret and there is nothing to learn
     coins: bool = False
 
@@ -48,7 +50,9 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.passes:
-            return "No objection by these measures, which is no claim of security."
+            missing = self.rho is not None and (self.log2_distance is None or self.weights is None)
+            left = " Those that follow all residues mod q are not computed." if missing else ""
+            return f"No objection by these measures, which is no claim of security.{left}"
         return f"{'Nothing to learn' if self.coins else 'Looks easy'}: {'; '.join(self.objections)}."
 
 
@@ -56,7 +60,9 @@ class Verdict:
 def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
     """The objections to one secret, given by any representatives mod q: its problem, its wrap, its low degrees.
 
-    ValueError if the secret does not fit, or if, for heads, q is above 2^22, n q above 2^28 or n^2 q above 2^37.
+    ValueError if the secret does not fit. For heads with q above 2^22, n q above 2^28 or n^2 q above 2^37 the measures
+    that follow all residues are not computed: the distance from uniform (but that of the gadget is known for every q)
+    and the weights.
 
     Notes
     -----
@@ -75,14 +81,20 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
     """
     form = covariate_form(secret, parameters)
     q, matrix = parameters.modulus, parameters.matrix
-    log2_distance = log2_distance_from_uniform(form, q, matrix)
-    rho = weights = None
-    shares = [("inner product far from uniform: total variation", 2.0**log2_distance, _MOST_DISTANCE)]
-    objections = []
+    log2_distance = rho = weights = None
+    if matrix == "uniform" or followed(len(form), q):
+        log2_distance = log2_distance_from_uniform(form, q, matrix)
+    elif matrix == "gadget":  # <v, a> = <s, G a> with G a uniform
+        log2_distance = log2_distance_from_uniform(form, q, "uniform")
+    shares, objections = [], []
+    if log2_distance is not None:
+        shares += [("inner product far from uniform: total variation", 2.0**log2_distance, _MOST_DISTANCE)]
     if matrix != "uniform":
-        rho, weights = wrap_ratio(form, q, matrix), low_degree_weights(form, parameters)
+        rho = wrap_ratio(form, q, matrix)
         if rho < LEAST_WRAP:
             objections.append(f"wrap too weak: rho = {rho:.2g} < {LEAST_WRAP}")
+    if matrix != "uniform" and weights_computable(len(form), q):
+        weights = low_degree_weights(form, parameters)
         shares += [
             ("single covariates tell of the label: weight", weights.first, _MOST_WEIGHT),
             ("pairs of covariates tell of the label: weight", weights.second, _MOST_WEIGHT),

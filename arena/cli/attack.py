@@ -26,14 +26,8 @@ from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
 from attention.validation import non_negative
-from lwe import (
-    AttackOutcome,
-    AttackResult,
-    LWRParameters,
-    LWRSamples,
-    parse_law,
-    read_samples,
-)
+from lwe import AttackOutcome, AttackResult, LWRParameters, LWRSamples, parse_law, read_samples
+from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
@@ -45,7 +39,8 @@ def attack_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An instance of learning with rounding or of sq-periodic, or the matrix A as .npy."
+            help="An instance of learning with rounding or of sq-periodic; samples as .npz or as an LWE challenge; or "
+            "the matrix A, as .npy or as [[1 2][3 4]]."
         ),
     ],
     attacks: Annotated[
@@ -58,8 +53,12 @@ def attack_command(
     samples: Annotated[
         int | None, typer.Option(help="How many samples each attack gets.  [default: 20000]")
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="With a matrix: the labels b as .npy.")] = None,
-    modulus: Annotated[int | None, typer.Option(help="With a matrix: q.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="With a matrix: the labels b, as .npy or as [1 2].")
+    ] = None,
+    modulus: Annotated[
+        int | None, typer.Option(help="With a matrix, or .npz of another program: q, at most 2^52.")
+    ] = None,
     levels: Annotated[
         int | None,
         typer.Option(
@@ -70,7 +69,7 @@ def attack_command(
         str | None, typer.Option(help="With a matrix: uniform (the default), binary or ternary entries.")
     ] = None,
     secret: Annotated[
-        Path | None, typer.Option(help="With a matrix: the true secret as .npy, for comparison.")
+        Path | None, typer.Option(help="With samples: the true secret, as .npy or as [1 2], for comparison.")
     ] = None,
     secret_law: Annotated[
         str | None,
@@ -101,7 +100,9 @@ def attack_command(
 
     Example: attention-bounds attack lwr.safetensors --budget 10
 
-    Samples from files: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
+    Samples from files: attention-bounds attack LWE_40_005.txt --budget 300
+
+    Matrices: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
     """
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
@@ -116,7 +117,7 @@ def attack_command(
     }
     if (
         not given
-        and file.suffix != ".npy"
+        and kind_of_file(file) is None
         and (target := load_target(file)).record.kind == PeriodicFamily.kind()
     ):
         unused = {"samples": samples, "engine": engine, "device": device}
@@ -188,49 +189,37 @@ def _samples(
     file: Path, number: int | None, given: dict[str, Any], seed: int
 ) -> tuple[LWRSamples, LWRParameters, str, tuple[int, ...] | None]:
     """The samples that the command line names: those of an instance or those of matrices."""
-    options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-    if file.suffix != ".npy":
+    kind, options = kind_of_file(file), ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if kind is None:
         if given:
             raise ValueError(
-                f"{options}: such options are for matrices, and {file} is no .npy file. An instance says them itself; "
-                "save a matrix with numpy.save."
+                f"{options}: such options are for samples, and {file} holds none. An instance says them itself; save a "
+                "matrix with numpy.save."
             )
         target = load_target(file)
         own, parameters, truth = samples_of(target, 20_000 if number is None else number, seed=seed)
         return own, parameters, target.record.title, truth
-    for name in ("labels", "modulus"):
+    held = "a matrix" if kind == "matrix" else "samples"
+    for name in ("labels", "modulus") if kind == "matrix" else ("modulus",) if {*given} - {"secret"} else ():
         if name not in given:
-            raise ValueError(f"{file} is a matrix: --{name} is needed, too.")
-    parameters = LWRParameters(
-        secret_dim=_columns(file),
-        modulus=given["modulus"],
-        levels=given.get("levels", given["modulus"]),
-        matrix=given.get("matrix", "uniform"),
-        secret=parse_law(given.get("secret_law", "uniform")),
-        noise=parse_law(given.get("noise", "zero")),
-    )
-    samples, secret = read_samples(file, given["labels"], parameters, secret_path=given.get("secret"))
+            raise ValueError(f"{file} holds {held}: --{name} is needed, too.")
+    problem = None
+    if "modulus" in given:
+        problem = {
+            "modulus": given["modulus"],
+            "levels": given.get("levels", given["modulus"]),
+            "matrix": given.get("matrix", "uniform"),
+            "secret": parse_law(given.get("secret_law", "uniform")),
+            "noise": parse_law(given.get("noise", "zero")),
+        }
+    stored = read_samples(file, problem, labels_path=given.get("labels"), secret_path=given.get("secret"))
+    samples, secret = stored.samples, stored.secret
     if number is not None:
         if number > len(samples):
             raise ValueError(f"--samples is {number}: {file} has {len(samples)} rows.")
         samples = samples.take(number)
-    return (
-        samples,
-        parameters,
-        f"{file} and {given['labels']}",
-        None if secret is None else tuple(map(int, secret)),
-    )
-
-
-def _columns(file: Path) -> int:
-    """The number of columns of a matrix; 1 if it cannot be read, because reading it later gives the error."""
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return 1
-    if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"{file} has shape {array.shape}: a matrix of one row a sample is needed.")
-    return int(array.shape[1])
+    title = f"{file} and {given['labels']}" if kind == "matrix" else str(file)
+    return samples, stored.parameters, title, None if secret is None else tuple(map(int, secret))
 
 
 def _hints(samples: LWRSamples, parameters: LWRParameters) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _problem(
             return PlainLWE(n, modulus, law, sigma)
         noise = f"gaussian:{sigma!r}"
     if modulus > LARGEST_MODULUS:
-        raise ValueError(f"q is {q[:60]}: with --noise at most 2^31 is allowed; give --sigma.")
+        raise ValueError(f"q is {q[:60]}: with --noise at most 2^52 is allowed; give --sigma.")
     return LWRParameters(n, modulus, modulus, matrix="uniform", secret=law, noise=parse_law(noise))
 
 

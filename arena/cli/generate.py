@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from arena.attacking import open_samples
 from arena.cli.console import (
     BiasesOption,
     CoordinatesOption,
@@ -19,6 +20,8 @@ from arena.cli.console import (
     PrefixOption,
     SeedOption,
     listed,
+    print_json,
+    require_counts,
     require_writable,
     say,
     write_target,
@@ -27,6 +30,7 @@ from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
+from lwe import PRESETS, save_samples, write_matrix
 
 __all__ = ["generate_app"]
 
@@ -78,6 +82,52 @@ def nice_command(
         out,
         as_json,
     )
+
+
+@generate_app.command("samples")
+def samples_command(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help=f"An instance of learning with rounding or a parity, samples, or one of {', '.join(PRESETS)}."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file: .npz, or .txt in the format of the LWE challenges.")
+    ],
+    number: Annotated[
+        int | None, typer.Option(help="How many.  [default: 1000, or all that a file of samples has]")
+    ] = None,
+    labels_out: Annotated[
+        Path | None,
+        typer.Option(help="Write matrices instead: A to --out and b here, as .npy or else as [[1 2][3 4]]."),
+    ] = None,
+    with_secret: Annotated[
+        bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
+    ] = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw samples (A, b) of learning with rounding or with errors, or write those of a file in another format.
+
+    Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
+    """
+    for path in (out, labels_out):
+        if path is not None:
+            require_writable(path, source=source)
+    require_counts(number=number)
+    found = open_samples(source, number, seed=seed)
+    secret = found.secret if with_secret else None
+    if with_secret and (secret is None or labels_out is not None):
+        raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
+    if labels_out is None:
+        save_samples(out, found.samples, found.parameters, secret=secret)
+    else:
+        write_matrix(out, found.samples.public)
+        write_matrix(labels_out, found.samples.labels)
+    say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
+    if as_json:
+        print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
 
 
 @generate_app.command("from-checkpoint")

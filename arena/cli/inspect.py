@@ -1,11 +1,13 @@
 """``attention-bounds inspect``: the content of a file, and the conditions it meets."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from arena.attacking import open_samples
 from arena.cli.console import (
     BiasesOption,
     CoordinatesOption,
@@ -19,12 +21,20 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
+from lwe import PRESETS, card_of
+from lwe.sample_files import kind_of_file
 
 __all__ = ["inspect_command"]
 
 
 def inspect_command(
-    file: Annotated[Path, typer.Argument(help="A layer, an instance, or with --layer a model's checkpoint.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A layer, an instance, or with --layer a model's checkpoint; samples of learning with rounding, or "
+            "the name of a set of parameters, such as kyber512."
+        ),
+    ],
     tokens: Annotated[
         int | None,
         typer.Option(help="Number k of tokens, if the file does not store it; 4 for a checkpoint."),
@@ -47,7 +57,8 @@ def inspect_command(
 ) -> None:
     """Show a layer's shape and conditions; for a hard instance, its certificate and its known part.
 
-    For a layer of a trained model, the parts that were dropped are also shown.
+    For a layer of a trained model, the parts that were dropped are also shown. Learning with rounding has a card: its
+    assumption, and what known reductions lose at its parameters.
 
     Example: attention-bounds inspect parity.safetensors --verify
     """
@@ -59,6 +70,9 @@ def inspect_command(
         for option, value in given.items():
             if value is not None:
                 raise ValueError(f"{option} is for a model's checkpoint: give the number of a --layer too.")
+        if kind_of_file(file) or (str(file) in PRESETS and not os.path.exists(file)):
+            _show_samples(file, as_json)
+            return
         if file.is_dir():
             raise ValueError(f"{file} is a folder: of a model's checkpoint, give the number of a --layer.")
         found = inspect(file, tokens=tokens, verify=verify, thresholds=thresholds)
@@ -79,6 +93,20 @@ def inspect_command(
         say(str(found))
     if not found.holds:
         raise WorkFailedError(f"{file} is not what it says it is; the reasons are listed above.")
+
+
+def _show_samples(file: Path, as_json: bool) -> None:
+    """The number of samples and the card of their problem; of a set of parameters, the card alone."""
+    stored = open_samples(file) if os.path.exists(file) else None
+    card = card_of(PRESETS[str(file)] if stored is None else stored.parameters)
+    if as_json:
+        held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}
+        print_json({**held, **card.to_json()})
+        return
+    if stored is not None:
+        known = "with" if stored.secret is not None else "without"
+        say(f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n")
+    say(str(card))
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

@@ -10,6 +10,7 @@ from lwe.attacks.evidence import label_residues
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape
 from lwe.parameters import LWRParameters, centred
+from lwe.residues import divided_product
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["Embedding", "dual_basis", "left_inverse", "modular_hermite_form", "primal_embedding"]
@@ -40,18 +41,24 @@ def modular_hermite_form(
         while len(places := np.flatnonzero(left[:, j])):
             divisors = np.gcd(left[places, j], modulus)
             place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
-            pivot = left[place] * _unit(int(left[place, j]) // divisor, modulus // divisor, modulus) % modulus
+            unit = _unit(int(left[place, j]) // divisor, modulus // divisor, modulus)
+            pivot = divided_product(left[place], unit, modulus)[1]
             quotients = left[:, j] // divisor
             quotients[place] = 0
             # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
-            left[:, j:] = (left[:, j:] - np.outer(quotients, pivot[j:])) % modulus
+            left[:, j:] -= divided_product(quotients[:, None], pivot[j:], modulus)[1]
+            left[:, j:] %= modulus
             left[place] = pivot
             if np.count_nonzero(left[:, j]) == 1:
-                form[j], left[place] = pivot, pivot * (modulus // divisor) % modulus
+                form[j] = pivot
+                left[place] = divided_product(pivot, modulus // divisor, modulus)[1]
                 break
     for j in range(columns):
-        form[:j] -= np.outer(form[:j, j] // form[j, j], form[j])
-        form[:j, j + 1 :] %= modulus  # entries that are not reduced would grow beyond 64 bits
+        quotients = form[:j, j] // form[j, j]
+        form[:j, j] -= quotients * form[j, j]
+        # entries that are not reduced would grow beyond 64 bits
+        form[:j, j + 1 :] -= divided_product(quotients[:, None], form[j, j + 1 :], modulus)[1]
+        form[:j, j + 1 :] %= modulus
     return form
 
 
@@ -115,7 +122,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
     first, after = label_residues(samples.labels[:m], parameters)
     doubled = first + after - 1 - round(2 * sizes.error_mean)
     shift = round(sizes.secret_mean) if shape.weighted else 0
-    doubled = doubled - 2 * shift * np.sum(public, axis=1)
+    doubled = doubled - 2 * shift * np.mod(np.sum(public, axis=1), q)
     scale = 2 if np.any(doubled % 2) else 1
     target = doubled if scale == 2 else doubled // 2
     weight = 0
@@ -169,7 +176,7 @@ def dual_basis(
         return np.asarray(inverse.T, dtype=np.int64), 1
     ratio = sizes.secret / max(sizes.error, 1e-3)
     scale = max(math.ceil(4 / ratio), 1) if ratio < 4 else 1
-    weight = min(max(round(ratio * scale), 1), 2**30)  # times q it has to fit into 64 bits
+    weight = min(max(round(ratio * scale), 1), 2**62 // q)  # times q it has to fit into 64 bits
     basis = np.zeros((m + n, m + n), dtype=np.int64)
     basis[:m, :m] = scale * np.eye(m, dtype=np.int64)
     basis[:m, m:] = weight * np.mod(public, q)

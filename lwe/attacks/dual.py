@@ -32,6 +32,7 @@ _MOST_VECTORS = 500  # vectors of largest weight in one statistic: more would ad
 _MOST_ORDERS = 25_000
 _ENOUGH_ORDERS = 20
 _AT_ONCE = 500
+_COLUMNS = 128
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,15 @@ def dual_statistic(
     if int(np.abs(vectors).sum(axis=1).max(initial=0)) * wrap < 2**53:  # far faster than whole numbers
         sums = doubled.astype(np.float64) @ vectors.T.astype(np.float64)
     else:
-        upper, lower = np.divmod(np.mod(vectors, wrap), 2**16)
-        sums = (doubled @ lower.T + 2**16 * (doubled @ upper.T % wrap)) % wrap
+        # digits of the vectors, of so few bits that sums of as many products stay below 2^62
+        bits = 62 - (wrap * _COLUMNS).bit_length()
+        sizes, sums = np.abs(vectors), np.zeros((), dtype=np.int64)
+        for shift in reversed(range(0, int(sizes.max()).bit_length(), bits)):
+            digits = np.sign(vectors) * (sizes >> shift & (1 << bits) - 1)
+            sums = sums << bits
+            for start in range(0, vectors.shape[1], _COLUMNS):
+                part = slice(start, start + _COLUMNS)
+                sums = (sums + doubled[..., part] @ digits[:, part].T) % wrap
     return np.asarray(np.cos(np.pi * (sums - 2 * offsets) / q) @ weights)
 
 

@@ -173,14 +173,15 @@ def refined_secret(
     The solution with the widest margin in all of them is rounded. Derived here. O(N n^2), and one linear program of N
     rows, which has limits on its seconds and its steps.
     """
-    q, public = parameters.modulus, samples.public[:_REFINING]
+    q = parameters.modulus
+    public = centred(samples.public[:_REFINING], q).astype(np.float64)  # integers could overflow
     low, after = label_residues(samples.labels[:_REFINING], parameters)
     middle = (low + after - 1) / 2 - deviations(parameters).error_mean
     best = centred(secret, q)
     products = public @ best
     for _ in range(5):
         wraps = q * np.rint((products - middle) / q)
-        fitted = np.linalg.lstsq(public.astype(np.float64), middle + wraps, rcond=None)[0]
+        fitted = np.linalg.lstsq(public, middle + wraps, rcond=None)[0]
         products = public @ fitted
         again = np.rint(fitted).astype(np.int64)
         if np.array_equal(again, best):

@@ -11,6 +11,7 @@ from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.exhaustive import even_split, fitting_pairs, offer_pairs, search_secrets, tests_by_words
 from lwe.attacks.secret_space import SecretSpace
+from lwe.residues import divided_product
 
 __all__ = ["MeetInTheMiddleAttack"]
 
@@ -173,4 +174,4 @@ class _Boxes:
 
     def _cell(self, residues: np.ndarray, k: int) -> np.ndarray:
         # every cell has at least floor(q/k) >= w residues, so a window meets at most two
-        return residues * k // self.windows.modulus
+        return divided_product(residues, k, self.windows.modulus)[0]

@@ -13,9 +13,20 @@ import pytest
 
 import arena.attacking
 from arena import ATTACKS, AttackKind, attack, lwr_target, save_target
-from arena.attacking import attack_samples, samples_of
+from arena.attacking import attack_samples, open_samples, samples_of
 from attention import AttentionLayer
-from lwe import Attack, BinomialLaw, LWRParameters, TernaryLaw, make_samples
+from lwe import (
+    PRESETS,
+    Attack,
+    BinomialLaw,
+    GaussianLaw,
+    LWRParameters,
+    TernaryLaw,
+    card_of,
+    make_samples,
+    read_matrix,
+    read_samples,
+)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -169,3 +180,51 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
     kept = json.loads(out.read_text(encoding="utf-8"))
     assert [one["attack"] for one in kept["results"]] == ["least-squares"]
     assert kept["not_run"] == ["linearisation", "exhaustive"]
+
+
+def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, tmp_path):
+    target, held = tmp_path / "it.safetensors", tmp_path / "s.npz"
+    save_target(target, lwr_target(secret_dim=8, modulus=4, levels=2, seed=1))
+    said = json.loads(
+        cli("generate", "samples", target, "--number", 600, "--with-secret", "-o", held, "--json").out
+    )
+    assert (said["number"], said["parameters"]["modulus"]) == (600, 4)
+    for path in (target, held):
+        card = json.loads(cli("inspect", path, "--json").out)
+        card = card if path == held else card["card"]
+        assert card["rests_on"] == "LWR, binary rows"
+    matrices = ["--labels", tmp_path / "b.txt"]
+    cli("generate", "samples", held, "-o", tmp_path / "A.txt", "--labels-out", tmp_path / "b.txt")
+    options = ["--attacks", "exhaustive", "--json"]
+    found = json.loads(cli("attack", held, *options).out)
+    assert (found["broken_by"], found["samples"]) == (["exhaustive"], 600)
+    problem = ["--modulus", 4, "--levels", 2, "--matrix", "binary"]
+    again = json.loads(cli("attack", tmp_path / "A.txt", *matrices, *problem, *options).out)
+    assert again["results"][0]["secret"] == found["results"][0]["secret"]
+    stored = read_samples(held)
+    np.testing.assert_array_equal(read_matrix(tmp_path / "A.txt"), stored.samples.public)
+    assert np.array_equal(2 * (stored.samples.public @ stored.secret % 4) // 4, stored.samples.labels)
+
+
+def test_a_challenge_of_others_is_attacked_by_its_file_alone(cli, tmp_path):
+    parameters = LWRParameters(6, 97, 97, "uniform", noise=GaussianLaw(0.5))
+    samples, _ = make_samples(parameters, 60, rng=0)
+    rows = "\n".join(f"[{' '.join(map(str, row))}]" for row in samples.public.tolist())
+    labels = " ".join(map(str, samples.labels.tolist()))
+    (tmp_path / "c.txt").write_text(f"6\n60\n97\n{0.5 / 97}\n[{labels}]\n[{rows}]\n")
+    found = open_samples(tmp_path / "c.txt")
+    assert found.parameters == parameters
+    assert "60 samples of LWE n=6 q=97" in cli("inspect", tmp_path / "c.txt").out
+    said = json.loads(
+        cli("attack", tmp_path / "c.txt", "--attacks", "least-squares", "--samples", 40, "--json").out
+    )
+    assert (said["samples"], said["results"][0]["outcome"]) == (40, "NOTHING")
+    assert found.secret is None
+
+
+@pytest.mark.parametrize("name", ["kyber512", "toy-gadget"])
+def test_named_parameters_have_a_card_and_samples(name, cli, tmp_path):
+    assert str(card_of(PRESETS[name])) in cli("inspect", name).out
+    cli("generate", "samples", name, "--number", 7, "-o", tmp_path / "s.npz")
+    assert read_samples(tmp_path / "s.npz").parameters == PRESETS[name]
+    assert len(open_samples(name, 7, seed=3).samples) == 7

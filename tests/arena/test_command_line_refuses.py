@@ -28,6 +28,7 @@ import runs.engine
 from arena.cli.main import app, run
 from attention.files import write_examples
 from attention.memory import memory_limited_to
+from lwe import LWRParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
 
 pytestmark = pytest.mark.bad_input
@@ -37,6 +38,7 @@ PARTS = 3  # of the bad values; the first is always tried
 CALLS = {
     "generate nice": "--heads 1 --dim 8 --out new.safetensors",
     "generate lwr": "--secret-dim 4 --modulus 8 --out new.safetensors",
+    "generate samples": "lwr.safetensors --number 50 --out new.npz",
     "generate from-checkpoint": "nice.safetensors --layer 0 --out new.safetensors",
     "recover": "model --layers 0 --by queries --jobs 1 --out recovered",
     "families": "--dim 10",
@@ -164,17 +166,29 @@ WRONG = [
     ("attack nice.safetensors", "no instance of learning with rounding"),
     ("attack lwr.safetensors --attacks bkv", "'bkw'"),
     ("attack lwr.safetensors --attacks bkw --device cpu", "None of these attacks"),
-    ("attack lwr.safetensors --modulus 8", "--modulus: such options are for matrices"),
+    ("attack lwr.safetensors --modulus 8", "--modulus: such options are for samples"),
+    ("attack s.npz --modulus 8", "s.npz says itself that it is LWR n=4 q=8 p=2"),
+    ("attack s.npz --noise zero", "s.npz holds samples: --modulus is needed"),
+    ("attack s.npz --labels b.npy --modulus 8", "is no matrix: leave labels_path out"),
+    ("attack cut.txt", "cut.txt: it has 2 rows of A and says that m is 3"),
+    ("generate samples nice.safetensors -o x.npz", "no instance of learning with rounding"),
+    ("generate samples lwr.safetensors -o x.txt", "is for unrounded labels"),
+    ("generate samples lwr.safetensors -o x.csv", "x.csv: samples are written as .npz, or as .txt"),
+    ("generate samples kyber51 -o x.npz", "'kyber512'"),
+    ("generate samples s.npz --number 100 -o x.npz", "s.npz has 60 samples"),
+    ("generate samples s.npz --with-secret -o x.npz", "s.npz has no secret"),
+    ("generate samples s.npz -o s.npz", "would take the place"),
+    ("inspect cut.txt", "cut.txt: it has 2 rows of A"),
     ("attack A.npy", "--labels is needed"),
     ("attack A.npy --labels b.npy", "--modulus is needed"),
     ("attack A.npy --labels b.npy --modulus 8 --samples 50", "--samples is 50"),
-    ("attack b.npy --labels b.npy --modulus 8", "b.npy has shape (20,)"),
+    ("attack b.npy --labels b.npy --modulus 8", "b.npy: A has shape (20,)"),
     ("estimate kyber521", "'kyber512'"),
     ("estimate --n 10", "--q and one of --sigma and --noise"),
     ("estimate kyber512 --n 10", "numbers of its own"),
     ("estimate --n 10 --q a97 --sigma 3", "q is 'a97'"),
     ("estimate --n 10 --q 97 --noise nix", "The law is 'nix'"),
-    ("estimate --n 10 --q 2^40 --noise binomial:2", "give --sigma"),
+    ("estimate --n 10 --q 2^60 --noise binomial:2", "give --sigma"),
     ("compare nice.safetensors --learners linear,adm", "'adam'"),
     ("compare nice.safetensors --out nice.safetensors", "is a file: give the path of a folder"),
     ("compare nice.safetensors --jobs 0 --out r", "jobs is 0: a whole number of at least 1"),
@@ -264,6 +278,9 @@ def files(tmp_path_factory):
             "same": np.ones_like(x),
         }.items():
             np.save(f"{name}.npy", array)
+        rounding = LWRParameters(secret_dim=4, modulus=8, levels=2)
+        save_samples("s.npz", make_samples(rounding, 60, rng=0)[0], rounding)
+        Path("cut.txt").write_text("2\n3\n5\n0.2\n[1 2 3]\n[[0 1]\n[2 3]]\n")
         Path("pickle.bin").write_bytes(b"\x80\x04.")
         for name in ("folder", "folder.safetensors", "taken"):
             Path(name).mkdir()
@@ -346,7 +363,7 @@ def bad_values(option, kind):
         return (*WORDS, *huge(REALS))
     if kind is Path:
         # a pipe that is written to waits for a reader
-        return [one for one in FILES if option.name != "out" or "pipe" not in one]
+        return [one for one in FILES if not option.name.endswith("out") or "pipe" not in one]
     return (
         (*WORDS, "no-such")
         if get_origin(kind) is Literal

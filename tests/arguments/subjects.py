@@ -50,7 +50,7 @@ RECORDS = """
     AttackResult Attempt Cost IntegerLaw Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
-    Constants Run Study Interval
+    Constants Run Study Interval Card Reduction StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
@@ -311,7 +311,13 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.make_lwr_instance, secret_dim=4, modulus=8, levels=2),
         partial(lwe.make_samples, parameters=SMALL, number=5),
         partial(lwe.noisy_examples, instance=LWR),
-        partial(lwe.read_samples, public_path=arrays, labels_path=folder / "y.npy", parameters=SMALL),
+        partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
+        partial(lwe.read_matrix, path=arrays),
+        partial(lwe.save_samples, path=folder / "s.npz", samples=SAMPLES, parameters=SMALL),
+        partial(lwe.write_matrix, path=folder / "m.txt", array=SAMPLES.public),
+        partial(lwe.card_of, parameters=SMALL),
+        partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
+        partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWRParameters(12, 8, 8)),
         partial(lwe.root_mean_square_correlation, parameters=SMALL),
         partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),

@@ -51,7 +51,7 @@ def test_ranges_of_large_forms_are_those_of_exact_integers():
     assert value_range(large, "ternary") == (-(2**63), 2**63)
     assert kept_range(large, "binary", 3.0) == (0, 2**63)
     parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
-    with pytest.raises(ValueError, match=r"at most 2\^52 in size"):
+    with pytest.raises(ValueError, match=r"at most 2\^50 in size"):
         lwr_heads(large, parameters)
     with pytest.raises(NotEnoughMemoryError, match="jumps 1099511627776 times"):
         lwr_heads(np.full(4, 2**40), parameters)

@@ -5,7 +5,8 @@ from attention import FileFormatError
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.residues import centred, inner_products
-from lwe.samples import make_samples, read_samples
+from lwe.sample_files import read_samples
+from lwe.samples import make_samples
 
 PROBLEMS = [
     LWRParameters(12, 64, 2),
@@ -71,11 +72,12 @@ def test_files_give_samples_and_secret_back(files, parameters):
     samples, secret = make_samples(parameters, 40, rng=0)
     for path, array in zip(files, (samples.public, samples.labels, secret), strict=True):
         np.save(path, array)
-    again, read = read_samples(*files[:2], parameters, secret_path=files[2])
+    found = read_samples(files[0], parameters, labels_path=files[1], secret_path=files[2])
+    again, read = found.samples, found.secret
     np.testing.assert_array_equal(again.public, samples.public)
     np.testing.assert_array_equal(again.labels, samples.labels)
     np.testing.assert_array_equal(read, secret)
-    assert read_samples(*files[:2], parameters)[1] is None
+    assert read_samples(files[0], parameters, labels_path=files[1]).secret is None
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int64, np.float64])
@@ -84,7 +86,8 @@ def test_centred_residues_are_those_mod_q(files, dtype):
     np.save(files[0], centred(samples.public, 97).astype(dtype))
     np.save(files[1], centred(samples.labels, 97).astype(dtype))
     np.save(files[2], np.mod(secret, 97).astype(dtype))
-    again, read = read_samples(*files[:2], LWE, secret_path=files[2])
+    found = read_samples(files[0], LWE, labels_path=files[1], secret_path=files[2])
+    again, read = found.samples, found.secret
     np.testing.assert_array_equal(again.public, samples.public)
     np.testing.assert_array_equal(again.labels, samples.labels)
     np.testing.assert_array_equal(read, secret)
@@ -112,7 +115,7 @@ def test_files_that_hold_no_samples_are_explained(files, which, array, words):
     for index, path in enumerate(files):
         np.save(path, array if index == which else GOOD[index], allow_pickle=True)
     with pytest.raises(FileFormatError, match=words) as error:
-        read_samples(*files[:2], LWE, secret_path=files[2])
+        read_samples(files[0], LWE, labels_path=files[1], secret_path=files[2])
     assert str(error.value).startswith(str(files[which]))
 
 
@@ -120,7 +123,7 @@ def test_files_that_are_missing_or_no_npy_are_explained(files):
     for path, array in zip(files, GOOD, strict=True):
         np.save(path, array)
     with pytest.raises(FileFormatError, match=r"none\.npy"):
-        read_samples(files[0].with_name("none.npy"), files[1], LWE)
+        read_samples(files[0].with_name("none.npy"), LWE, labels_path=files[1])
     files[1].write_text("0 1 2")
     with pytest.raises(FileFormatError, match="the file is no valid"):
-        read_samples(*files[:2], LWE)
+        read_samples(files[0], LWE, labels_path=files[1])

@@ -1,0 +1,311 @@
+"""Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from attention.inputs import Rng
+from attention.validation import checked, random_generator
+from lwe.costs.deviations import deviations
+from lwe.costs.primal import fewest_samples
+from lwe.parameters import LWRParameters, centred, rounded
+from lwe.residues import inner_products
+from lwe.samples import LWRSamples
+
+__all__ = ["Card", "Reduction", "card_of", "rounded_samples", "small_row_samples"]
+
+Evidence = Literal["derived", "abstract read", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A known reduction at the parameters of one problem: a solver of `to` solves `start`, at this loss."""
+
+    start: str  #: a problem
+    to: str  #: the problem that it leads to, or "layer"
+    source: str  #: who found it
+    #: How its condition is known. Derived: here, and tested by enumeration. Abstract read: the abstract or a survey
+    #: agrees, constants are from memory. Unchecked: all from memory.
+    evidence: Evidence
+    condition: str  #: what it needs, with numbers
+    #: bits by which the modulus is too small for the condition; at most 0 if it holds, infinite if no modulus helps
+    modulus: float
+    samples: float | None = None  #: the most samples that a solver of `to` may use; None without such a limit
+    heads: float | None = None  #: the mean number of heads of the layer, if `to` is the layer
+    executable: str = ""  #: the function here that carries it out on samples, if there is one
+
+    @property
+    def covers(self) -> bool:
+        """Whether its condition holds."""
+        return self.modulus <= 0
+
+    def __str__(self) -> str:
+        run = f", run by {self.executable}" if self.executable else ""
+        loss = "covers" if self.covers else "does not cover"
+        if 0 < self.modulus < math.inf:
+            loss += f", modulus {self.modulus:.3g} bits short"
+        if self.samples is not None:
+            loss += f", up to {math.floor(self.samples)} samples"
+        if self.heads is not None:
+            loss += f", about {self.heads:.4g} heads"
+        return f"{self.start} -> {self.to}: {loss}. {self.condition} [{self.source}; {self.evidence}{run}]"
+
+
+@dataclass(frozen=True)
+class Card:
+    """The assumption of a problem, and the known reductions that lead to it; none if nothing is assumed."""
+
+    parameters: LWRParameters
+    samples: int  #: so many samples determine the secret, by their bits; 0 if there is nothing to find
+    reductions: tuple[Reduction, ...]
+
+    @property
+    def assumption(self) -> str:
+        """The problem that is assumed to be hard, or why it is easy."""
+        return self.parameters.assumption
+
+    @property
+    def rests_on(self) -> str:
+        """The problem from which covering reductions lead here, as far back as they go."""
+        if not self.reductions:
+            return "nothing"
+        ways = {one.to: one.start for one in reversed(self.reductions) if one.covers}
+        found = self.reductions[-1].start
+        while found in ways:
+            found = ways[found]
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"Card of {self.parameters}", f"  assumption: {self.assumption}"]
+        if self.reductions:
+            lines.append(f"  samples that determine the secret: {self.samples}")
+            lines += [f"  {one}" for one in self.reductions]
+            lines.append(f"  rests on: {self.rests_on}. A reduction is no claim of security at this size.")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return {
+            "parameters": self.parameters.to_json(),
+            "assumption": self.assumption,
+            "samples": self.samples,
+            "reductions": [asdict(one) | {"covers": one.covers} for one in self.reductions],
+            "rests_on": self.rests_on,
+        }
+
+
+@checked
+def card_of(parameters: LWRParameters) -> Card:
+    """The card of a problem, computed from its parameters.
+
+    Notes
+    -----
+    Rounding by p of q residues with errors of size B before it: among q residues at most 2 B p change their label by
+    some error of that size, two runs of B at each of the p ends. If labels with errors look uniform, m of them round to
+    other labels than without errors with probability at most 2 B p m / q (Banerjee, Peikert and Rosen 2012, derived
+    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret.
+
+    Rows of bits for q = 2^k: take bits of uniform rows a' = G a. Then <a', s> = <a, G^T s>, and with a uniform r that
+    one adds to labels as <a, r>, the secret G^T s + r is uniform. So plain learning with errors in n covariates is as
+    hard as the standard problem in floor(n / k) entries (derived here; the idea is Boneh, Lewi, Montgomery and
+    Raghunathan 2013). Ternary rows are differences of two such rows. Rounded labels cannot be shifted: so for plain
+    learning with rounding nothing is known to us but the way by errors.
+
+    Examples
+    --------
+    >>> card = card_of(LWRParameters(16, 256, 2, "gadget"))
+    >>> card.samples, card.rests_on, card.reductions[-1].heads
+    (128, 'LWR', 66.0)
+    """
+    sizes = deviations(parameters)
+    easy = parameters.levels == parameters.modulus and not parameters.noisy
+    if easy or sizes.secret_bits == 0 or sizes.told == 0:
+        return Card(parameters, 0, ())
+    needed, q = fewest_samples(parameters), parameters.modulus
+    errors, problem = (
+        "LPN" if q == 2 else "LWE",
+        "LWR" if parameters.levels < q else "LPN" if q == 2 else "LWE",
+    )
+    secret = "" if parameters.secret.is_uniform(q) else f", {parameters.secret} secret"
+    rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
+    found = (
+        *_from_lattices(parameters, errors),
+        *_to_small_secrets(parameters, errors, errors + secret),
+        *_to_small_rows(parameters, errors + secret, errors + rows + secret),
+        *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
+        _to_layers(parameters, problem + rows + secret),
+    )
+    return Card(parameters, needed, found)
+
+
+@checked
+def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSamples:
+    """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
+
+    A label differs from that without the error in at most 2 B p of q residues, for errors of size B.
+
+    Examples
+    --------
+    >>> fine = LWRSamples(np.array([[1], [2]]), np.array([3, 12]))
+    >>> rounded_samples(fine, 16, 4).labels.tolist()
+    [0, 3]
+    """
+    return LWRSamples(samples.public, rounded(samples.labels, modulus, levels))
+
+
+@checked
+def small_row_samples(
+    samples: LWRSamples, parameters: LWRParameters, *, rng: Rng = None
+) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
+    """Standard samples of learning with errors as samples with rows of bits or trits, and the shift of the secret.
+
+    ValueError unless q is a power of two, labels are not rounded, the rows have floor(n / log2 q) residues, and
+    `parameters` have a binary or ternary matrix.
+
+    The new rows a of bits (or trits) have G a = a', and the labels <a, v> + e mod q have the same errors. The new
+    secret is v = (s_1, 2 s_1, ..., q/2 s_1, s_2, ..., 0, ..., 0) + shift mod q, with zeros for covariates beyond.
+    `parameters` are those of the new problem, in n covariates.
+
+    Examples
+    --------
+    >>> from lwe import make_samples
+    >>> standard, s = make_samples(LWRParameters(2, 8, 8, "uniform"), 50, rng=0)
+    >>> found, shift = small_row_samples(standard, LWRParameters(6, 8, 8), rng=1)
+    >>> v = np.multiply.outer(s, [1, 2, 4]).ravel() + shift
+    >>> bool(np.all(found.public @ v % 8 == found.labels)), np.unique(found.public).tolist()
+    (True, [0, 1])
+    """
+    q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
+    if q & (q - 1) or parameters.levels != q or parameters.matrix not in ("binary", "ternary"):
+        raise ValueError(
+            f"parameters is {parameters}: q a power of two, p = q and a binary or ternary matrix is needed."
+        )
+    if samples.secret_dim != n // digits:
+        raise ValueError(
+            f"samples have rows of {samples.secret_dim} residues: {n // digits} are needed for {parameters}."
+        )
+    generator, number, used = random_generator(rng), len(samples), samples.secret_dim * digits
+    residues, rows = np.mod(samples.public, q), np.zeros((number, n), dtype=np.int64)
+    if parameters.matrix == "ternary":  # a bit minus a bit, and both rows of bits uniform
+        rows -= generator.integers(2, size=(number, n))
+        powers = 1 << np.arange(digits, dtype=np.int64)
+        residues = np.mod(residues - rows[:, :used].reshape(number, -1, digits) @ powers, q)
+    rows[:, :used] += (residues[:, :, None] >> np.arange(digits) & 1).reshape(number, used)
+    rows[:, used:] += generator.integers(2, size=(number, n - used))
+    shift = generator.integers(q, size=n)
+    return LWRSamples(rows, np.mod(samples.labels + inner_products(rows, shift, q), q)), shift
+
+
+def _small_rows(parameters: LWRParameters) -> bool:
+    # rows of bits are the uniform rows mod 2
+    return parameters.matrix == "ternary" or (parameters.matrix == "binary" and parameters.modulus > 2)
+
+
+def _from_lattices(parameters: LWRParameters, errors: str) -> list[Reduction]:
+    """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
+    q, n, sigma = parameters.modulus, parameters.secret_dim, parameters.noise.number
+    if q == 2 or parameters.noise.kind != "gaussian":
+        return []
+    n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
+    lattices, width, least = "lattices in the worst case", math.sqrt(2 * math.pi) * sigma, 2 * math.sqrt(n)
+    quantum, short = f"{lattices}, by quantum algorithms", math.log2(least / width)
+    told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
+    both = f"{told} q has to be at least 2^(n/2) = 2^{n / 2:g}."
+    lost = (
+        "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed."
+    )
+    larger = max(short, n / 2 - math.log2(q))
+    return [
+        Reduction(quantum, errors, "Regev 2005", "abstract read", told, short),
+        Reduction(lattices, errors, "Peikert 2009", "unchecked", both, larger),
+        Reduction(lattices, errors, "Brakerski and others 2013", "abstract read", lost, math.inf),
+    ]
+
+
+def _to_small_secrets(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
+    """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
+    if start == to:
+        return []
+    told = (
+        f"About n = {parameters.secret_dim} samples become the secret, which then has the law of the errors; the "
+        "secret here has to have it, too."
+    )
+    short = -math.inf if parameters.secret == parameters.noise else math.inf
+    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
+
+
+def _to_small_rows(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
+    """From learning with errors with uniform rows mod q to that with rows of bits or trits."""
+    if start == to:
+        return []
+    q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
+    covers = q & (q - 1) == 0 and n >= digits and parameters.secret.is_uniform(q)
+    told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
+    source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
+    return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
+
+
+def _to_rounding(parameters: LWRParameters, start: str, to: str, needed: int) -> list[Reduction]:
+    """From learning with errors to learning with rounding."""
+    from sympy import primefactors
+
+    q, p, n, run = parameters.modulus, parameters.levels, parameters.secret_dim, "lwe.rounded_samples"
+    if start == to:
+        return []
+    if parameters.noisy:
+        told = "Labels of learning with errors, rounded, are exactly these labels."
+        return [Reduction(start, to, "derived here", "derived", told, -math.inf, executable=run)]
+    wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
+    told = (
+        f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
+        "sum has to be at most 1/2."
+    )
+    source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
+    found = [Reduction(start, to, source, "derived", told, short, 1 / (2 * wrong), executable=run)]
+    if _small_rows(parameters):
+        return found
+    prime, least = max(primefactors(q)), 2 * n * needed * p
+    told = (
+        f"The largest prime factor of q, {prime}, has to be at least 2 n m p = {least} for m = {needed} samples; and "
+        "the dimension falls by a factor of about log2 q."
+    )
+    source, short = "Alwen, Krenn, Pietrzak and Wichs 2013", math.log2(least / prime)
+    found.append(Reduction(start, to, source, "unchecked", told, short, prime / (2 * n * p)))
+    told = (
+        "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
+        f"samples gives e^2 / (1 + 2p/q)^m. The power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}."
+    )
+    source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
+    found.append(Reduction(start, to, source, "abstract read", told, short, 1 / wrong))
+    return found
+
+
+def _to_layers(parameters: LWRParameters, start: str) -> Reduction:
+    """From samples to examples of the layer."""
+    q, here, layer = parameters.modulus, "derived here", parameters
+    if parameters.matrix == "uniform":
+        if q & (q - 1):
+            told = "No heads realise uniform rows mod q, unless q is a power of two."
+            return Reduction(start, "layer", here, "derived", told, math.inf)
+        layer = parameters.updated(matrix="gadget")
+    told = "A sample is an example on the gate with the same label, and none is lost."
+    if layer.gadget:
+        told = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {told}"
+    heads, run = _mean_heads(layer), "lwe.LearnerAttack"
+    return Reduction(start, "layer", here, "derived", told, -math.inf, None, heads, run)
+
+
+def _mean_heads(parameters: LWRParameters) -> float:
+    """About p E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
+    q, n, law = parameters.modulus, parameters.secret_dim, parameters.secret
+    if law.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
+        size = parameters.digits * (q * q - q % 2) / (4 * q)
+    else:
+        sparse = np.array([0, 1]), np.array([1 - (law.number or 0) / n, (law.number or 0) / n])
+        values, weights = sparse if law.kind == "sparse" else law.support(q)
+        multiples = np.multiply.outer(values, 1 << np.arange(parameters.digits))
+        size = float(weights @ np.abs(centred(multiples, q)).sum(axis=1))
+    return (2 if parameters.matrix == "ternary" else 1) * parameters.levels * n * size / q + 2

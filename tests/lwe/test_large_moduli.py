@@ -1,0 +1,190 @@
+"""Above 2^31 products of two residues overflow 64 bits: everything agrees with Python's integers, which cannot."""
+
+import numpy as np
+import pytest
+
+from lower.verify import verify_instance
+from lwe import (
+    AttackOutcome,
+    BKWAttack,
+    DualAttack,
+    ExhaustiveAttack,
+    LatticeAttack,
+    LinearisationAttack,
+    LWRParameters,
+    LWRSamples,
+    MeetInTheMiddleAttack,
+    TernaryLaw,
+    estimate,
+    make_lwr_instance,
+    make_samples,
+    noisy_examples,
+    parse_law,
+    root_mean_square_correlation,
+    samples_from_examples,
+)
+from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form
+from lwe.attacks.evidence import label_residues
+from lwe.heads import lwr_heads
+from lwe.parameters import covariate_form
+from lwe.residues import LARGEST_MODULUS, divided_product
+
+POWER, PRIME = 2**40, 8589934609  # the least prime above 2^33
+WITHOUT = "lattices need fpylll"
+
+
+@pytest.mark.parametrize("divisor", [3, 2**31, PRIME, POWER, 2**52 - 1, 2**52])
+def test_divided_products_are_those_of_whole_numbers(divisor):
+    rng = np.random.default_rng(divisor)
+    ends = np.array([0, 1, divisor - 1, -1, -divisor])
+    one = np.concatenate([rng.integers(-divisor, divisor, size=1000), ends])
+    other = np.concatenate([rng.integers(divisor, size=1000), ends[::-1]])
+    quotients, remainders = divided_product(one, other, divisor)
+    expected = [divmod(a * b, divisor) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
+    assert list(zip(quotients.tolist(), remainders.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("matrix", ["uniform", "binary", "ternary", "gadget"])
+@pytest.mark.parametrize("q", [PRIME, POWER, LARGEST_MODULUS])
+@pytest.mark.parametrize("levels", [2, 1000, 2**20, None])
+def test_labels_are_those_of_whole_numbers(q, levels, matrix):
+    if matrix == "gadget" and q == PRIME:
+        pytest.skip("the gadget has a power of two")
+    p = levels or q
+    samples, secret = make_samples(LWRParameters(12, q, p, matrix), 1000, rng=1)
+    rows, entries = samples.public.tolist(), secret.tolist()
+    products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
+    assert samples.labels.tolist() == [p * (one % q) // q for one in products]
+
+
+@pytest.mark.parametrize("p", [2, 1000, PRIME - 1, PRIME])
+def test_the_residues_of_a_label_are_those_that_round_to_it(p):
+    labels = np.random.default_rng(0).integers(p, size=200)
+    first, after = label_residues(labels, LWRParameters(4, PRIME, p))
+    for label, least, end in zip(labels.tolist(), first.tolist(), after.tolist(), strict=True):
+        assert p * least // PRIME == label == p * (end - 1) // PRIME
+        assert p * (least - 1) // PRIME == label - 1
+        assert p * end // PRIME == label + 1
+
+
+def test_a_gadget_form_is_the_multiples_of_the_secret_by_powers_of_two():
+    parameters = LWRParameters(3, POWER, 2, "gadget")
+    secret = np.random.default_rng(2).integers(POWER, size=3)
+    form = covariate_form(secret, parameters)
+    expected = [(int(one) << place) % POWER for one in secret for place in range(40)]
+    assert [one % POWER for one in form.tolist()] == expected
+    assert np.all((2 * form > -POWER) & (2 * form <= POWER))
+
+
+@pytest.mark.parametrize("q", [PRIME, POWER])
+def test_hermite_forms_span_the_rows_and_inverses_invert(q):
+    public = np.random.default_rng(3).integers(q, size=(12, 5))
+    form = modular_hermite_form(public.T, q)
+    assert np.all((form >= 0) & (form <= q))
+    product = np.prod([int(one) for one in np.diagonal(form)], dtype=object)
+    assert product == q**7  # the index of a lattice of rank 5 mod q in 12 dimensions
+    # every row of the matrix is a whole combination of the form's: eliminate it, from the first column on
+    for row in public.T.astype(object):
+        for place in range(12):
+            row = row - row[place] // int(form[place, place]) * form[place].astype(object)
+            assert row[place] == 0
+    inverse = left_inverse(public, q)
+    assert np.array_equal(inverse.astype(object) @ public.astype(object) % q, np.eye(5, dtype=object))
+
+
+def test_dual_bases_cancel_the_matrix():
+    public = np.random.default_rng(4).integers(PRIME, size=(9, 4))
+    basis, _ = dual_basis(public, LWRParameters(4, PRIME, PRIME, "uniform"), weighted=False)
+    assert not np.any(basis.astype(object) @ public.astype(object) % PRIME)
+    small = LWRParameters(4, PRIME, PRIME, "uniform", TernaryLaw(), parse_law("gaussian:3"))
+    basis, scale = dual_basis(public, small, weighted=True)
+    weight = int(basis[-1, -1]) // PRIME
+    left = (
+        basis[:, :9].astype(object) // scale @ public.astype(object) - basis[:, 9:].astype(object) // weight
+    )
+    assert not np.any(left % PRIME)
+
+
+@pytest.mark.parametrize(
+    ("q", "p", "noise"),
+    [(POWER, 2**30, "zero"), (PRIME, 2**20, "zero"), (POWER, POWER, "gaussian:1000")],
+)
+def test_lattices_find_the_secret_and_tell_labels_from_random_ones(q, p, noise):
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(10, q, p, "uniform", noise=parse_law(noise))
+    samples, secret = make_samples(parameters, 200, rng=1)
+    found = LatticeAttack()(samples, parameters, rng=0)
+    assert found.outcome is AttackOutcome.BROKEN, found
+    assert np.array_equal(found.secret, secret)
+    assert DualAttack()(samples, parameters, rng=0).outcome is AttackOutcome.DISTINGUISHED
+    random = LWRSamples(samples.public, np.random.default_rng(2).permutation(samples.labels))
+    assert not LatticeAttack(rounds=1)(random, parameters, rng=0).outcome.succeeded
+
+
+@pytest.mark.parametrize("attack", [ExhaustiveAttack(), MeetInTheMiddleAttack()])
+@pytest.mark.parametrize("q", [PRIME, POWER])
+def test_searches_find_small_secrets(attack, q):
+    parameters = LWRParameters(10, q, 2**10, "uniform", TernaryLaw())
+    samples, secret = make_samples(parameters, 200, rng=1)
+    found = attack(samples, parameters, rng=0)
+    assert found.outcome is AttackOutcome.BROKEN, found
+    assert np.array_equal(found.secret, secret)
+
+
+def test_linearisation_lifts_a_secret_mod_a_large_power_of_two():
+    parameters = LWRParameters(6, POWER, POWER // 2, "uniform")
+    samples, secret = make_samples(parameters, 400, rng=1)
+    found = LinearisationAttack()(samples, parameters, rng=0)
+    assert found.outcome is AttackOutcome.BROKEN, found
+    assert np.array_equal(found.secret, secret)
+
+
+def test_attacks_by_tables_of_residues_say_why_they_do_not_run():
+    parameters = LWRParameters(8, POWER, 2, "uniform")
+    samples, _ = make_samples(parameters, 200, rng=1)
+    found = BKWAttack()(samples, parameters, rng=0)
+    assert found.outcome is AttackOutcome.REFUSED
+    assert "within 2 GiB of memory" in found.explanation
+    assert estimate(parameters)[0].exponent > 0
+
+
+def test_the_correlation_of_secrets_depends_on_the_levels_alone():
+    # E g^2 and g(0) of runs of floor(q/p) and ceil(q/p) residues, exactly
+    q, p, n = PRIME, 2**20 + 1, 4
+    found = root_mean_square_correlation(LWRParameters(n, q, p))
+    assert found == pytest.approx(np.sqrt((15 + (p**4 / 16) / (p**4 / 144)) / 256), rel=1e-5)
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_layers_output_the_labels(matrix):
+    made = make_lwr_instance(
+        secret_dim=2 if matrix == "gadget" else 20, modulus=POWER, levels=2, matrix=matrix, rng=0
+    )
+    parameters = LWRParameters(len(made.secret), POWER, 2, matrix)
+    samples = samples_from_examples(*noisy_examples(made, rng=1).draw(400), parameters)
+    rows, entries = samples.public.tolist(), made.secret.tolist()
+    products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
+    assert samples.labels.tolist() == [2 * (one % POWER) // POWER for one in products]
+    assert verify_instance(made).holds
+
+
+def test_a_certificate_says_what_it_does_not_compute():
+    made = make_lwr_instance(secret_dim=64, modulus=POWER, levels=2, rng=0)
+    for name in ("distance from uniform", "weight of degree 1", "weight of degree 2"):
+        assert made.certificate[name].value == "not computed"
+        assert "2^22" in made.certificate[name].meaning
+    assert "not computed" in made.certificate["verdict"].meaning
+    gadget = make_lwr_instance(
+        secret_dim=3, modulus=POWER, levels=2, matrix="gadget", secret=[2, 4, 6], rng=0
+    )
+    assert gadget.certificate["distance from uniform"].value == 0.5  # the multiples of gcd(2, 4, 6, q) = 2
+
+
+def test_heads_are_at_the_jumps_of_many_levels():
+    q, p = PRIME, 2**12 + 1
+    form = np.array([PRIME // 3, -(PRIME // 5), 12345])
+    heads = lwr_heads(form, LWRParameters(3, q, p))
+    jumps = [int(one) for one in heads.thresholds[1:-1] + 0.5]
+    assert all(p * one // q == p * (one - 1) // q + 1 for one in jumps)
+    least, most = -(PRIME // 5), PRIME // 3 + 12345
+    assert len(jumps) == p * most // q - p * least // q

@@ -1,0 +1,225 @@
+"""Samples as files: what is written is read back unchanged, and what others write is read or refused in a line."""
+
+import io
+import json
+import pickle
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from attention import FileFormatError
+from lwe import (
+    PRESETS,
+    LWRParameters,
+    make_samples,
+    parse_law,
+    read_matrix,
+    read_samples,
+    save_samples,
+    write_matrix,
+)
+from lwe.sample_files import kind_of_file
+
+CHALLENGE = LWRParameters(4, 1048583, 1048583, "uniform", noise=parse_law("gaussian:3"))
+
+
+@pytest.mark.parametrize(
+    "parameters", [*PRESETS.values(), CHALLENGE.updated(modulus=2**52, levels=2**52)], ids=str
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_npz_gives_samples_parameters_and_secret_back(parameters, known, tmp_path):
+    samples, secret = make_samples(parameters, 12, rng=0)
+    save_samples(tmp_path / "s.npz", samples, parameters, secret=secret if known else None)
+    again = read_samples(tmp_path / "s.npz")
+    assert again.parameters == parameters
+    np.testing.assert_array_equal(again.samples.public, samples.public)
+    np.testing.assert_array_equal(again.samples.labels, samples.labels)
+    assert again.secret is None if not known else np.array_equal(again.secret, secret)
+    assert kind_of_file(tmp_path / "s.npz") == "npz"
+
+
+@pytest.mark.parametrize(
+    "noise", ["zero", "gaussian:3", f"gaussian:{1 / 3!r}", "gaussian:3.19", "gaussian:131071.7"]
+)
+@pytest.mark.parametrize("q", [17, 3329, 1048583, 2**52])
+def test_the_text_of_challenges_gives_everything_back(noise, q, tmp_path):
+    parameters = CHALLENGE.updated(modulus=q, levels=q, noise=parse_law(noise))
+    samples, _ = make_samples(parameters, 9, rng=0)
+    save_samples(tmp_path / "c.txt", samples, parameters)
+    again = read_samples(tmp_path / "c.txt")
+    assert again.parameters == parameters
+    np.testing.assert_array_equal(again.samples.public, samples.public)
+    np.testing.assert_array_equal(again.samples.labels, samples.labels)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2\n3\n5\n0.2\n[1 2 3]\n[[0 1]\n[2 3]\n[4 0]]\n",
+        "2\r\n3\r\n5\r\n0.200\r\n[1 2 3]\r\n[[0 1]\r\n [2 3]\r\n [4 0]]",
+        "2 3 5 2e-1 [1, 2, 3] [[0, 1], [2, 3], [4, 0]]",
+    ],
+)
+def test_challenges_are_read_in_every_spacing(text, tmp_path):
+    (tmp_path / "c").write_bytes(text.encode())
+    found = read_samples(tmp_path / "c")
+    assert found.parameters == LWRParameters(2, 5, 5, "uniform", noise=parse_law("gaussian:1.0"))
+    assert (found.samples.public.tolist(), found.samples.labels.tolist()) == (
+        [[0, 1], [2, 3], [4, 0]],
+        [1, 2, 3],
+    )
+
+
+@pytest.mark.parametrize("ending", [".npy", ".txt", ""])
+@pytest.mark.parametrize("shape", [(3, 2), (1, 4), (4, 1), (5,), (1,)])
+def test_matrices_are_read_back(shape, ending, tmp_path):
+    array = np.random.default_rng(0).integers(-(2**62), 2**62, size=shape)
+    write_matrix(tmp_path / f"m{ending}", array)
+    np.testing.assert_array_equal(read_matrix(tmp_path / f"m{ending}"), array)
+    assert kind_of_file(tmp_path / f"m{ending}") == "matrix"
+
+
+@pytest.mark.skipif(find_spec("fpylll") is None, reason="needs fpylll")
+def test_fpylll_reads_and_writes_the_same_text(tmp_path):
+    from fpylll import IntegerMatrix
+
+    array = np.random.default_rng(0).integers(-(2**40), 2**40, size=(6, 4))
+    write_matrix(tmp_path / "m", array)
+    theirs = IntegerMatrix.from_file(str(tmp_path / "m"))
+    assert [list(row) for row in theirs] == array.tolist()
+    (tmp_path / "m").write_text(f"[{theirs}]".replace("[ ", "["))
+    np.testing.assert_array_equal(read_matrix(tmp_path / "m"), array)
+
+
+def test_arrays_of_other_programs_need_their_problem_alone(tmp_path):
+    samples, secret = make_samples(PRESETS["plain-24"], 20, rng=0)
+    np.savez(tmp_path / "s.npz", X=samples.public.astype(float), y=samples.labels.astype(np.uint8), other=[1])
+    problem = {"modulus": 64, "levels": 2, "matrix": "binary"}
+    found = read_samples(tmp_path / "s.npz", problem)
+    assert found.parameters == PRESETS["plain-24"]
+    np.testing.assert_array_equal(found.samples.public, samples.public)
+    write_matrix(tmp_path / "A", samples.public)
+    np.save(tmp_path / "b.npy", samples.labels)
+    write_matrix(tmp_path / "s", secret)
+    found = read_samples(tmp_path / "A", problem, labels_path=tmp_path / "b.npy", secret_path=tmp_path / "s")
+    assert (found.parameters, found.secret.tolist()) == (PRESETS["plain-24"], secret.tolist())
+
+
+HEAD = "2\n3\n5\n0.2\n[1 2 3]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no such|no valid"),
+        ("2\n3\n5\n0.2\n", "an LWE challenge has lines"),
+        ("2\n3\n5\n[1 2 3]\n[[0 1]\n[2 3]\n[4 0]]", "an LWE challenge has lines"),
+        (HEAD, "an LWE challenge has lines"),
+        (HEAD + "[0 1]\n[2 3]\n[4 0]", "an LWE challenge has lines"),
+        (HEAD + "[[0 1]\n[2 3]\n[4 0]", "an LWE challenge has lines"),
+        (HEAD + "[[0 1]\n[2 3]]", "it has 2 rows of A and says that m is 3"),
+        (HEAD + "[[0 1]\n[2 3]\n[4]]", "different lengths"),
+        (HEAD + "[[0 1]\n[2 3]\n[4 x]]", "not whole numbers"),
+        (HEAD + "[[0 1]\n[2 3]\n[4 1.5]]", "not whole numbers"),
+        (HEAD + "[[0 1]\n[2 3]\n[4 9]]", "A has entries from 0 to 9: from -2 to 4 is allowed"),
+        (HEAD + f"[[0 1]\n[2 3]\n[4 {10**30}]]", "at most 64 bits"),
+        (HEAD + f"[[0 1]\n[2 3]\n[4 {'1' * 5000}]]", "not whole numbers"),
+        (HEAD.replace("[1 2 3]", "[1 2 7]") + "[[0 1]\n[2 3]\n[4 0]]", "b has entries from 1 to 7"),
+        (HEAD.replace("[1 2 3]", "[1 2]") + "[[0 1]\n[2 3]\n[4 0]]", r"b has shape \(2,\)"),
+        (HEAD.replace("0.2", "nan") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
+        (HEAD.replace("0.2", "-1") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
+        (HEAD.replace("0.2", "1e999999999") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
+        (HEAD.replace("\n5\n", f"\n{2**60}\n") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
+        (
+            HEAD.replace("2\n", "9\n", 1) + "[[0 1]\n[2 3]\n[4 0]]",
+            r"A has shape \(3, 2\): \(N, 9\) is needed",
+        ),
+        (HEAD.replace("2\n", "é\n", 1), "no valid text|an LWE challenge|no valid"),
+    ],
+)
+def test_texts_that_are_no_challenge_are_refused_in_a_line(text, words, tmp_path):
+    path = tmp_path / "c.txt"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=words) as error:
+        read_samples(path)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(str(path))
+
+
+GOOD = {"A": np.zeros((3, 2), dtype=int), "b": np.zeros(3, dtype=int)}
+PROBLEM = json.dumps(LWRParameters(2, 5, 5, "uniform").to_json())
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b, or X and y, are needed"),
+        (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
+        (GOOD | {"A": np.array([[None, 1]] * 3)}, "Object arrays"),
+        (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
+        (GOOD | {"A": np.full((3, 2), "1")}, "whole numbers"),
+        (GOOD | {"A": np.full((3, 2), True)}, "whole numbers"),
+        (GOOD | {"b": np.full(3, 5)}, "b has entries from 5 to 5"),
+        (GOOD | {"secret": np.full(3, 1)}, r"The secret has shape \(3,\)"),
+        (GOOD | {"parameters": "{"}, "its parameters are wrong"),
+        (GOOD | {"parameters": "[]"}, "its parameters are wrong"),
+        (GOOD | {"parameters": '{"modulus": 5}'}, "its parameters are wrong"),
+        (GOOD | {"parameters": PROBLEM.replace("5", "1")}, "its parameters are wrong"),
+        (GOOD | {"parameters": np.arange(3)}, "its parameters are wrong"),
+    ],
+)
+def test_forged_npz_are_refused_in_a_line(arrays, words, tmp_path):
+    np.savez(tmp_path / "s.npz", **{"parameters": PROBLEM, **arrays})
+    with pytest.raises(FileFormatError, match=words) as error:
+        read_samples(tmp_path / "s.npz")
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_is_unpickled_and_damage_is_explained(tmp_path):
+    path = tmp_path / "s.npz"
+    path.write_bytes(pickle.dumps(GOOD))
+    with pytest.raises(FileFormatError, match=r"no valid \.npz file"):
+        read_samples(path)
+    written = io.BytesIO()
+    np.savez(written, **GOOD, parameters=PROBLEM)
+    for size in (2, 100, len(written.getvalue()) - 30):
+        path.write_bytes(written.getvalue()[:size])
+        with pytest.raises(FileFormatError, match=r"no valid \.npz file"):
+            read_samples(path)
+    for own in (tmp_path / "none.npz", tmp_path):
+        with pytest.raises(FileFormatError):
+            read_samples(own)
+
+
+def test_wrong_use_is_explained(tmp_path):
+    samples, secret = make_samples(CHALLENGE, 5, rng=0)
+    save_samples(tmp_path / "s.npz", samples, CHALLENGE)
+    write_matrix(tmp_path / "A.txt", samples.public)
+    np.savez(tmp_path / "x.npz", **GOOD)
+    cases = [
+        (lambda: read_samples(tmp_path / "s.npz", CHALLENGE), "says itself"),
+        (lambda: read_samples(tmp_path / "x.npz"), "does not say its modulus"),
+        (lambda: read_samples(tmp_path / "A.txt", CHALLENGE), "labels_path is needed"),
+        (lambda: read_samples(tmp_path / "s.npz", labels_path=tmp_path / "A.txt"), "leave labels_path out"),
+        (lambda: save_samples(tmp_path / "s.csv", samples, CHALLENGE), "written as .npz, or as .txt"),
+        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE, secret=secret), "holds no secret"),
+        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE.updated(levels=9)), "entries|unrounded"),
+        (
+            lambda: save_samples(
+                tmp_path / "s.txt", samples, CHALLENGE.updated(noise=parse_law("binomial:1"))
+            ),
+            "Gaussian",
+        ),
+        (
+            lambda: save_samples(tmp_path / "s.npz", samples, CHALLENGE.updated(secret_dim=3)),
+            r"\(N, 3\) is needed",
+        ),
+        (lambda: write_matrix(tmp_path / "m", np.zeros((2, 2, 2), dtype=int)), "a matrix or a vector"),
+        (lambda: write_matrix(tmp_path / "m", np.full(2, 0.5)), "whole numbers"),
+    ]
+    for refused, words in cases:
+        with pytest.raises(ValueError, match=words):
+            refused()
+    assert not (tmp_path / "s.csv").exists()
+    assert not (tmp_path / "s.txt").exists()
