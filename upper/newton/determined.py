@@ -205,7 +205,7 @@ def certify_layer(
     of_heads = np.split(theta_null, np.cumsum(free)[:-1])
     theta_unseen = [one @ null for one, null in zip(directions, of_heads, strict=True)]
     # the W that undo what changes of the Theta do to the outputs are not determined either
-    undoing = (undone @ np.vstack(theta_unseen)).reshape(kept, -1)
+    undoing = (undone @ np.vstack(theta_unseen)).reshape(kept, d * theta_null.shape[1])
     undoing = w_vectors[:kept].T @ (undoing / w_values[:kept, None])
     w_null = np.hstack([w_null, undoing])
     return LayerCertificate(
