@@ -22,11 +22,10 @@ def attack(instance, seed, **oracle):
     )
 
 
-@pytest.mark.parametrize("construction", ["B", pytest.param("D", marks=pytest.mark.slow)])
-def test_it_finds_the_secret_in_nearly_every_run(construction):
+def test_it_finds_the_secret_in_nearly_every_run():
     found = 0
     for seed in range(20):
-        instance = make_parity_instance(dim=40, bits=3, construction=construction, rng=seed)
+        instance = make_parity_instance(dim=40, bits=3, construction="B", rng=seed)
         fit = attack(instance, seed)
         if fit.outcome is Outcome.EXACT:
             np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)

@@ -136,13 +136,10 @@ def test_any_valid_replies_lead_to_the_target_or_a_refusal(cell, learner, seed):
         assert result.number == number
 
 
-@pytest.mark.parametrize(
-    ("dim", "bits", "construction"), [(10, 2, "B"), pytest.param(9, 3, "D", marks=pytest.mark.slow)]
-)
-def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average(dim, bits, construction):
-    family = ParityFamily(dim=dim, bits=bits, construction=construction)
+def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average():
+    family = ParityFamily(dim=10, bits=2, construction="B")
     size, runs = len(family.secrets), 20
-    rng = np.random.default_rng(1000 * dim + bits)
+    rng = np.random.default_rng(10_002)
     counts = []
     for run in range(runs):
         number = int(rng.integers(size))

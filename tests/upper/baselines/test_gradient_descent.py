@@ -165,16 +165,6 @@ def test_every_pass_over_a_fixed_set_serves_each_example_once():
         assert len(served) + len(held) == 63
 
 
-@pytest.mark.slow
-def test_reused_examples_are_drawn_once_and_reach_a_lower_error_than_as_many_fresh_ones():
-    reused = _fit(GradientDescent(1, work=1500, batch=64, reused=640, learning_rate=0.01))
-    fresh = _fit(GradientDescent(1, work=1500, batch=64, examples=640, learning_rate=0.01))
-    assert reused.examples_used == fresh.examples_used == 640
-    assert reused.trace[-1].measures["relative_error"] < 1e-3
-    assert fresh.trace[-1].measures["relative_error"] > 0.1
-    assert fresh.outcome is Outcome.EXAMPLES_SPENT
-
-
 @pytest.mark.bad_input
 def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
     monkeypatch.setattr("upper.baselines.gradient_descent.has_bfloat16", lambda device: False)
