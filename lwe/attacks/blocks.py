@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from lwe.attacks.attack import Attempt
 from lwe.attacks.outcome import MissingError
@@ -82,6 +82,29 @@ class Reduction:
             self._attempt.check()
             yield place
         lll()
+
+    def close(
+        self, target: Float[np.ndarray, " D"], first: int, bounds: Float[np.ndarray, " d"], *, most: int
+    ) -> Int[np.ndarray, "found D"]:
+        """Combinations of the rows from `first` on that are close to a target, by pruned enumeration: `most` at most.
+
+        `bounds[i]` is the largest squared length of the part of the difference that is orthogonal to the first
+        `first + i` rows. The enumeration cannot be stopped.
+        """
+        from fpylll import Enumeration, EvaluatorStrategy
+        from fpylll.fplll.enumeration import EnumerationError
+
+        gso, _ = self._objects
+        gso.update_gso()
+        enumeration = Enumeration(gso, nr_solutions=most, strategy=EvaluatorStrategy.FIRST_N_SOLUTIONS)
+        # coordinates of the whole target: fplll counts them from the first row of the basis
+        given = {"target": gso.from_canonical(target.tolist()), "pruning": (bounds / bounds[0]).tolist()}
+        try:
+            found = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
+        except EnumerationError:  # there is none
+            found = []
+        coefficients = np.array([one for _, one in found]).reshape(len(found), self.dim - first)
+        return np.rint(coefficients).astype(np.int64) @ self.rows(range(first, self.dim))
 
     def tour_seconds(self, block_size: int, first: int = 0) -> float:
         """About how long a tour takes."""

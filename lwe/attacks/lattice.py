@@ -18,6 +18,7 @@ from lwe.attacks.outcome import (
     RefusedError,
     TooFewSamplesError,
 )
+from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, lengths_tell, primal_shape
 from lwe.samples import LWRSamples
@@ -28,6 +29,7 @@ __all__ = ["LatticeAttack"]
 # first, then the least otherwise. A larger ratio is safer, but needs more samples, larger blocks and more time.
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
+_SECONDS_OF_LISTS = 600.0  # expected at most, for lists of secrets, if there is no time limit
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
 
 
@@ -87,6 +89,7 @@ class LatticeAttack(Attack):
         shape = _first_shape(attempt, _most_rows(attempt, most))
         search, rounds = _Search(attempt), 0
         try:
+            self._list(search, generator)
             while not search.solved and rounds != most:
                 rounds += 1
                 order = np.arange(len(training)) if rounds == 1 else generator.permutation(len(training))
@@ -105,6 +108,21 @@ class LatticeAttack(Attack):
                 raise
             return attempt.stopped(search.result(), spent)
         return search.result()
+
+    def _list(self, search: "_Search", generator: np.random.Generator) -> None:
+        """List secrets by rows that are zero in some columns, if such a plan exists; trials end before its seconds."""
+        attempt = search.attempt
+        seconds = min(attempt.seconds_left, _SECONDS_OF_LISTS)
+        plan = best_plan(attempt.parameters, len(attempt.training), seconds)
+        if plan is None:
+            return
+        for trial in range(plan.trials):
+            attempt.check()
+            attempt.details.update(samples=plan.samples, zero_columns=plan.columns, rounds=trial + 1)
+            for secret in secrets_of_zero_rows(attempt, plan, generator):
+                search.best.offer(secret)
+                if search.solved:
+                    return
 
     def _reduce(self, search: "_Search", embedding: Embedding, reduction: Reduction) -> None:
         attempt, size = search.attempt, reduction.dim
