@@ -57,8 +57,14 @@ class Reduction:
     """
 
     def __init__(
-        self, basis: Int[np.ndarray, "D D"], attempt: Attempt, generator: np.random.Generator
+        self,
+        basis: Int[np.ndarray, "D D"],
+        attempt: Attempt,
+        generator: np.random.Generator,
+        *,
+        short: Int[np.ndarray, "own D"] | None = None,
     ) -> None:
+        """`short` are short vectors of the lattice. LLL begins with them, so the first rows span what they span."""
         from fpylll import FPLLL, LLL, IntegerMatrix
 
         self.dim, self._attempt = len(basis), attempt
@@ -66,8 +72,11 @@ class Reduction:
         attempt.details.update(dimension=self.dim, block_size=2)
         attempt.check()
         FPLLL.set_random_seed(int(generator.integers(2**31)))
-        self.matrix = IntegerMatrix.from_matrix(basis.tolist())
-        LLL.reduction(self.matrix)
+        rows = basis if short is None else np.vstack([short, basis])
+        matrix = IntegerMatrix.from_matrix(rows.tolist())
+        LLL.reduction(matrix)
+        # dependent rows became zero, and come first
+        self.matrix = matrix.submatrix(len(rows) - self.dim, 0, len(rows), matrix.ncols)
 
     def tour(self, block_size: int, first: int = 0) -> Iterator[int]:
         """One tour of BKZ over the rows from `first` on; yields the first row of each block when it is done."""

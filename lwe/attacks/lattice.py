@@ -18,7 +18,7 @@ from lwe.attacks.outcome import (
     RefusedError,
     TooFewSamplesError,
 )
-from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows
+from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows, zero_columns
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, lengths_tell, primal_shape
 from lwe.samples import LWRSamples
@@ -112,8 +112,11 @@ class LatticeAttack(Attack):
     def _list(self, search: "_Search", generator: np.random.Generator) -> None:
         """List secrets by rows that are zero in some columns, if such a plan exists; trials end before its seconds."""
         attempt = search.attempt
-        seconds = min(attempt.seconds_left, _SECONDS_OF_LISTS)
-        plan = best_plan(attempt.parameters, len(attempt.training), seconds)
+        parameters, public = attempt.parameters, attempt.training.public
+        if parameters.matrix not in ("binary", "ternary"):
+            return
+        _, rows = zero_columns(public, parameters.secret_dim - 1, generator)
+        plan = best_plan(parameters, [len(one) for one in rows], min(attempt.seconds_left, _SECONDS_OF_LISTS))
         if plan is None:
             return
         for trial in range(plan.trials):

@@ -1,6 +1,7 @@
 """Rows of bits or trits that are zero in some columns: a smaller problem, whose secrets many fresh rows judge."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,18 +20,18 @@ from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWRParameters, centred
 from lwe.samples import inner_products
 
-__all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows"]
+__all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows", "zero_columns"]
 
-_BLOCKS = (10, 20, 30)  # of BKZ before the enumeration
+_BLOCKS = {30: 1.0, 40: 5.0}  # last block sizes of BKZ before the enumeration, and their relative seconds
 _MARGINS = (-0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
-_MOST_DIMENSIONS, _MOST_COLUMNS = 100, 24
-_MOST_SECRETS = 50_000  # of one enumeration
+_MOST_DIMENSIONS = 100
+_MOST_SECRETS = 100_000  # of one enumeration
 _AT_ONCE = 500
 _JUDGES = 2000  # the most fresh rows of a group
 _FITTED = 100_000  # the most rows of a least squares problem
 _OFFERED, _LEVEL = 3, 1e-6  # the most secrets of one list that are completed, and the evidence that they need
 # seconds, as measured on one core: of a reduced basis of 60 rows, of a node of the enumeration, of a secret in the list
-_REDUCED, _NODE, _LISTED = 0.05, 5e-8, 3e-5
+_REDUCED, _NODE, _LISTED = 0.05, 5e-8, 6e-5
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class ZeroPlan:
 
     columns: int  #: f, the number of columns that are zero
     samples: int  #: m, the rows of the lattice
+    block_size: int  #: the last block size of BKZ before the enumeration
     margin: float  #: c of `close_bounds`
     success: float  #: the probability that one trial lists the secret
     seconds: float  #: about how long a trial takes
@@ -55,13 +57,31 @@ def close_bounds(deviation: float, dimensions: int, margin: float) -> Float[np.n
     return deviation**2 * np.maximum(i + margin * np.sqrt(2 * i), 1e-9)
 
 
-def best_plan(parameters: LWRParameters, given: int, seconds: float) -> ZeroPlan | None:
+def zero_columns(
+    public: Int[np.ndarray, "N n"], most: int, generator: np.random.Generator
+) -> tuple[list[int], list[Int[np.ndarray, " rows"]]]:
+    """Up to `most` columns, and the rows that are zero in the first 0, 1, 2, ... of them.
+
+    The first two columns are random, so that trials differ. Each further one is that which leaves the most rows.
+    """
+    kept, chosen, rows = list(range(public.shape[1])), list[int](), [np.arange(len(public))]
+    while len(chosen) < most:
+        zeros = public[rows[-1]][:, kept] == 0
+        place = int(generator.integers(len(kept)) if len(chosen) < 2 else np.argmax(zeros.sum(axis=0)))
+        rows.append(rows[-1][zeros[:, place]])
+        chosen.append(kept.pop(place))
+    return chosen, rows
+
+
+def best_plan(parameters: LWRParameters, rows: list[int], seconds: float) -> ZeroPlan | None:
     """The plan with the fewest expected seconds until success; None if none is expected to fit into `seconds`.
+
+    `rows` says how many rows are zero in 0, 1, 2, ... columns.
 
     Notes
     -----
-    A row of n bits or trits is zero in f given columns with probability 2^-f, so N samples have about N 2^-f rows of a
-    problem of k = n - f entries. The lattice of m such rows has k short vectors of its own. Orthogonal to them it has
+    Rows that are zero in f columns are samples of a problem of k = n - f entries; about one row in 2^f is. The lattice
+    of m such rows has k short vectors of its own. Orthogonal to them it has
     d = m - k dimensions and volume q^d / (m c)^(k/2), where c is the variance of an entry. The logarithms of a reduced
     basis are taken to fall on a line (the geometric series assumption).
 
@@ -73,35 +93,35 @@ def best_plan(parameters: LWRParameters, given: int, seconds: float) -> ZeroPlan
     if sizes.column == 0 or sizes.error <= 0:
         return None
     best, least = None, math.inf
-    slope = math.log(root_hermite_factor(_BLOCKS[-1]))
-    for columns in range(min(sizes.n - 1, _MOST_COLUMNS) + 1):
-        rows, k = (
-            given // 2 ** max(columns, 1),
-            sizes.n - columns,
-        )  # some rows are left to judge if no column is zero
-        for d in range(12, min(rows - k, _MOST_DIMENSIONS) + 1, 4):
-            m = k + d
+    for columns, number in enumerate(rows):
+        k = sizes.n - columns
+        # other columns may leave fewer rows, and without zero columns some rows have to judge
+        most = int(number * (0.9 if columns else 0.5)) - k
+        for d in range(12, min(most, _MOST_DIMENSIONS) + 1, 4):
+            m, i = k + d, np.arange(1, d + 1)
             log_volume = d * math.log(sizes.q) - k / 2 * math.log(m * sizes.column)
-            i = np.arange(1, d + 1)
-            last = np.cumsum(log_volume / d - slope * (d + 1 - 2 * i))
-            for margin in _MARGINS:
-                radii = close_bounds(sizes.error, d, margin)[::-1]
-                balls = i / 2 * np.log(math.pi * radii) - gammaln(i / 2 + 1)
-                nodes = np.exp(np.minimum(balls - last + np.log(2 / (i + 2)), 100))
-                cost = _REDUCED * (m / 60) ** 3 + _NODE * float(nodes.sum()) + _LISTED * float(nodes[-1])
-                success = _success(d, margin)
-                # an enumeration cannot be stopped
-                if nodes[-1] <= _MOST_SECRETS / 5 and cost <= seconds / 10 and cost < least * success:
-                    best, least = ZeroPlan(columns, m, margin, success, cost), cost / success
+            for block_size, times in _BLOCKS.items():
+                slope = math.log(root_hermite_factor(block_size))
+                last = np.cumsum(log_volume / d - slope * (d + 1 - 2 * i))
+                for margin in _MARGINS:
+                    radii = close_bounds(sizes.error, d, margin)[::-1]
+                    balls = i / 2 * np.log(math.pi * radii) - gammaln(i / 2 + 1)
+                    nodes = np.exp(np.minimum(balls - last + np.log(2 / (i + 2)), 100))
+                    cost = _REDUCED * times * (m / 60) ** 3
+                    cost += _NODE * float(nodes.sum()) + _LISTED * float(nodes[-1])
+                    success = float(_successes(margin)[d - 1])
+                    # an enumeration cannot be stopped
+                    if nodes[-1] <= _MOST_SECRETS / 3 and cost <= seconds / 10 and cost < least * success:
+                        best, least = ZeroPlan(columns, m, block_size, margin, success, cost), cost / success
     return best if least <= seconds else None
 
 
-@lru_cache(maxsize=256)
-def _success(dimensions: int, margin: float) -> float:
-    """The probability that squared lengths of normal errors keep all `close_bounds`; from 4000 draws."""
-    squares = np.random.default_rng(0).standard_normal((4000, dimensions)) ** 2
-    within = np.cumsum(squares, axis=1) <= close_bounds(1.0, dimensions, margin)[::-1]
-    return max(float(within.all(axis=1).mean()), 1e-4)
+@lru_cache(maxsize=16)
+def _successes(margin: float) -> Float[np.ndarray, " dimensions"]:
+    """For each number of dimensions, the probability that normal errors keep all `close_bounds`; of 4000 draws."""
+    squares = np.random.default_rng(0).standard_normal((4000, _MOST_DIMENSIONS)) ** 2
+    within = np.cumsum(squares, axis=1) <= close_bounds(1.0, _MOST_DIMENSIONS, margin)[::-1]
+    return np.maximum(np.logical_and.accumulate(within, axis=1).mean(axis=0), 1e-4)
 
 
 class ZeroColumns:
@@ -117,17 +137,9 @@ class ZeroColumns:
         self._q = parameters.modulus
         self._public = centred(attempt.training.public, self._q)
         self._middle = label_middles(attempt.training.labels, parameters)
-        kept = list(range(parameters.secret_dim))
-        self.zero: list[int] = []
-        rows = np.arange(len(self._public))
-        for number in range(columns):
-            # half of the columns are random, so that trials differ; the others leave the most rows
-            zeros = (self._public[rows][:, kept] == 0).sum(axis=0)
-            place = int(generator.integers(len(kept)) if 2 * number < columns else np.argmax(zeros))
-            self.zero.append(kept.pop(place))
-            rows = rows[self._public[rows, self.zero[-1]] == 0]
-        self.kept = np.array(kept)
-        self.rows = generator.permutation(rows)
+        self.zero, rows = zero_columns(self._public, columns, generator)
+        self.kept = np.setdiff1d(np.arange(parameters.secret_dim), self.zero)
+        self.rows = generator.permutation(rows[-1])
 
     def lattice(self, samples: int) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
         """The first rows, without the zero columns, and the middles of what their labels stand for."""
@@ -200,14 +212,14 @@ def secrets_of_zero_rows(
     inverse = left_inverse(public, q) if m > k else None
     if inverse is None:
         return
-    reduction = Reduction(modular_hermite_form(public.T, q), attempt, generator)
+    reduction = Reduction(modular_hermite_form(public.T, q), attempt, generator, short=public.T)
     own = np.vstack([public.T, reduction.rows(range(k))]).astype(np.float64)
     if np.linalg.matrix_rank(own) > k:
-        return  # the first rows are not the lattice's own short vectors, which the enumeration leaves out
-    for block_size in _BLOCKS:
-        for _ in reduction.tour(block_size, k):
-            pass
-    attempt.details["block_size"] = _BLOCKS[-1]
+        return  # with a small modulus its columns are no short vectors of the lattice
+    for block_size in range(10, plan.block_size + 1, 10):
+        for _ in range(2):
+            deque(reduction.tour(block_size, k), maxlen=0)
+    attempt.details["block_size"] = plan.block_size
     bounds = close_bounds(deviations(parameters).error, m - k, plan.margin)
     vectors = reduction.close(middle, k, bounds, most=_MOST_SECRETS)
     # the least change of the vector by the lattice's own short vectors
