@@ -29,7 +29,7 @@ __all__ = ["LatticeAttack"]
 # first, then the least otherwise. A larger ratio is safer, but needs more samples, larger blocks and more time.
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
-_SECONDS_OF_LISTS = 600.0  # expected at most, for lists of secrets, if there is no time limit
+_SECONDS_OF_LISTS = 20.0  # the most that lists of secrets are expected to take if there is no time limit
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
 
 
@@ -38,8 +38,19 @@ _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, lim
 class LatticeAttack(Attack):
     """Reduce Kannan's embedding of m samples until a row consists of the errors; compute the secret from it.
 
+    With a public matrix of bits or trits it begins with samples that are zero in some columns, which are samples of a
+    smaller problem.
+
     Notes
     -----
+    Bits and trits: about one row in 2^f is zero in f columns. Trial by trial, the attack takes m such rows, reduces
+    their lattice, and lists the vectors that are as close to the labels as the errors are, by pruned enumeration. Most
+    of them belong to wrong secrets. Thousands of rows that were not used, with one nonzero entry in those columns,
+    tell which one is right, and complete it (`lwe.attacks.zero_columns`). `best_plan` chooses f, m and the pruning. The
+    trials end when the secret is missed with probability e^-7, or if the plan would outlast the budget it makes none.
+
+    Then, and with other matrices, the embedding:
+
     A label counts as the middle of its interval, and rounding as an error uniform in it. If it helps, a secret smaller
     than uniform becomes a weighted part of the short vector. LLL runs first, then tours of BKZ with blocks growing from
     10. Rows that contain the target once are read as secrets and compared on all training samples, by the number of
@@ -66,7 +77,7 @@ class LatticeAttack(Attack):
     """
 
     largest_block: Annotated[int, Whole(2)] = 74  #: the largest block size of BKZ, from 2
-    #: The most bases that are reduced. If left out, bases are reduced while there is time, or 3 without a time limit.
+    #: The most embeddings that are reduced. If left out, they are reduced while there is time, or 3 without a time limit.
     #: Without a time limit neither the work nor the result depends on the machine.
     rounds: PositiveInt | None = None
     name: ClassVar[str] = "primal lattice"
@@ -96,6 +107,7 @@ class LatticeAttack(Attack):
                 chosen = order[: shape.samples]
                 some = LWRSamples(training.public[chosen], training.labels[chosen])
                 attempt.details.update(samples=shape.samples, rounds=rounds)
+                attempt.details.pop("zero_columns", None)
                 embedding = primal_embedding(some, parameters, shape)
                 self._reduce(search, embedding, Reduction(embedding.basis, attempt, generator))
                 if rounds > 1 and shape.samples == len(training):
@@ -115,8 +127,9 @@ class LatticeAttack(Attack):
         parameters, public = attempt.parameters, attempt.training.public
         if parameters.matrix not in ("binary", "ternary"):
             return
+        seconds = _SECONDS_OF_LISTS if attempt.budget.seconds is None else attempt.seconds_left
         _, rows = zero_columns(public, parameters.secret_dim - 1, generator)
-        plan = best_plan(parameters, [len(one) for one in rows], min(attempt.seconds_left, _SECONDS_OF_LISTS))
+        plan = best_plan(parameters, [len(one) for one in rows], seconds)
         if plan is None:
             return
         for trial in range(plan.trials):
@@ -179,8 +192,9 @@ class _Search:
 
     def result(self) -> AttackResult:
         details = self.attempt.details
+        zero = f" that are 0 in {details['zero_columns']} columns" if "zero_columns" in details else ""
         words = (
-            f"{details['samples']} samples in a lattice of dimension {details['dimension']}, LLL and BKZ with blocks "
+            f"{details['samples']} samples{zero} in a lattice of dimension {details['dimension']}, LLL and BKZ with blocks "
             f"up to {details['block_size']}"
         )
         if self.best.secret is None:
