@@ -18,6 +18,7 @@ __all__ = [
     "bkz_parameters",
     "larger_block",
     "most_rows",
+    "reduction_seconds",
     "require_fpylll",
 ]
 
@@ -41,6 +42,11 @@ def most_rows(seconds: float, modulus: int) -> int:
     """
     share = max(seconds, 0.0) / 60 * 7 / max(math.log2(modulus), 7)
     return 2000 if math.isinf(seconds) else int(_ROWS_IN_30_SECONDS * share**0.2)
+
+
+def reduction_seconds(rows: int, block_size: int) -> float:
+    """About how long LLL and a few tours of BKZ take, with blocks that grow up to a size of at most 40."""
+    return 0.05 * (rows / 60) ** 3 * (1 if block_size <= 30 else 5)
 
 
 def larger_block(block_size: int) -> int:

@@ -10,7 +10,7 @@ from attention.validation import PositiveInt, Whole, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.bases import Embedding, primal_embedding
 from lwe.attacks.best_secret import BestSecret
-from lwe.attacks.blocks import Reduction, larger_block, most_rows, require_fpylll
+from lwe.attacks.blocks import Reduction, larger_block, most_rows, reduction_seconds, require_fpylll
 from lwe.attacks.outcome import (
     AttackOutcome,
     BudgetSpentError,
@@ -30,6 +30,7 @@ __all__ = ["LatticeAttack"]
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
 _SECONDS_OF_LISTS = 20.0  # the most that lists of secrets are expected to take if there is no time limit
+_BLOCKS_OF_GUESSES = (10, 20, 30, 40)
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
 
 
@@ -77,7 +78,7 @@ class LatticeAttack(Attack):
     """
 
     largest_block: Annotated[int, Whole(2)] = 74  #: the largest block size of BKZ, from 2
-    #: The most embeddings that are reduced. If left out, they are reduced while there is time, or 3 without a time limit.
+    #: The most embeddings that are reduced. If left out, they are reduced while there is time, or 3 without a limit.
     #: Without a time limit neither the work nor the result depends on the machine.
     rounds: PositiveInt | None = None
     name: ClassVar[str] = "primal lattice"
@@ -101,6 +102,7 @@ class LatticeAttack(Attack):
         search, rounds = _Search(attempt), 0
         try:
             self._list(search, generator)
+            self._guess(search, generator)
             while not search.solved and rounds != most:
                 rounds += 1
                 order = np.arange(len(training)) if rounds == 1 else generator.permutation(len(training))
@@ -140,6 +142,46 @@ class LatticeAttack(Attack):
                 if search.solved:
                     return
 
+    def _guess(self, search: "_Search", generator: np.random.Generator) -> None:
+        """Guess columns where a sparse secret is zero, trial by trial, and leave them out."""
+        attempt, parameters = search.attempt, search.attempt.parameters
+        if search.solved or parameters.secret.kind != "sparse":
+            return
+        n, weight = parameters.secret_dim, parameters.secret.number
+        found, least = None, attempt.seconds_left if attempt.budget.seconds is not None else _SECONDS_OF_LISTS
+        for size in range(n - 5, max(weight, n // 4), -5):
+            few = parameters.updated(secret_dim=size)
+            shape = best_primal_shape(few, len(attempt.training), least_gap=_WIDE_GAPS[1])
+            blocks = next(
+                (one for one in _BLOCKS_OF_GUESSES if shape and one >= (shape.block_size or 0)), None
+            )
+            success = math.comb(size, weight) / math.comb(n, weight)
+            if shape is None or blocks is None:
+                continue
+            seconds = reduction_seconds(shape.dimension, blocks) / success
+            if seconds < least:
+                found, least = (few, shape, blocks, math.ceil(7 / success)), seconds
+        if found is None:
+            return
+        few, shape, blocks, trials = found
+        for trial in range(trials):
+            attempt.details.update(samples=shape.samples, guessed_zeros=n - few.secret_dim, rounds=trial + 1)
+            columns = np.sort(generator.permutation(n)[: few.secret_dim])
+            chosen = generator.permutation(len(attempt.training))[: shape.samples]
+            some = LWRSamples(
+                attempt.training.public[np.ix_(chosen, columns)], attempt.training.labels[chosen]
+            )
+            embedding = primal_embedding(some, few, shape)
+            reduction = Reduction(embedding.basis, attempt, generator)
+            search.look(reduction, embedding, range(reduction.dim), columns)
+            for block_size in range(10, blocks + 1, 10):
+                for _ in reduction.tour(block_size):
+                    pass
+                search.look(reduction, embedding, range(reduction.dim), columns)
+            if search.solved:
+                return
+        del attempt.details["guessed_zeros"]
+
     def _reduce(self, search: "_Search", embedding: Embedding, reduction: Reduction) -> None:
         attempt, size = search.attempt, reduction.dim
         search.look(reduction, embedding, range(size))
@@ -178,8 +220,13 @@ class _Search:
     def solved(self) -> bool:
         return self.best.solved
 
-    def look(self, reduction: Reduction, embedding: Embedding, places: range) -> None:
-        """Read rows as secrets if they contain the target once and may be the errors."""
+    def look(
+        self, reduction: Reduction, embedding: Embedding, places: range, columns: np.ndarray | None = None
+    ) -> None:
+        """Read rows as secrets if they contain the target once and may be the errors.
+
+        With `columns` they are the secret's entries there, and its others are zero.
+        """
         # with uniform vectors only the errors themselves are useful
         longest = math.inf if len(embedding.own) else embedding.factor * math.sqrt(2 * reduction.dim)
         for row in reduction.rows(reduction.marked(embedding.factor, places, longest=longest)):
@@ -187,6 +234,10 @@ class _Search:
                 continue
             self._seen.add(row.tobytes())
             secret = embedding.secret(row)
+            if secret is not None and columns is not None:
+                whole = np.zeros(self.attempt.parameters.secret_dim, dtype=np.int64)
+                whole[columns] = secret
+                secret = whole
             if secret is not None:
                 self.best.offer(secret)
 
@@ -194,8 +245,8 @@ class _Search:
         details = self.attempt.details
         zero = f" that are 0 in {details['zero_columns']} columns" if "zero_columns" in details else ""
         words = (
-            f"{details['samples']} samples{zero} in a lattice of dimension {details['dimension']}, LLL and BKZ with blocks "
-            f"up to {details['block_size']}"
+            f"{details['samples']} samples{zero} in a lattice of dimension {details['dimension']}, LLL and BKZ with "
+            f"blocks up to {details['block_size']}"
         )
         if self.best.secret is None:
             return self.attempt.ended(

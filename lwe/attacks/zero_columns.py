@@ -13,7 +13,7 @@ from scipy.stats import gamma
 
 from lwe.attacks.attack import Attempt
 from lwe.attacks.bases import left_inverse, modular_hermite_form
-from lwe.attacks.blocks import Reduction
+from lwe.attacks.blocks import Reduction, reduction_seconds
 from lwe.attacks.least_squares import label_middles, unwrapped
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import root_hermite_factor
@@ -22,7 +22,7 @@ from lwe.samples import inner_products
 
 __all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows", "zero_columns"]
 
-_BLOCKS = {30: 1.0, 40: 5.0}  # last block sizes of BKZ before the enumeration, and their relative seconds
+_BLOCKS = (30, 40)  # the last block sizes of BKZ before the enumeration
 _MARGINS = (-0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 _MOST_DIMENSIONS = 100
 _MOST_SECRETS = 100_000  # of one enumeration
@@ -30,8 +30,7 @@ _AT_ONCE = 500
 _JUDGES = 2000  # the most fresh rows of a group
 _FITTED = 100_000  # the most rows of a least squares problem
 _OFFERED, _LEVEL = 3, 1e-6  # the most secrets of one list that are completed, and the evidence that they need
-# seconds, as measured on one core: of a reduced basis of 60 rows, of a node of the enumeration, of a secret in the list
-_REDUCED, _NODE, _LISTED = 0.05, 5e-8, 6e-5
+_NODE, _LISTED = 5e-8, 6e-5  # seconds of a node of the enumeration, and of a secret in the list, on one core
 
 
 @dataclass(frozen=True)
@@ -100,15 +99,15 @@ def best_plan(parameters: LWRParameters, rows: list[int], seconds: float) -> Zer
         for d in range(12, min(most, _MOST_DIMENSIONS) + 1, 4):
             m, i = k + d, np.arange(1, d + 1)
             log_volume = d * math.log(sizes.q) - k / 2 * math.log(m * sizes.column)
-            for block_size, times in _BLOCKS.items():
+            for block_size in _BLOCKS:
                 slope = math.log(root_hermite_factor(block_size))
                 last = np.cumsum(log_volume / d - slope * (d + 1 - 2 * i))
                 for margin in _MARGINS:
                     radii = close_bounds(sizes.error, d, margin)[::-1]
                     balls = i / 2 * np.log(math.pi * radii) - gammaln(i / 2 + 1)
                     nodes = np.exp(np.minimum(balls - last + np.log(2 / (i + 2)), 100))
-                    cost = _REDUCED * times * (m / 60) ** 3
-                    cost += _NODE * float(nodes.sum()) + _LISTED * float(nodes[-1])
+                    cost = _NODE * float(nodes.sum()) + _LISTED * float(nodes[-1])
+                    cost += reduction_seconds(m, block_size)
                     success = float(_successes(margin)[d - 1])
                     # an enumeration cannot be stopped
                     if nodes[-1] <= _MOST_SECRETS / 3 and cost <= seconds / 10 and cost < least * success:
