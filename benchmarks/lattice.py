@@ -49,11 +49,11 @@ REACH = ((32, 56), (8, 28), (4, 14), (2, 6))
 
 BITS = (
     (2, 24, 20, True),
-    (2, 24, 3, False),
     (2, 32, 5, True),
     (2, 36, 5, True),
     (4, 56, 3, True),
     (8, 80, 3, True),
+    (2, 24, 3, False),
 )
 """Levels, entries and secrets with a matrix of bits, q = 64; whether secrets are listed, or embeddings reduced."""
 
