@@ -204,6 +204,19 @@ BENCHMARKS = {
         ),
         "lattice_complaint",
     ),
+    "bits": Benchmark(
+        "the lattice attack on matrices of bits, with and without lists of secrets",
+        "lattice",
+        "run_bits",
+        (_JSON,),
+        "bits_complaint",
+    ),
+    "sparse": Benchmark(
+        "lattices and meet in the middle on the public toy of LWE-benchmarking",
+        "lattice",
+        "run_sparse",
+        (_JSON,),
+    ),
 }
 
 

@@ -2,20 +2,41 @@
 
 import statistics
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.report import write_json
+from benchmarks.report import machine, write_json
+from lwe.attacks.attack import Attack
 from lwe.attacks.bases import Embedding
 from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.laws import SparseLaw
 from lwe.parameters import LWRParameters
+from lwe.presets import PRESETS
 from lwe.samples import make_samples
 
-__all__ = ["CASES", "REACH", "TOO_SLOW", "lattice_complaint", "run_lattice", "run_ratios", "run_reach"]
+__all__ = [
+    "BITS",
+    "CASES",
+    "REACH",
+    "TOO_SLOW",
+    "WEIGHTS",
+    "bits_complaint",
+    "lattice_complaint",
+    "run_bits",
+    "run_lattice",
+    "run_ratios",
+    "run_reach",
+    "run_sparse",
+]
 
 TOO_SLOW = 1.1
 """The largest allowed ratio of the attack's seconds to those of fpylll alone."""
@@ -25,6 +46,19 @@ CASES = ((32, 56), (8, 24), (4, 14))
 
 REACH = ((32, 56), (8, 28), (4, 14), (2, 6))
 """Levels and entries in reach, as above: each of the secrets must be found."""
+
+BITS = (
+    (2, 24, 20, True),
+    (2, 32, 5, True),
+    (2, 36, 5, True),
+    (4, 56, 3, True),
+    (8, 80, 3, True),
+    (2, 24, 3, False),
+)
+"""Levels, entries and secrets with a matrix of bits, q = 64; whether secrets are listed, or embeddings reduced."""
+
+WEIGHTS = (5, 6, 8)
+"""Weights of secrets of 80 entries, q = 113, errors of deviation 3: the public toy of LWE-benchmarking, with signs."""
 
 _BUDGET = Budget(300.0)
 _REACH_BUDGET = Budget(120.0)
@@ -89,6 +123,57 @@ def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]
     return rows
 
 
+def run_bits(
+    out: Path | None = None, cases: Sequence[tuple[int, int, int, bool]] = BITS
+) -> list[dict[str, Any]]:
+    """Attack 20,000 samples of rows of bits within a minute of processor time, with and without lists of secrets."""
+    rows = []
+    for levels, entries, secrets, lists in cases:
+        parameters = LWRParameters(entries, 64, levels)
+        with nullcontext() if lists else patch.object(LatticeAttack, "_list"):
+            row = _found(LatticeAttack(), parameters, secrets, 20_000)
+        rows.append({"levels": levels, "entries": entries, "lists": lists, **row})
+        words = "lists of secrets" if lists else "embeddings alone"
+        print(f"bits, q = 64, p = {levels:2}, n = {entries:2}, {words:16}: {_told(row)}", flush=True)
+    write_json(out, {**machine(), "rows": rows})
+    return rows
+
+
+def run_sparse(
+    out: Path | None = None, weights: Sequence[int] = WEIGHTS, secrets: int = 3
+) -> list[dict[str, Any]]:
+    """Attack 2000 samples of sparse secrets by lattices and by meet in the middle, a minute of processor time each."""
+    rows = []
+    for weight in weights:
+        parameters = PRESETS["sparse-lwe-80"].updated(secret=SparseLaw(weight))
+        for attack in (LatticeAttack(), MeetInTheMiddleAttack()):
+            row = _found(attack, parameters, secrets, 2000)
+            rows.append({"weight": weight, "attack": attack.name, **row})
+            print(f"n = 80, q = 113, weight {weight:2}, {attack.name:18}: {_told(row)}", flush=True)
+    write_json(out, {**machine(), "rows": rows})
+    return rows
+
+
+def _found(attack: Attack, parameters: LWRParameters, secrets: int, number: int) -> dict[str, Any]:
+    """How many secrets an attack finds, and the seconds of each run; its clock counts processor time."""
+    found, seconds = 0, []
+    for seed in range(secrets):
+        samples, secret = make_samples(parameters, number, rng=seed)
+        with patch("lwe.attacks.attack.time", SimpleNamespace(perf_counter=time.process_time)):
+            result = attack(samples, parameters, rng=seed, budget=Budget(60.0))
+        found += result.secret is not None and np.array_equal(result.secret, secret)
+        seconds.append(result.seconds)
+    return {"secrets": secrets, "found": int(found), "seconds": seconds}
+
+
+def _told(row: dict[str, Any]) -> str:
+    seconds = row["seconds"]
+    return (
+        f"{row['found']:2} of {row['secrets']:2} secrets found, "
+        f"median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s"
+    )
+
+
 def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
     """Sentences on missed goals for the ratios and the sizes reached; empty if all goals are met."""
     said = [
@@ -103,6 +188,15 @@ def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
             f"The attack takes {worst:.2f} times the seconds of fpylll alone: at most {TOO_SLOW} is wanted."
         )
     return " ".join(said)
+
+
+def bits_complaint(rows: list[dict[str, Any]]) -> str:
+    """Sentences on missed goals for matrices of bits: all secrets are to be found by lists; empty if they are."""
+    return " ".join(
+        f"Of {row['secrets']} secrets of {row['entries']} entries with {row['levels']} levels {row['found']} are found."
+        for row in rows
+        if row["lists"] and row["found"] < row["secrets"]
+    )
 
 
 def _attack(parameters: LWRParameters, seed: int) -> tuple[float, list[tuple[int, int]], Embedding]:

@@ -36,6 +36,7 @@ _PRESETS = {
     "lpn-128": LWRParameters(128, 2, 2, noise=FlipLaw(0.125)),
     "lpn-512": LWRParameters(512, 2, 2, noise=FlipLaw(0.125)),
     "lwe-30": LWRParameters(30, 257, 257, "uniform", noise=GaussianLaw(1.0)),
+    "sparse-lwe-80": LWRParameters(80, 113, 113, "uniform", SparseLaw(5), GaussianLaw(3.0)),
     # module structure is ignored: plain problems of the schemes' sizes, with uniform public matrices
     "kyber512": LWRParameters(512, 3329, 3329, "uniform", BinomialLaw(3), BinomialLaw(3)),
     "kyber768": LWRParameters(768, 3329, 3329, "uniform", BinomialLaw(2), BinomialLaw(2)),
@@ -52,6 +53,8 @@ PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_PRESETS)
   quadratic over GF(2); ternary-N, sparse-N: small secrets with a tiny modulus; covariates-N: ternary covariates.
 * gadget-N: standard learning with rounding with a power-of-two modulus, dimension N.
 * parity-N: easy; lpn-N: learning parity with noise, one flip in eight; lwe-N: learning with errors.
+* sparse-lwe-80: the toy of LWE-benchmarking (Wenger, Saxena, Malhou, Thieu and Lauter 2024, eprint 2024/1229), with a
+  uniform matrix in place of a circulant one, and with signs: its secrets have five or six ones.
 * kyber512, kyber768, kyber1024, lightsaber, saber, firesaber: the sizes, moduli and laws of these schemes' keys as
   plain learning with errors and with rounding. Their module structure is ignored, and so is the compression of
   Kyber's ciphertexts: results for these sets do not hold for the schemes. Kyber specification, round 3 (2021), Table 1;

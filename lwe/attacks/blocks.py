@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from lwe.attacks.attack import Attempt
 from lwe.attacks.outcome import MissingError
@@ -18,6 +18,7 @@ __all__ = [
     "bkz_parameters",
     "larger_block",
     "most_rows",
+    "reduction_seconds",
     "require_fpylll",
 ]
 
@@ -43,6 +44,11 @@ def most_rows(seconds: float, modulus: int) -> int:
     return 2000 if math.isinf(seconds) else int(_ROWS_IN_30_SECONDS * share**0.2)
 
 
+def reduction_seconds(rows: int, block_size: int) -> float:
+    """About how long LLL and a few tours of BKZ take, with blocks that grow up to a size of at most 40."""
+    return 0.05 * (rows / 60) ** 3 * (1 if block_size <= 30 else 5)
+
+
 def larger_block(block_size: int) -> int:
     """The next block size after this one."""
     return block_size + (4 if block_size < 46 else 2)
@@ -57,8 +63,14 @@ class Reduction:
     """
 
     def __init__(
-        self, basis: Int[np.ndarray, "D D"], attempt: Attempt, generator: np.random.Generator
+        self,
+        basis: Int[np.ndarray, "D D"],
+        attempt: Attempt,
+        generator: np.random.Generator,
+        *,
+        short: Int[np.ndarray, "own D"] | None = None,
     ) -> None:
+        """`short` are short vectors of the lattice. LLL begins with them, so the first rows span what they span."""
         from fpylll import FPLLL, LLL, IntegerMatrix
 
         self.dim, self._attempt = len(basis), attempt
@@ -66,8 +78,11 @@ class Reduction:
         attempt.details.update(dimension=self.dim, block_size=2)
         attempt.check()
         FPLLL.set_random_seed(int(generator.integers(2**31)))
-        self.matrix = IntegerMatrix.from_matrix(basis.tolist())
-        LLL.reduction(self.matrix)
+        rows = basis if short is None else np.vstack([short, basis])
+        matrix = IntegerMatrix.from_matrix(rows.tolist())
+        LLL.reduction(matrix)
+        # dependent rows became zero, and come first
+        self.matrix = matrix.submatrix(len(rows) - self.dim, 0, len(rows), matrix.ncols)
 
     def tour(self, block_size: int, first: int = 0) -> Iterator[int]:
         """One tour of BKZ over the rows from `first` on; yields the first row of each block when it is done."""
@@ -82,6 +97,29 @@ class Reduction:
             self._attempt.check()
             yield place
         lll()
+
+    def close(
+        self, target: Float[np.ndarray, " D"], first: int, bounds: Float[np.ndarray, " d"], *, most: int
+    ) -> Int[np.ndarray, "found D"]:
+        """Combinations of the rows from `first` on that are close to a target, by pruned enumeration: `most` at most.
+
+        `bounds[i]` is the largest squared length of the part of the difference that is orthogonal to the first
+        `first + i` rows. The enumeration cannot be stopped.
+        """
+        from fpylll import Enumeration, EvaluatorStrategy
+        from fpylll.fplll.enumeration import EnumerationError
+
+        gso, _ = self._objects
+        gso.update_gso()
+        enumeration = Enumeration(gso, nr_solutions=most, strategy=EvaluatorStrategy.FIRST_N_SOLUTIONS)
+        # coordinates of the whole target: fplll counts them from the first row of the basis
+        given = {"target": gso.from_canonical(target.tolist()), "pruning": (bounds / bounds[0]).tolist()}
+        try:
+            found = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
+        except EnumerationError:  # there is none
+            found = []
+        coefficients = np.array([one for _, one in found]).reshape(len(found), self.dim - first)
+        return np.rint(coefficients).astype(np.int64) @ self.rows(range(first, self.dim))
 
     def tour_seconds(self, block_size: int, first: int = 0) -> float:
         """About how long a tour takes."""

@@ -10,7 +10,7 @@ from attention.validation import PositiveInt, Whole, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.bases import Embedding, primal_embedding
 from lwe.attacks.best_secret import BestSecret
-from lwe.attacks.blocks import Reduction, larger_block, most_rows, require_fpylll
+from lwe.attacks.blocks import Reduction, larger_block, most_rows, reduction_seconds, require_fpylll
 from lwe.attacks.outcome import (
     AttackOutcome,
     BudgetSpentError,
@@ -18,6 +18,7 @@ from lwe.attacks.outcome import (
     RefusedError,
     TooFewSamplesError,
 )
+from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows, zero_columns
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, lengths_tell, primal_shape
 from lwe.samples import LWRSamples
@@ -28,6 +29,8 @@ __all__ = ["LatticeAttack"]
 # first, then the least otherwise. A larger ratio is safer, but needs more samples, larger blocks and more time.
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
+_SECONDS_OF_LISTS = 20.0  # the most that lists of secrets are expected to take if there is no time limit
+_BLOCKS_OF_GUESSES = (10, 20, 30, 40)
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
 
 
@@ -36,8 +39,19 @@ _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, lim
 class LatticeAttack(Attack):
     """Reduce Kannan's embedding of m samples until a row consists of the errors; compute the secret from it.
 
+    With a public matrix of bits or trits it begins with samples that are zero in some columns, which are samples of a
+    smaller problem.
+
     Notes
     -----
+    Bits and trits: about one row in 2^f is zero in f columns. Trial by trial, the attack takes m such rows, reduces
+    their lattice, and lists the vectors that are as close to the labels as the errors are, by pruned enumeration. Most
+    of them belong to wrong secrets. Thousands of rows that were not used, with one nonzero entry in those columns,
+    tell which one is right, and complete it (`lwe.attacks.zero_columns`). `best_plan` chooses f, m and the pruning. The
+    trials end when the secret is missed with probability e^-7, or if the plan would outlast the budget it makes none.
+
+    Then, and with other matrices, the embedding:
+
     A label counts as the middle of its interval, and rounding as an error uniform in it. If it helps, a secret smaller
     than uniform becomes a weighted part of the short vector. LLL runs first, then tours of BKZ with blocks growing from
     10. Rows that contain the target once are read as secrets and compared on all training samples, by the number of
@@ -64,7 +78,7 @@ class LatticeAttack(Attack):
     """
 
     largest_block: Annotated[int, Whole(2)] = 74  #: the largest block size of BKZ, from 2
-    #: The most bases that are reduced. If left out, bases are reduced while there is time, or 3 without a time limit.
+    #: The most embeddings that are reduced. If left out, they are reduced while there is time, or 3 without a limit.
     #: Without a time limit neither the work nor the result depends on the machine.
     rounds: PositiveInt | None = None
     name: ClassVar[str] = "primal lattice"
@@ -87,12 +101,15 @@ class LatticeAttack(Attack):
         shape = _first_shape(attempt, _most_rows(attempt, most))
         search, rounds = _Search(attempt), 0
         try:
+            self._list(search, generator)
+            self._guess(search, generator)
             while not search.solved and rounds != most:
                 rounds += 1
                 order = np.arange(len(training)) if rounds == 1 else generator.permutation(len(training))
                 chosen = order[: shape.samples]
                 some = LWRSamples(training.public[chosen], training.labels[chosen])
                 attempt.details.update(samples=shape.samples, rounds=rounds)
+                attempt.details.pop("zero_columns", None)
                 embedding = primal_embedding(some, parameters, shape)
                 self._reduce(search, embedding, Reduction(embedding.basis, attempt, generator))
                 if rounds > 1 and shape.samples == len(training):
@@ -105,6 +122,65 @@ class LatticeAttack(Attack):
                 raise
             return attempt.stopped(search.result(), spent)
         return search.result()
+
+    def _list(self, search: "_Search", generator: np.random.Generator) -> None:
+        """List secrets by rows that are zero in some columns, if such a plan exists; trials end before its seconds."""
+        attempt = search.attempt
+        parameters, public = attempt.parameters, attempt.training.public
+        if parameters.matrix not in ("binary", "ternary"):
+            return
+        seconds = _SECONDS_OF_LISTS if attempt.budget.seconds is None else attempt.seconds_left
+        _, rows = zero_columns(public, parameters.secret_dim - 1, generator)
+        plan = best_plan(parameters, [len(one) for one in rows], seconds)
+        if plan is None:
+            return
+        for trial in range(plan.trials):
+            attempt.check()
+            attempt.details.update(samples=plan.samples, zero_columns=plan.columns, rounds=trial + 1)
+            for secret in secrets_of_zero_rows(attempt, plan, generator):
+                search.best.offer(secret)
+                if search.solved:
+                    return
+
+    def _guess(self, search: "_Search", generator: np.random.Generator) -> None:
+        """Guess columns where a sparse secret is zero, trial by trial, and leave them out."""
+        attempt, parameters = search.attempt, search.attempt.parameters
+        if search.solved or parameters.secret.kind != "sparse":
+            return
+        n, weight = parameters.secret_dim, parameters.secret.number
+        found, least = None, attempt.seconds_left if attempt.budget.seconds is not None else _SECONDS_OF_LISTS
+        for size in range(n - 5, max(weight, n // 4), -5):
+            few = parameters.updated(secret_dim=size)
+            shape = best_primal_shape(few, len(attempt.training), least_gap=_WIDE_GAPS[1])
+            blocks = next(
+                (one for one in _BLOCKS_OF_GUESSES if shape and one >= (shape.block_size or 0)), None
+            )
+            success = math.comb(size, weight) / math.comb(n, weight)
+            if shape is None or blocks is None:
+                continue
+            seconds = reduction_seconds(shape.dimension, blocks) / success
+            if seconds < least:
+                found, least = (few, shape, blocks, math.ceil(7 / success)), seconds
+        if found is None:
+            return
+        few, shape, blocks, trials = found
+        for trial in range(trials):
+            attempt.details.update(samples=shape.samples, guessed_zeros=n - few.secret_dim, rounds=trial + 1)
+            columns = np.sort(generator.permutation(n)[: few.secret_dim])
+            chosen = generator.permutation(len(attempt.training))[: shape.samples]
+            some = LWRSamples(
+                attempt.training.public[np.ix_(chosen, columns)], attempt.training.labels[chosen]
+            )
+            embedding = primal_embedding(some, few, shape)
+            reduction = Reduction(embedding.basis, attempt, generator)
+            search.look(reduction, embedding, range(reduction.dim), columns)
+            for block_size in range(10, blocks + 1, 10):
+                for _ in reduction.tour(block_size):
+                    pass
+                search.look(reduction, embedding, range(reduction.dim), columns)
+            if search.solved:
+                return
+        del attempt.details["guessed_zeros"]
 
     def _reduce(self, search: "_Search", embedding: Embedding, reduction: Reduction) -> None:
         attempt, size = search.attempt, reduction.dim
@@ -144,8 +220,13 @@ class _Search:
     def solved(self) -> bool:
         return self.best.solved
 
-    def look(self, reduction: Reduction, embedding: Embedding, places: range) -> None:
-        """Read rows as secrets if they contain the target once and may be the errors."""
+    def look(
+        self, reduction: Reduction, embedding: Embedding, places: range, columns: np.ndarray | None = None
+    ) -> None:
+        """Read rows as secrets if they contain the target once and may be the errors.
+
+        With `columns` they are the secret's entries there, and its others are zero.
+        """
         # with uniform vectors only the errors themselves are useful
         longest = math.inf if len(embedding.own) else embedding.factor * math.sqrt(2 * reduction.dim)
         for row in reduction.rows(reduction.marked(embedding.factor, places, longest=longest)):
@@ -153,14 +234,19 @@ class _Search:
                 continue
             self._seen.add(row.tobytes())
             secret = embedding.secret(row)
+            if secret is not None and columns is not None:
+                whole = np.zeros(self.attempt.parameters.secret_dim, dtype=np.int64)
+                whole[columns] = secret
+                secret = whole
             if secret is not None:
                 self.best.offer(secret)
 
     def result(self) -> AttackResult:
         details = self.attempt.details
+        zero = f" that are 0 in {details['zero_columns']} columns" if "zero_columns" in details else ""
         words = (
-            f"{details['samples']} samples in a lattice of dimension {details['dimension']}, LLL and BKZ with blocks "
-            f"up to {details['block_size']}"
+            f"{details['samples']} samples{zero} in a lattice of dimension {details['dimension']}, LLL and BKZ with "
+            f"blocks up to {details['block_size']}"
         )
         if self.best.secret is None:
             return self.attempt.ended(

@@ -15,7 +15,7 @@ from lwe.costs.deviations import deviations
 from lwe.parameters import LWRParameters, centred
 from lwe.samples import LWRSamples
 
-__all__ = ["LeastSquaresAttack", "refined_secret"]
+__all__ = ["LeastSquaresAttack", "label_middles", "refined_secret", "unwrapped"]
 
 _MOST_CUTS = 64
 _SCALES = 48
@@ -175,23 +175,37 @@ def refined_secret(
     """
     q = parameters.modulus
     public = centred(samples.public[:_REFINING], q).astype(np.float64)  # integers could overflow
-    low, after = label_residues(samples.labels[:_REFINING], parameters)
-    middle = (low + after - 1) / 2 - deviations(parameters).error_mean
-    best = centred(secret, q)
-    products = public @ best
-    for _ in range(5):
-        wraps = q * np.rint((products - middle) / q)
-        fitted = np.linalg.lstsq(public, middle + wraps, rcond=None)[0]
-        products = public @ fitted
-        again = np.rint(fitted).astype(np.int64)
-        if np.array_equal(again, best):
-            break
-        best = again
+    middle = label_middles(samples.labels[:_REFINING], parameters)
+    fitted = unwrapped(centred(secret, q).astype(np.float64), public, middle, q)
+    best = np.rint(fitted).astype(np.int64)
     if parameters.noisy or share_right(best, samples, parameters) == 1.0:
         return best
-    wraps = q * np.rint((products - middle) / q)
+    low, after = label_residues(samples.labels[:_REFINING], parameters)
+    wraps = q * np.rint((public @ fitted - middle) / q)
     room = _roomiest(public, low + wraps, after - 1 + wraps, seconds)
     return best if room is None else room
+
+
+def label_middles(labels: Int[np.ndarray, " N"], parameters: LWRParameters) -> Float[np.ndarray, " N"]:
+    """What the inner products are if errors are as expected: middles of intervals, minus the mean error."""
+    low, after = label_residues(labels, parameters)
+    return (low + after - 1) / 2 - deviations(parameters).error_mean
+
+
+def unwrapped(
+    secret: Float[np.ndarray, " n"],
+    public: Int[np.ndarray, "N n"],
+    middle: Float[np.ndarray, " N"],
+    modulus: int,
+) -> Float[np.ndarray, " n"]:
+    """The least squares solution of A s = middle mod q near a secret, which shows how often each product wraps."""
+    for _ in range(5):
+        before = np.rint(secret)
+        wraps = modulus * np.rint((public @ secret - middle) / modulus)
+        secret = np.linalg.lstsq(public.astype(np.float64), middle + wraps, rcond=None)[0]
+        if np.array_equal(np.rint(secret), before):
+            break
+    return secret
 
 
 def _roomiest(public: np.ndarray, low: np.ndarray, high: np.ndarray, seconds: float) -> np.ndarray | None:

@@ -254,7 +254,7 @@ def lattice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
 def lattice_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Runs the library's attack on a drawn secret with one basis and blocks of at most 10. Labels of new rows
     are computed by whole numbers. In full it uses up to six bases and blocks of 30, and adds n = 32 and 40.
-    That p = 2 resists shows in the wrong run alone, at n = 28.
+    That p = 2 resists shows in the wrong run alone, at n = 48.
     """
     q, p = claim.q, claim.levels
     attack = LatticeAttack(rounds=1, largest_block=10)
