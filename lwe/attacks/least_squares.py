@@ -194,7 +194,7 @@ def label_middles(labels: Int[np.ndarray, " N"], parameters: LWRParameters) -> F
 
 def unwrapped(
     secret: Float[np.ndarray, " n"],
-    public: Int[np.ndarray, "N n"],
+    public: Float[np.ndarray, "N n"],
     middle: Float[np.ndarray, " N"],
     modulus: int,
 ) -> Float[np.ndarray, " n"]:
@@ -202,7 +202,7 @@ def unwrapped(
     for _ in range(5):
         before = np.rint(secret)
         wraps = modulus * np.rint((public @ secret - middle) / modulus)
-        secret = np.linalg.lstsq(public.astype(np.float64), middle + wraps, rcond=None)[0]
+        secret = np.linalg.lstsq(public, middle + wraps, rcond=None)[0]
         if np.array_equal(np.rint(secret), before):
             break
     return secret

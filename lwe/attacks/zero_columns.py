@@ -181,7 +181,7 @@ class ZeroColumns:
                 low, zero, high = (turned[public[:, known[-1]] == entry].sum() for entry in (-1, 0, 1))
                 shift = high * np.conj(zero) + zero * np.conj(low)
                 whole[known[-1]] = np.angle(shift) * self._q / (2 * math.pi)
-            whole[known] = unwrapped(whole[known], public[:, known], middle, self._q)
+            whole[known] = unwrapped(whole[known], public[:, known].astype(np.float64), middle, self._q)
             if not left:
                 return np.rint(whole).astype(np.int64)
             known.append(left.pop())
