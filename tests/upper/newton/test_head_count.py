@@ -1,5 +1,6 @@
 """The number of heads, found: whatever the guess, under noise, and where fewer heads are the same layer."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_a_wrong_guess_costs_time_and_examples_and_not_the_answer(monkeypatch, m
     assert fit.layer.heads == m
     assert fit.outcome is (Outcome.RESIDUAL_FLOOR if noise else Outcome.EXACT)
     assert _tried(fit)[0] == guess
-    assert guess >= m or _tried(fit)[1] == guess + 1
+    assert guess >= m or guess < _tried(fit)[1] <= math.ceil(1.5 * guess)
     floors = [counting_floor(heads=one, tokens=k, dim=d) for one in [1, *_tried(fit)]]
     # more are drawn as more heads need them, not with each number that is tried
     assert drawn[0] == 4 * floors[0]
