@@ -40,6 +40,8 @@ __all__ = [
 
 # This many starts with the same residual are a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
+# Minima in which a run overfits have held-out errors of about 1, and may have nearly equal residuals.
+_LEARNED = 0.5
 # At a floor, _FEW more iterates of the best run leave more than _NO_LOWER of the residual. Runs with many heads are all
 # slow and similar at first; these continue with more patience.
 _FEW, _NO_LOWER = 5, 0.98
@@ -263,7 +265,8 @@ class Runner:
     ) -> Ends:
         """The final iterates from at most `starts` starts; it stops once one is exact, three agree or work is spent.
 
-        Starts agree if they end at the same residual, and held-out examples have it too or it is below .15. While all
+        Starts agree if they end at the same residual, and held-out examples have it too, or it is below .15 and the
+        error of held-out examples below a half: with few examples, noise makes it several times the residual. While all
         starts so far end at one residual, on held-out examples too, the next start is plain.
 
         `tell` is called with the number of the start, that of the iterate, and the iterate.
@@ -286,7 +289,7 @@ class Runner:
                 break
             at_floor = at_noise_level(ends[0], examples.held_out, share=share)
             agree = same_residual(ends, share=share, several=several) and (
-                at_floor or ends[0].residual < FOUND
+                at_floor or self._learned(ends[0], examples)
             )
             if agree and self.resume is not None and runner is self and spent < work:
                 resumed = self.resume(ends[0])
@@ -345,6 +348,9 @@ class Runner:
         if end.residual < EXACT_ERROR:
             return True
         return end.residual <= self.tolerance and self._reached(end, examples)
+
+    def _learned(self, end: Iterate, examples: SplitExamples) -> bool:
+        return end.residual < FOUND and examples.held_out.error(end.layer) < _LEARNED
 
     def _reached(self, iterate: Iterate, examples: SplitExamples) -> bool:
         if not self.held_out_too:

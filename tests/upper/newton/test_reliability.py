@@ -148,14 +148,14 @@ def _falling(share_a_step, rest):
         (0.02, 0.0, 0.9, 3, False),
         (0.1, 0.75, 0.9, 5, True),
         (0.0, 0.3, 0.3, 9, False),
-        (0.0, 0.1, 0.1, 3, False),
+        (0.0, 0.1, 0.1, 9, False),
     ],
     ids=[
         "at rest",
         "on the way to zero",
         "on the way to a floor",
         "held-out examples are not",
-        "below all local minima",
+        "and overfit",
     ],
 )
 def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_examples_are_there(
@@ -175,6 +175,23 @@ def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_exam
     # what goes on does so to its end, and the starts after it have the patience for it
     assert floor or rest or ends.best.residual < 1e-10
     assert not rest or ends.best.residual < 1.05 * rest
+
+
+@pytest.mark.parametrize(("error", "starts"), [(0.4, 3), (0.6, 9)])
+def test_with_few_examples_starts_that_agree_are_enough_if_they_have_learned(error, starts):
+    # fitted examples have the residual .1, held-out ones more: that is no floor
+    layer, x = make_nice_layer(heads=1, dim=3, rng=0), BooleanInputs(2, 3).sample(30, rng=0)
+    y = layer(x)
+    examples = SplitExamples(x[:28], y[:28], x[28:], y[28:], 1.0)
+
+    def iterates(*_):
+        while True:
+            yield Iterate(layer.theta, (1 - error) * layer.w, 0.1, 0.0, 1)
+
+    runner = Runner(iterates=iterates, start=lambda *_: layer.theta, tolerance=1e-14)
+    ends = runner.several(examples, 1, starts=9, work=10**6, tell=lambda *_: None)
+    assert len(ends.iterates) == starts
+    assert not ends.at_floor
 
 
 @pytest.mark.parametrize(
