@@ -20,7 +20,7 @@ from lwe.certificate import lwr_statements
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
 from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, parse_law
 from lwe.parameters import LWRParameters, centred, covariate_form, rounded
-from lwe.residues import divided_product
+from lwe.residues import product_quotient
 from lwe.verdict import judge_secret
 
 __all__ = ["LWRFamily", "describe_instance", "make_lwr_instance"]
@@ -199,7 +199,9 @@ class LWRFamily(Family):
         below = np.floor(heads.thresholds).astype(np.int64)
         t = np.unique(np.clip(np.concatenate([below, below + 1, [least, most, *kept]]), least, most))
         passed, covered = np.searchsorted(heads.thresholds[order], t), np.clip(t, *kept)
-        grows = (np.diff(passed) > 0) | (np.diff(divided_product(covered, p, q)[0]) > 0)
+        grows = (np.diff(passed) > 0) | (
+            np.diff(product_quotient(covered, p, q, p * max(map(abs, kept)))) > 0
+        )
         compared = not np.any(grows & (np.diff(t) > 1))
         if (
             total != 0

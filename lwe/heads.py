@@ -12,7 +12,7 @@ from attention.validation import NonNegativeInt, Real, checked
 from lower import Heads
 from lower.heads import SATURATED_SLOPE
 from lwe.parameters import LWRParameters, Matrix, require_form, rounded
-from lwe.residues import divided_product
+from lwe.residues import product_quotient
 
 __all__ = [
     "Deviations",
@@ -75,7 +75,7 @@ def lwr_heads(
     )
     # T where the label changes, ceil(j q / p): j = p period + residue keeps the products below 2^63
     periods, residues = np.divmod(np.arange(p * low // q + 1, p * high // q + 1), p)
-    jumps = periods * q - divided_product(-residues, q, p)[0]
+    jumps = periods * q - product_quotient(-residues, q, p, p * q)
     steps = (rounded(jumps, q, p) - rounded(jumps - 1, q, p)) / 2
     ends = rounded(np.array([low, high]), q, p)
     c, c0 = float(steps.sum()), float(ends.sum()) / 2

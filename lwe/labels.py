@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attention.validation import checked
 from lwe.parameters import LWRParameters, require_form, rounded
-from lwe.residues import divided_product
+from lwe.residues import product_quotient
 from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
 __all__ = ["LowDegreeWeights", "low_degree_weights", "root_mean_square_correlation", "weights_computable"]
@@ -215,7 +215,7 @@ def root_mean_square_correlation(parameters: LWRParameters) -> float:
         mean, square = (p - 1) / 2, (p * p - 1) / 12
     elif p <= _MOST_LEVELS:
         label = np.arange(p)
-        runs = np.diff(-divided_product(-np.arange(p + 1), q, p)[0]) / q
+        runs = np.diff(-product_quotient(-np.arange(p + 1), q, p, (p + 1) * q)) / q
         mean = float(runs @ label)
         square = float(runs @ (label - mean) ** 2)
     else:

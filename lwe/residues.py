@@ -13,15 +13,16 @@ __all__ = [
     "LARGEST_MODULUS",
     "Modulus",
     "centred",
-    "divided_product",
+    "congruent_product",
     "inner_products",
     "is_prime",
+    "product_quotient",
     "rounded",
     "whole_array",
 ]
 
 LARGEST_MODULUS = 1 << 52
-"""The largest modulus q: twice a residue is then exact in floating point, which `divided_product` needs."""
+"""The largest modulus q: twice a residue is then exact in floating point, which `product_quotient` needs."""
 
 Modulus = Annotated[int, Whole(2, LARGEST_MODULUS)]
 
@@ -43,32 +44,34 @@ def rounded(t: ArrayLike, modulus: int, levels: int) -> Int[np.ndarray, "..."]:
     """f(T) = floor(p (T mod q) / q), the label of the inner product T."""
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     levels = count("levels", levels, most=modulus)
-    return divided_product(np.mod(whole_array("t", t), modulus), levels, modulus)[0]
+    return product_quotient(np.mod(whole_array("t", t), modulus), levels, modulus, levels * modulus)
 
 
-def divided_product(
-    one: Int[np.ndarray, "..."], other: int | Int[np.ndarray, "..."], divisor: int
-) -> tuple[Int[np.ndarray, "..."], Int[np.ndarray, "..."]]:
-    """The quotient and the remainder of a b by a divisor, for arrays that broadcast, without overflow.
+_Whole = Int[np.ndarray, "..."]
+
+
+def product_quotient(one: _Whole, other: int | _Whole, divisor: int, largest: int) -> _Whole:
+    """floor(a b / d) for arrays that broadcast, without overflow; `largest` is a bound on the size of a b.
 
     The factors, the divisor and the quotient are at most 2^53 in size.
 
-    Notes
-    -----
-    The quotient in floating point is off by a few units. So a b minus its multiple of the divisor is a few divisors
-    in size, and integers that wrap around at 2^64 give it exactly.
-
     Examples
     --------
-    >>> quotient, remainder = divided_product(np.array([2**50 + 1]), 2**51 - 1, 2**52)
-    >>> int(quotient[0]), int(remainder[0])
-    (562949953421312, 1125899906842623)
-    >>> divmod((2**50 + 1) * (2**51 - 1), 2**52)
-    (562949953421312, 1125899906842623)
+    >>> int(product_quotient(np.array([2**50 + 1]), 2**51 - 1, 2**52, 2**102)[0]) == (2**50 + 1) * (2**51 - 1) // 2**52
+    True
     """
+    return one * other // divisor if largest < 1 << 63 else _divided(one, other, divisor)[0]
+
+
+def congruent_product(one: _Whole, other: int | _Whole, divisor: int, largest: int) -> _Whole:
+    """A number of at most 2^62 in size that is a b mod d, of the arguments of `product_quotient`."""
+    return one * other if largest <= 1 << 62 else _divided(one, other, divisor)[1]
+
+
+def _divided(one: _Whole, other: int | _Whole, divisor: int) -> tuple[_Whole, _Whole]:
+    # The quotient in floating point is off by a few units. So a b minus its multiple of the divisor is a few divisors
+    # in size, and integers that wrap around at 2^64 give it exactly.
     a, b = one.astype(np.int64), np.asarray(other, dtype=np.int64)
-    if int(np.abs(a).max(initial=0)) * int(np.abs(b).max(initial=0)) < 1 << 62:
-        return np.divmod(a * b, divisor)
     near = np.floor(a.astype(np.float64) * b.astype(np.float64) / divisor).astype(np.int64)
     with np.errstate(over="ignore"):
         more, remainder = np.divmod(a * b - near * divisor, divisor)
@@ -88,7 +91,7 @@ def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np
         return np.mod(rows @ entries, modulus)
     total = np.zeros(len(rows), dtype=np.int64)
     for column, entry in zip(rows.T, entries, strict=True):
-        total = (total + divided_product(column, int(entry), modulus)[1]) % modulus
+        total = (total + congruent_product(column, int(entry), modulus, modulus**2)) % modulus
     return total
 
 

@@ -10,7 +10,7 @@ from lwe.attacks.evidence import label_residues
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape
 from lwe.parameters import LWRParameters, centred
-from lwe.residues import divided_product
+from lwe.residues import congruent_product
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["Embedding", "dual_basis", "left_inverse", "modular_hermite_form", "primal_embedding"]
@@ -42,22 +42,22 @@ def modular_hermite_form(
             divisors = np.gcd(left[places, j], modulus)
             place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
             unit = _unit(int(left[place, j]) // divisor, modulus // divisor, modulus)
-            pivot = divided_product(left[place], unit, modulus)[1]
+            pivot = congruent_product(left[place], unit, modulus, modulus**2) % modulus
             quotients = left[:, j] // divisor
             quotients[place] = 0
             # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
-            left[:, j:] -= divided_product(quotients[:, None], pivot[j:], modulus)[1]
-            left[:, j:] %= modulus
+            products = congruent_product(quotients[:, None], pivot[j:], modulus, modulus**2)
+            left[:, j:] = (left[:, j:] - products) % modulus
             left[place] = pivot
             if np.count_nonzero(left[:, j]) == 1:
                 form[j] = pivot
-                left[place] = divided_product(pivot, modulus // divisor, modulus)[1]
+                left[place] = congruent_product(pivot, modulus // divisor, modulus, modulus**2) % modulus
                 break
     for j in range(columns):
         quotients = form[:j, j] // form[j, j]
         form[:j, j] -= quotients * form[j, j]
         # entries that are not reduced would grow beyond 64 bits
-        form[:j, j + 1 :] -= divided_product(quotients[:, None], form[j, j + 1 :], modulus)[1]
+        form[:j, j + 1 :] -= congruent_product(quotients[:, None], form[j, j + 1 :], modulus, modulus**2)
         form[:j, j + 1 :] %= modulus
     return form
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from attention.validation import checked
 from lwe.attacks.outcome import AttackOutcome, RefusedError
 from lwe.parameters import LWRParameters, rounded
-from lwe.residues import divided_product
+from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = [
@@ -61,7 +61,7 @@ def label_residues(
 ) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
     """For each label, the first residue that rounds to it, and the first residue after those."""
     q, p = parameters.modulus, parameters.levels
-    return -divided_product(-labels, q, p)[0], -divided_product(-(labels + 1), q, p)[0]
+    return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
 def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:

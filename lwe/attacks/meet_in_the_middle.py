@@ -11,7 +11,7 @@ from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.exhaustive import even_split, fitting_pairs, offer_pairs, search_secrets, tests_by_words
 from lwe.attacks.secret_space import SecretSpace
-from lwe.residues import divided_product
+from lwe.residues import product_quotient
 
 __all__ = ["MeetInTheMiddleAttack"]
 
@@ -175,4 +175,4 @@ class _Boxes:
 
     def _cell(self, residues: np.ndarray, k: int) -> np.ndarray:
         # every cell has at least floor(q/k) >= w residues, so a window meets at most two
-        return divided_product(residues, k, self.windows.modulus)[0]
+        return product_quotient(residues, k, self.windows.modulus, k * self.windows.modulus)
