@@ -17,21 +17,12 @@ from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
 from lower import Certificate, Hardness, Statement
 
-CONDITIONS = (
-    {
-        "condition": "theta_trace",
-        "on": "Theta",
-        "measured": "0.49",
-        "wanted": "<= 0.25",
-        "verdict": "VIOLATED",
-    },
-    {
-        "condition": "theta_incoherence",
-        "on": "Theta",
-        "measured": "0.0813",
-        "wanted": "<= 0.25",
-        "verdict": "holds",
-    },
+CONDITIONS = tuple(
+    dict(zip(("condition", "on", "measured", "wanted", "verdict"), row, strict=True))
+    for row in (
+        ("theta_trace", "Theta", "0.49", "<= 0.25", "VIOLATED"),
+        ("theta_incoherence", "Theta", "0.0813", "<= 0.25", "holds"),
+    )
 )
 
 

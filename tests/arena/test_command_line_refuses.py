@@ -63,39 +63,14 @@ CALLS = {
 WORDS = ("abc", "", "nan", "1.5", "True", "\u0663", "two\nlines", "--", "\udcff")
 WHOLES = ("0", "-1", "10**12", "1000000000000", "9" * 400)
 REALS = ("0", "-1", "inf", "-inf", "1e-320", "1e300", "1e400", "1/3")
-TEXTS = (
-    "a=b",
-    "=",
-    ",",
-    "4,,5",
-    "x:-1",
-    "binomial:1e9",
-    "sparse:nan",
-    "../up",
-    "x" * 10_000,
-    "'; DROP TABLE cells; --",
-)
-FILES = (
-    "missing",
-    "missing/x.safetensors",
-    "folder",
-    "folder.safetensors",
-    "pipe.npy",
-    "pipe.safetensors",
-    "",
-    "~",
-)
-FILES += (
-    "loop.safetensors",
-    "nice.safetensors/below",
-    "/proc/no/such",
-    "x" * 300,
-    "nice.safetensors",
-    "x.npy",
-)
-FILES += tuple(
+TEXTS = ["a=b", "=", ",", "4,,5", "x:-1", "binomial:1e9", "sparse:nan", "../up"]
+TEXTS += ["x" * 10_000, "'; DROP TABLE cells; --"]
+FILES = ["missing", "missing/x.safetensors", "folder", "folder.safetensors", "", "x" * 300, "/proc/no/such"]
+FILES += ["pipe.npy", "pipe.safetensors", "loop.safetensors", "~", "nice.safetensors/below", "x.npy"]
+FILES += ["nice.safetensors"]
+FILES += [
     f"{stem}{end}" for stem in ("empty", "half", "random") for end in (".safetensors", ".npy", ".sqlite")
-)
+]
 # who asks for hours of work gets them: not tried with what is huge
 WORK = {"budget", "timeout", "adam", "work", "seeds", "examples"}
 for kind in ("parity", "pair", "token-parity", "hidden-gate"):
@@ -263,20 +238,13 @@ def files(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             compute_here(patch)
             assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
-        likes = {".safetensors": "nice.safetensors", ".npy": "x.npy", ".sqlite": "made/runs.sqlite"}
-        for name, like in likes.items():
-            whole = Path(like).read_bytes()
-            for stem, content in (
-                ("empty", b""),
-                ("half", whole[: len(whole) // 2]),
-                ("random", chance.randbytes(500)),
-            ):
-                Path(stem + name).write_bytes(content)
-        for name, array in {
-            "A": np.ones((20, 3), int),
-            "b": np.ones(20, int),
-            "same": np.ones_like(x),
-        }.items():
+        for like in map(Path, ("nice.safetensors", "x.npy", "made/runs.sqlite")):
+            whole = like.read_bytes()
+            damaged = {"empty": b"", "half": whole[: len(whole) // 2], "random": chance.randbytes(500)}
+            for stem, content in damaged.items():
+                Path(stem + like.suffix).write_bytes(content)
+        arrays = {"A": np.ones((20, 3), int), "b": np.ones(20, int), "same": np.ones_like(x)}
+        for name, array in arrays.items():
             np.save(f"{name}.npy", array)
         rounding = LWRParameters(secret_dim=4, modulus=8, levels=2)
         save_samples("s.npz", make_samples(rounding, 60, rng=0)[0], rounding)
@@ -337,14 +305,8 @@ def complaint(words):
         return "" if not said else f"works and says {said[:200]!r}"
     line = said.startswith("attention-bounds: ") and said.count("\n") == 1 and said[:-1].isprintable()
     foreign = any(word in said for word in ("Traceback", "Unable to allocate", " MemoryError", "KeyError"))
-    right = (
-        status in (1, 2)
-        and line
-        and said.endswith((".\n", "?\n", "!\n"))
-        and len(said) < 2000
-        and not foreign
-    )
-    return "" if right else f"status {status}: {said[:300]!r}"
+    sentence = line and said.endswith((".\n", "?\n", "!\n")) and len(said) < 2000
+    return "" if status in (1, 2) and sentence and not foreign else f"status {status}: {said[:300]!r}"
 
 
 def plain(kind):
@@ -384,13 +346,9 @@ def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, part, he
         for value in bad_values(option, kinds[0]):
             if zlib.crc32(f"{name} {option.name} {value!a}".encode()) % PARTS != part:
                 continue
-            given = [value] * len(kinds)
-            call = CALLS[name].split()
-            words = (
-                [*call, option.opts[-1], *given]
-                if option.param_type_name != "argument"
-                else [*given, *call[1:]]
-            )
+            given, call = [value] * len(kinds), CALLS[name].split()
+            argument = option.param_type_name == "argument"
+            words = [*given, *call[1:]] if argument else [*call, option.opts[-1], *given]
             words = [*name.split(), *words]
             if why := complaint(words):
                 wrong.append(f"{ascii(' '.join(words))[:300]}: {why}")

@@ -16,9 +16,16 @@ SLOW = {
     "learners/noise",
     "learners/paper-mode",
     "learners/practical-mode",
+    "linear-certificate/heads-under-noise",
+    "linear-certificate/newton",
+    "outside-queries/adam-fewer-coordinates",
+    "outside-queries/adam-three-bits",
+    "outside-queries/raw-examples",
     "queries/honest-scan",
     "queries/sandwich",
     "queries/table",
+    "refinement/one-round",
+    "refinement/self-consistent",
     "secrets/medians",
 }
 
