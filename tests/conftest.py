@@ -37,14 +37,15 @@ def _first_calls(kind=None, *, typechecker):
             kind.__init__ = _first_calls(kind.__init__, typechecker=typechecker)
         return kind
     checking = None
+    name = f"{kind.__module__}.{kind.__qualname__}"  # as a key the function would keep what it closes over
 
     @functools.wraps(kind)
     def call(*given, **named):
         nonlocal checking
-        number = _calls[kind]
+        number = _calls[name]
         if number == CHECKED or jaxtyping.config.jaxtyping_disable:
             return kind(*given, **named)
-        _calls[kind] = number + 1
+        _calls[name] = number + 1
         if checking is None:  # here, because it costs more than to define the function
             checking = _every_call(kind, typechecker=typechecker)
         return checking(*given, **named)
