@@ -245,8 +245,8 @@ class _Search:
         zero = f" that are 0 in {details['zero_columns']} columns" if "zero_columns" in details else ""
         less = f" without {details['guessed_zeros']} columns" if "guessed_zeros" in details else ""
         words = (
-            f"{details['samples']} samples{zero}{less} in a lattice of dimension {details['dimension']}, LLL and BKZ with "
-            f"blocks up to {details['block_size']}"
+            f"{details['samples']} samples{zero}{less} in a lattice of dimension {details['dimension']}, LLL and BKZ "
+            f"with blocks up to {details['block_size']}"
         )
         if self.best.secret is None:
             return self.attempt.ended(
