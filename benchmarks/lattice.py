@@ -57,7 +57,7 @@ BITS = (
 )
 """Levels, entries and secrets with a matrix of bits, q = 64; whether secrets are listed, or embeddings reduced."""
 
-WEIGHTS = (5, 6, 8)
+WEIGHTS = (5, 6)
 """Weights of secrets of 80 entries, q = 113, errors of deviation 3: the public toy of LWE-benchmarking, with signs."""
 
 _BUDGET = Budget(300.0)

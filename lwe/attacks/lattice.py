@@ -1,6 +1,7 @@
 """The primal lattice attack: the errors as a short vector of Kannan's embedding, found by LLL and BKZ."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,7 +11,7 @@ from attention.validation import PositiveInt, Whole, checked
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.bases import Embedding, primal_embedding
 from lwe.attacks.best_secret import BestSecret
-from lwe.attacks.blocks import Reduction, larger_block, most_rows, reduction_seconds, require_fpylll
+from lwe.attacks.blocks import Reduction, larger_block, most_rows, require_fpylll
 from lwe.attacks.outcome import (
     AttackOutcome,
     BudgetSpentError,
@@ -30,7 +31,7 @@ __all__ = ["LatticeAttack"]
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
 _ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
 _SECONDS_OF_LISTS = 20.0  # the most that lists of secrets are expected to take if there is no time limit
-_BLOCKS_OF_GUESSES = (10, 20, 30, 40)
+_EASY = 20  # the largest predicted block of a lattice whose columns are guessed; blocks of 40 are used
 _ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
 
 
@@ -50,7 +51,10 @@ class LatticeAttack(Attack):
     tell which one is right, and complete it (`lwe.attacks.zero_columns`). `best_plan` chooses f, m and the pruning. The
     trials end when the secret is missed with probability e^-7, or if the plan would outlast the budget it makes none.
 
-    Then, and with other matrices, the embedding:
+    Sparse secrets: columns are left out at random, in the hope that the secret is zero there, and the embedding of the
+    others is reduced; trial by trial, again until e^-7 (drop and solve, Albrecht 2017).
+
+    Then, and otherwise, the embedding of all columns:
 
     A label counts as the middle of its interval, and rounding as an error uniform in it. If it helps, a secret smaller
     than uniform becomes a weighted part of the short vector. LLL runs first, then tours of BKZ with blocks growing from
@@ -152,18 +156,15 @@ class LatticeAttack(Attack):
         for size in range(n - 5, max(weight, n // 4), -5):
             few = parameters.updated(secret_dim=size)
             shape = best_primal_shape(few, len(attempt.training), least_gap=_WIDE_GAPS[1])
-            blocks = next(
-                (one for one in _BLOCKS_OF_GUESSES if shape and one >= (shape.block_size or 0)), None
-            )
             success = math.comb(size, weight) / math.comb(n, weight)
-            if shape is None or blocks is None:
+            if shape is None or (shape.block_size or 0) > _EASY:
                 continue
-            seconds = reduction_seconds(shape.dimension, blocks) / success
+            seconds = 0.07 * (shape.dimension / 58) ** 5 / success  # as measured on one core
             if seconds < least:
-                found, least = (few, shape, blocks, math.ceil(7 / success)), seconds
+                found, least = (few, shape, math.ceil(7 / success)), seconds
         if found is None:
             return
-        few, shape, blocks, trials = found
+        few, shape, trials = found
         for trial in range(trials):
             attempt.details.update(samples=shape.samples, guessed_zeros=n - few.secret_dim, rounds=trial + 1)
             columns = np.sort(generator.permutation(n)[: few.secret_dim])
@@ -173,13 +174,11 @@ class LatticeAttack(Attack):
             )
             embedding = primal_embedding(some, few, shape)
             reduction = Reduction(embedding.basis, attempt, generator)
-            search.look(reduction, embedding, range(reduction.dim), columns)
-            for block_size in range(10, blocks + 1, 10):
-                for _ in reduction.tour(block_size):
-                    pass
+            for block_size in (2, 10, 20, 30, 40):
+                deque(reduction.tour(block_size), maxlen=0)
                 search.look(reduction, embedding, range(reduction.dim), columns)
-            if search.solved:
-                return
+                if search.solved:
+                    return
         del attempt.details["guessed_zeros"]
 
     def _reduce(self, search: "_Search", embedding: Embedding, reduction: Reduction) -> None:
@@ -244,9 +243,10 @@ class _Search:
     def result(self) -> AttackResult:
         details = self.attempt.details
         zero = f" that are 0 in {details['zero_columns']} columns" if "zero_columns" in details else ""
+        less = f" without {details['guessed_zeros']} columns" if "guessed_zeros" in details else ""
         words = (
-            f"{details['samples']} samples{zero} in a lattice of dimension {details['dimension']}, LLL and BKZ with "
-            f"blocks up to {details['block_size']}"
+            f"{details['samples']} samples{zero}{less} in a lattice of dimension {details['dimension']}, LLL and BKZ "
+            f"with blocks up to {details['block_size']}"
         )
         if self.best.secret is None:
             return self.attempt.ended(

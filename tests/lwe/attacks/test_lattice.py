@@ -8,7 +8,7 @@ from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs.primal import primal_shape
-from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw
+from lwe.laws import BinomialLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import centred
 from lwe.samples import inner_products, make_samples
 
@@ -121,6 +121,16 @@ def test_with_wide_errors_it_ends_with_the_secret_though_no_label_is_right(sigma
     assert result.accuracy < 0.1
     assert result.details["rounds"] == 1
     assert "stopped" not in result.explanation
+
+
+def test_sparse_secrets_are_found_without_columns_where_they_are_zero():
+    parameters = LWRParameters(60, 113, 113, matrix="uniform", secret=SparseLaw(4), noise=GaussianLaw(3.0))
+    for seed in range(2):
+        result, secret = attacked(parameters, seed=seed)
+        assert result.outcome is AttackOutcome.BROKEN, result
+        np.testing.assert_array_equal(result.secret, secret)
+        assert result.details["guessed_zeros"] > 0
+        assert "without" in result.explanation
 
 
 def test_refinement_makes_a_near_secret_exact():
