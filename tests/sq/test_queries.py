@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from attention import BooleanInputs
 from sq.models import CSQ, STAT, VSTAT
-from sq.queries import CorrelationalQueries, GroupQuery
+from sq.queries import CorrelationalQueries, GroupQuery, StatisticalQuery, statistical_means
 
 
 @settings(deadline=None)
@@ -41,3 +41,14 @@ def test_a_reply_is_allowed_where_it_is_within_tau(value, reply, tau):
         return
     for model in (CSQ(tau), STAT(tau)):
         assert model.allows(np.array([value]), reply)[0] == (abs(value - reply) < tau)
+
+
+@pytest.mark.parametrize("wrong", [2, 4])
+def test_a_family_of_queries_must_give_one_mean_a_query(wrong):
+    class Family(list):
+        def means(self, x, y):
+            return np.zeros(wrong)
+
+    x = BooleanInputs(2, 3).sample(5, rng=0)
+    with pytest.raises(ValueError, match="one a query, 3"):
+        statistical_means(Family([StatisticalQuery(lambda x, y: x[:, 0, 0])] * 3), x, x)

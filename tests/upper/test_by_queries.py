@@ -130,6 +130,12 @@ def test_wrong_answers_are_refused_with_what_was_given(answer, wrong):
         ByQueries().fit(ValueOracle.from_callable(answer, 2, 5), rng=0)
 
 
+def test_a_query_of_one_token_is_answered_by_the_sum_of_the_projections():
+    layer = make_nice_layer(heads=2, dim=5, rng=0)
+    x = np.random.default_rng(1).standard_normal((3, 1, 5))
+    np.testing.assert_allclose(ValueOracle(layer).ask(x), x @ layer.w.sum(axis=0), atol=1e-14)
+
+
 def test_queries_are_counted_and_refused_beyond_the_budget():
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     oracle = ValueOracle(layer, budget=5)

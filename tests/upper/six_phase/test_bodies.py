@@ -171,6 +171,18 @@ def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
     assert sculpt(shuffled).explained < 0.5
 
 
+@pytest.mark.parametrize("body", ["ellipsoid", "polytope"])
+def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_explains(body):
+    contrasts = _agreeing_rows(4, 60, 36, noise=0.3)
+    scale = np.sqrt(contrasts.weights)
+    equations = (scale[:, None, None] * contrasts.formed()).reshape(-1, 16)
+    right = (scale[:, None] * contrasts.log_ratios).ravel()
+    left = right - equations @ np.linalg.lstsq(equations, right, rcond=None)[0]
+    share = 1 - np.sum(left**2) / np.sum(right**2)
+    assert 0.1 < share < 0.99
+    assert sculpt(contrasts, body=body, radius=100.0).explained == pytest.approx(share, abs=1e-9)
+
+
 def test_no_square_matrix_of_all_unknowns_is_formed_above_the_dense_size():
     d = 48
     contrasts = _agreeing_rows(d, 3 * d * d, 37)

@@ -210,6 +210,12 @@ def test_answers_must_be_finite_numbers_one_a_query(answers):
         learn_by_queries(Broken(), QueryPlan(m=2, k=2, d=8))
 
 
+def test_tolerances_of_each_agreement_phase_follow_its_own_share_of_rows():
+    plan = QueryPlan(m=2, k=2, d=10, accept=(0.02, 0.005))
+    assert plan.agreement_tolerances(2)[0] == pytest.approx(4 * plan.agreement_tolerances(4)[0])
+    assert plan.agreement_tolerances(2)[1] > plan.agreement_tolerances(4)[1]
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize("options", [{"k": 8}, {"accept": (0.1,)}, {"k": 20, "d": 30}])
 def test_plans_that_do_not_fit_together_are_refused(options):
