@@ -85,8 +85,8 @@ def test_a_read_only_folder_is_one_line_before_any_work(file, tmp_path):
 def test_a_read_only_store_serves_its_cells_and_refuses_new_ones_in_one_line(cli, file, tmp_path):
     folder = tmp_path / "locked"
     cli("compare", file, *FEW, "-o", folder)
-    for file in folder.glob("runs.sqlite*"):
-        file.chmod(0o400)
+    for kept in folder.glob("runs.sqlite*"):
+        kept.chmod(0o400)
     folder.chmod(0o500)
     try:
         store = ("-o", tmp_path / "other", "--store", folder / "runs.sqlite")
