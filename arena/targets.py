@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import lwe  # noqa: F401 - the imports register their families
-import sq  # noqa: F401
+import sq  # noqa: F401 - registers its families, as the import from lwe does
 from arena.formats import plural
 from arena.origin import FROM_ARRAYS, how_made, made_of_import
 from arena.records import TargetRecord
@@ -33,6 +32,7 @@ from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
 from lower import FAMILIES, HardInstance, family_of, load_instance, save_instance
+from lwe.sample_files import kind_of_file
 
 __all__ = [
     "INPUTS",
@@ -306,7 +306,9 @@ def load_target(
     ValueError
         If the file does not store the number of tokens and `tokens` is not given either.
     """
-    stored = load_layer(require_path(path))
+    if kind_of_file(require_path(path)) is not None:
+        raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
+    stored = load_layer(path)
     name = Path(path).stem
     if stored.kind == "instance":
         if tokens is not None or inputs is not None:

@@ -46,7 +46,7 @@ class Reduction:
         run = f", run by {self.executable}" if self.executable else ""
         loss = "covers" if self.covers else "does not cover"
         if 0 < self.modulus < math.inf:
-            loss += f", modulus {self.modulus:.3g} bits short"
+            loss += f", short by a factor of 2^{self.modulus:.3g}"
         if self.samples is not None:
             loss += f", up to {math.floor(self.samples)} samples"
         if self.heads is not None:

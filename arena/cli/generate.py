@@ -30,7 +30,7 @@ from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
-from lwe import PRESETS, save_samples, write_matrix
+from lwe import PRESETS, LWRParameters, save_samples, write_matrix
 
 __all__ = ["generate_app"]
 
@@ -126,8 +126,23 @@ def samples_command(
         write_matrix(out, found.samples.public)
         write_matrix(labels_out, found.samples.labels)
     say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
+    if labels_out is not None:
+        say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found.parameters)}", quiet=as_json)
     if as_json:
         print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
+
+
+def _attack_on(matrix: Path, labels: Path, parameters: LWRParameters) -> str:
+    """The command that attacks samples in two files of matrices."""
+    given = {
+        "modulus": parameters.modulus,
+        "levels": None if parameters.levels == parameters.modulus else parameters.levels,
+        "matrix": parameters.matrix,
+        "secret-law": parameters.secret.words,
+        "noise": parameters.noise.words,
+    }
+    options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+    return f"attention-bounds attack {matrix} --labels {labels} {options}"
 
 
 @generate_app.command("from-checkpoint")
