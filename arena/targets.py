@@ -306,7 +306,7 @@ def load_target(
     ValueError
         If the file does not store the number of tokens and `tokens` is not given either.
     """
-    if kind_of_file(require_path(path)) is not None:
+    if kind_of_file(Path(require_path(path))) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)
     name = Path(path).stem

@@ -137,7 +137,7 @@ def _attack_on(matrix: Path, labels: Path, parameters: LWRParameters) -> str:
     given = {
         "modulus": parameters.modulus,
         "levels": None if parameters.levels == parameters.modulus else parameters.levels,
-        "matrix": parameters.matrix,
+        "matrix": "uniform" if parameters.gadget else parameters.matrix,
         "secret-law": parameters.secret.words,
         "noise": parameters.noise.words,
     }
