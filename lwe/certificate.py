@@ -103,11 +103,8 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
 
 
 def _distance(form: np.ndarray, parameters: LWRParameters, log2: float | None) -> Statement:
-    q, n, what = (
-        parameters.modulus,
-        len(form),
-        "Total variation distance of the inner product mod q from uniform",
-    )
+    q, n = parameters.modulus, len(form)
+    what = "Total variation distance of the inner product mod q from uniform"
     if log2 is None:
         told = f"{what}: {_TOO_LARGE}"
         if parameters.matrix == "binary" and parameters.secret.kind == "uniform":
@@ -128,21 +125,31 @@ def _distance(form: np.ndarray, parameters: LWRParameters, log2: float | None) -
 
 
 def _weights(weights: LowDegreeWeights | None) -> list[Statement]:
-    source, found = "lwe.low_degree_weights, by characters in floating point", []
-    for number, what in ((1, "single covariates"), (2, "pairs of covariates and no fewer")):
-        name = f"weight of degree {number}"
-        share = f"The share of the centred label that {what} tell, without noise"
-        if weights is None:
-            found.append(Statement.derived(name, "not computed", f"{share}: {_TOO_LARGE}", source))
-            continue
-        value, log2, resolved = (
-            (weights.first, weights.log2_first, weights.first_resolved),
-            (weights.second, weights.log2_second, weights.second_resolved),
-        )[number - 1]
-        told = _power(log2) if resolved else "its terms cancel, and rounding leaves no more than a bound"
-        value_told = _share(value, log2) if resolved else f"at most {_power(log2)}"
-        found.append(Statement.derived(name, value_told, f"{share}; {told}.", source))
-    return found
+    whats = ("single covariates", "pairs of covariates and no fewer")
+    shares = [f"The share of the centred label that {what} tell, without noise" for what in whats]
+    told: list[tuple[float | str, str]]
+    if weights is None:
+        told = [("not computed", f"{share}: {_TOO_LARGE}") for share in shares]
+    else:
+        told = [
+            _weight(shares[0], weights.first, weights.log2_first, weights.first_resolved),
+            _weight(shares[1], weights.second, weights.log2_second, weights.second_resolved),
+        ]
+    source = "lwe.low_degree_weights, by characters in floating point"
+    return [
+        Statement.derived(f"weight of degree {degree}", value, meaning, source)
+        for degree, (value, meaning) in enumerate(told, 1)
+    ]
+
+
+def _weight(share: str, value: float, log2: float, resolved: bool) -> tuple[float | str, str]:
+    """The value of a weight, and what it means."""
+    if resolved:
+        return _share(value, log2), f"{share}; {_power(log2)}."
+    return (
+        f"at most {_power(log2)}",
+        f"{share}; its terms cancel, and rounding leaves no more than a bound.",
+    )
 
 
 def _share(share: float, log2: float) -> float | str:

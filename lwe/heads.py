@@ -27,9 +27,8 @@ __all__ = [
 Deviations = Annotated[float, Real(least=2)]
 """A range in standard deviations: 6 excludes a share of less than 4e-8 of the inputs."""
 
-_LARGEST_VALUE = (
-    1 << 50
-)  # of the inner product: logits at slope 40, multiples of 20, are then sums without rounding
+# Of the inner product: logits at slope 40, multiples of 20, are then sums without rounding.
+_LARGEST_VALUE = 1 << 50
 
 
 @checked
