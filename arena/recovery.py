@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from arena.targets import Target, checkpoint_target, inputs_named
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.files import write_whole
 from runs import Cell, run, single_thread
-from upper import Newton
+from upper import Newton, counting_floor
 from upper.value_queries import ByQueries
 
 __all__ = ["HeadRecovery", "LayerRecovery", "Recovery", "Way", "recover_layers", "recovery_cells"]
@@ -39,7 +39,11 @@ _ERRORS = {
 }
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
-_EXAMPLES = 4  # times Newton's default
+_EXAMPLES = 3  # times Newton's default
+# From sequences of a few tokens a path of priors finds every head: attention to few tokens is nearer to a linear
+# function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
+# rough fit ends at this error.
+_FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,8 @@ def recovery_cells(
     tokens, inputs : int, str
         The number k of tokens and their distribution.
     examples : int, optional
-        Budget in examples or queries; the default for examples is four times Newton's.
+        Budget in examples or queries. By default Newton gets three times its default. If there are more than four
+        tokens, it starts from a rough fit to sequences of four, from five counting floors of them.
     seed : int
         Of every random choice.
     **reading
@@ -260,23 +265,25 @@ def _recovered(
 ) -> dict[str, Any]:
     path, reading = source
     target = checkpoint_target(path, layer=layer, tokens=tokens, inputs=inputs, **reading)
-    truth, dim = target.layer, target.layer.dim
-    learner: Learner
-    if by == "queries":
-        learner = ByQueries(examples=examples)
-    else:
-        rank = head_dim if head_dim < dim else None
-        learner = Newton(truth.heads, rank=rank, biases=truth.biased, engine="auto")
-        usual = _EXAMPLES * learner.default_examples(truth.heads, tokens, dim)
-        learner = replace(learner, examples=usual if examples is None else examples)
+    truth = target.layer
     # queries may have any number of tokens: far fewer are needed then
     oracle = ValueOracle(truth) if by == "queries" else None
-    fit, measures = fit_target(target, learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)
+    measured = partial(fit_target, seed=seed, oracle=oracle, fresh=_FRESH, each_step=False)
+    learner: Learner = ByQueries(examples=examples)
+    rough = []
+    if by == "examples":
+        newton = _newton(truth, head_dim, tokens, examples)
+        if examples is None and tokens > _FEW_TOKENS:
+            short = checkpoint_target(path, layer=layer, tokens=_FEW_TOKENS, inputs=inputs, **reading)
+            rough = [measured(short, _roughly(newton, truth))[0]]
+            newton = replace(newton, start=rough[0].layer or "random")
+        learner = newton
+    fit, measures = measured(target, learner)
     found = fit.layer
     one = LayerRecovery(
         layer,
         truth.heads,
-        dim,
+        truth.dim,
         head_dim,
         truth.biased,
         "done",
@@ -287,12 +294,26 @@ def _recovered(
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
-        used=fit.examples_used,
-        seconds=fit.seconds,
+        used=sum(one.examples_used for one in (*rough, fit)),
+        seconds=sum(one.seconds for one in (*rough, fit)),
         engine=engine_used(learner, target),
         per_head=_heads(target, found),
     )
     return as_plain(asdict(one))
+
+
+def _newton(truth: AttentionLayer, head_dim: int, tokens: int, examples: int | None) -> Newton:
+    rank = head_dim if head_dim < truth.dim else None
+    newton = Newton(truth.heads, rank=rank, biases=truth.biased, engine="auto")
+    usual = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
+    return replace(newton, examples=usual if examples is None else examples)
+
+
+def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
+    """The same learner for a rough fit to short sequences."""
+    shape = {"heads": truth.heads, "tokens": _FEW_TOKENS, "dim": truth.dim}
+    floor = counting_floor(**shape, rank=newton.rank, biases=newton.biases)
+    return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
 
 
 def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, ...]:

@@ -28,6 +28,7 @@ _WORTH_TORCH = 1 << 23
 # Examples needed from a start, in counting floors: for full matrices, and for factors of low rank.
 _FLOORS, _LOW_RANK_FLOORS = 4, 8
 # Below this many floors the first start takes the path of priors; from it on, a plain start is cheaper and as good.
+# With a rank the path is better from any number of examples.
 _FEW_FLOORS = 3
 
 
@@ -52,9 +53,10 @@ class Newton(LearnerBase):
     tolerance : float
         Relative residual on the fitted examples at which to stop.
     start : "random" or AttentionLayer
-        The first start: random heads, or the attention matrices of a layer, for example from another learner. Below
-        three counting floors a random first start takes the path of priors (see `gauss_newton`). Later starts take it,
-        unless m is "auto" or all starts so far end at one residual, which held-out examples have too.
+        The first start: random heads, or the attention matrices of a layer, for example from another learner. With a
+        rank, and below three counting floors, a random first start takes the path of priors (see `gauss_newton`).
+        Later starts take it, unless m is "auto" or all starts so far end at one residual, which held-out examples have
+        too.
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
@@ -291,7 +293,8 @@ class Newton(LearnerBase):
         if self.m == "auto":  # the path takes longer, and students with too few heads need no better minimum
             return math.inf
         few = budget is not None and budget < _FEW_FLOORS * self._floor(self.m, oracle.k, oracle.d)
-        return int(not few or isinstance(self.start, AttentionLayer))
+        on_path = self.rank is not None or few
+        return int(not on_path or isinstance(self.start, AttentionLayer))
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)
