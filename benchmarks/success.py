@@ -1,13 +1,23 @@
-"""The rate at which Newton recovers a random nice layer, in total and from its first start, with intervals."""
+"""The rate at which Newton recovers a random layer, in total and from its first start, with intervals."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from scipy.stats import binomtest
 
-from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GroundTruth,
+    make_low_rank_layer,
+    make_nice_layer,
+    make_transformer_shaped_layer,
+)
 from benchmarks.report import case_words, show_table, write_json
 from runs import single_thread, versions
 from upper import Newton, counting_floor
@@ -16,8 +26,19 @@ from upper.engine import EngineName
 __all__ = ["CASES", "NEEDED", "run_success", "success_complaint"]
 
 _SIZES = ((2, 2, 32), (4, 2, 32), (6, 4, 32), (8, 4, 32), (8, 8, 32))
-CASES = (*((*size, 4) for size in _SIZES), (4, 4, 32, 3), *((*size, 1.5) for size in _SIZES), (4, 4, 32, 1.5))
-"""m, k, d, and the number of examples in counting floors."""
+_RANK = 8  # of the heads of the two laws of low rank
+_LAWS: dict[str, Callable[..., AttentionLayer]] = {
+    "nice": make_nice_layer,
+    "low rank": partial(make_low_rank_layer, rank=_RANK, w_rank=_RANK),
+    "trained": partial(make_transformer_shaped_layer, rank=_RANK),
+}
+CASES = (
+    *((*size, floors, "nice") for floors in (4, 1.5) for size in _SIZES),
+    *((4, 4, 32, floors, "nice") for floors in (3, 1.5)),
+    *((4, 4, 32, floors, law) for law in ("low rank", "trained") for floors in (4, 1.5)),
+    *((4, k, 32, 8, law, _RANK) for k in (4, 8) for law in ("low rank", "trained")),
+)
+"""m, k, d, the number of examples in counting floors, the law of the heads, and their rank if Newton knows it."""
 NEEDED = 0.95
 """The required share of recovered targets."""
 _EXACT = 1e-10
@@ -27,7 +48,7 @@ def run_success(
     targets: int = 20,
     out: Path | None = None,
     *,
-    cases: tuple[tuple[int, int, int, float], ...] = CASES,
+    cases: tuple[tuple[Any, ...], ...] = CASES,
     engine: EngineName = "auto",
 ) -> list[dict[str, Any]]:
     """Fit `targets` layers of every case; print a table and, on request, write it as JSON.
@@ -35,7 +56,7 @@ def run_success(
     A success is a relative error of at most 1e-10 on fresh examples. Intervals are 95 % Clopper-Pearson intervals.
     """
     with single_thread(torch=True):
-        rows = [_row(*case, targets, engine) for case in cases]
+        rows = [_row(targets, engine, *case) for case in cases]
     _show(rows)
     write_json(out, {"engine": engine, "exact": _EXACT, "versions": versions(), "rows": rows})
     return rows
@@ -44,19 +65,22 @@ def run_success(
 def success_complaint(rows: list[dict[str, Any]]) -> str:
     """A sentence for each case with fewer successes than required; empty if there is none."""
     return "\n".join(
-        f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']}) at {row['floors']} floors: {row['successes']} of "
-        f"{row['targets']} are exact; {NEEDED:.0%} are wanted."
+        f"{row['law']}, (m, k, d) = ({row['m']}, {row['k']}, {row['d']}) at {row['floors']} floors: "
+        f"{row['successes']} of {row['targets']} are exact; {NEEDED:.0%} are wanted."
         for row in rows
         if row["successes"] < NEEDED * row["targets"]
     )
 
 
-def _row(m: int, k: int, d: int, floors: float, targets: int, engine: EngineName) -> dict[str, Any]:
-    examples, inputs = math.ceil(floors * counting_floor(heads=m, tokens=k, dim=d)), BooleanInputs(k, d)
+def _row(
+    targets: int, engine: EngineName, m: int, k: int, d: int, floors: float, law: str, rank: int | None = None
+) -> dict[str, Any]:
+    examples = math.ceil(floors * counting_floor(heads=m, tokens=k, dim=d, rank=rank))
+    inputs = BooleanInputs(k, d)
     errors, starts, seconds = [], [], []
     for seed in range(targets):
-        layer = make_nice_layer(heads=m, dim=d, rng=[seed, 0])
-        fit = Newton(m, examples=examples, engine=engine).fit(
+        layer = _LAWS[law](heads=m, dim=d, rng=[seed, 0])
+        fit = Newton(m, examples=examples, rank=rank, engine=engine).fit(
             ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3]
         )
         truth = GroundTruth.draw(layer, inputs, 1000, rng=[seed, 1])
@@ -67,7 +91,8 @@ def _row(m: int, k: int, d: int, floors: float, targets: int, engine: EngineName
     at_once = [one and number == 1 for one, number in zip(exact, starts, strict=True)]
     interval = binomtest(sum(exact), targets).proportion_ci(0.95)
     return {
-        **{"m": m, "k": k, "d": d, "floors": floors, "examples": examples, "targets": targets},
+        **{"m": m, "k": k, "d": d, "law": law, "rank": rank, "floors": floors},
+        **{"examples": examples, "targets": targets},
         "successes": sum(exact),
         "interval": [float(interval.low), float(interval.high)],
         "first start": sum(at_once),
@@ -78,11 +103,24 @@ def _row(m: int, k: int, d: int, floors: float, targets: int, engine: EngineName
 
 def _show(rows: list[dict[str, Any]]) -> None:
     show_table(
-        "Random nice layers recovered to 1e-10; one thread",
-        ("m,k,d", "x floor", "examples", "exact", "95 %", "first start", "worst error", "median s"),
+        "Random layers recovered to 1e-10; one thread",
+        (
+            "m,k,d",
+            "<law",
+            "known rank",
+            "x floor",
+            "examples",
+            "exact",
+            "95 %",
+            "first start",
+            "worst error",
+            "median s",
+        ),
         [
             (
                 case_words(row),
+                row["law"],
+                str(row["rank"] or ""),
                 str(row["floors"]),
                 str(row["examples"]),
                 f"{row['successes']}/{row['targets']}",

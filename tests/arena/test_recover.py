@@ -37,6 +37,28 @@ def test_every_layer_comes_back_with_its_biases(model, by):
         assert one.engine == ("numpy" if by == "examples" else "")
 
 
+def test_with_more_than_four_tokens_a_rough_fit_to_short_sequences_is_the_start(model, monkeypatch):
+    seen = []
+    fit_target = arena.recovery.fit_target
+
+    def watched(target, learner, *given, **settings):
+        found = fit_target(target, learner, *given, **settings)
+        seen.append((target.inputs.k, learner, found[0]))
+        return found
+
+    monkeypatch.setattr(arena.recovery, "fit_target", watched)
+    one = recovered(model, "examples", [0], tokens=6)[0]
+    (short, rough, first), (long, final, last) = seen
+    assert (short, long) == (4, 6)
+    assert rough.start == "random"
+    assert final.start is first.layer
+    assert one.outcome == "EXACT"
+    assert one.used == first.examples_used + last.examples_used
+    seen.clear()
+    assert recovered(model, "examples", [0], tokens=6, examples=150)[0].used == 150
+    assert len(seen) == 1
+
+
 def test_half_precision_and_layers_without_biases_are_recovered(tmp_path, checkpoint):
     model = checkpoint(tmp_path / "half", dim=DIM, dtype=np.float16)
     one = recovered(model, "queries", [0])[0]

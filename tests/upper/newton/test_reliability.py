@@ -11,6 +11,7 @@ from attention import (
     ExampleOracle,
     GaussianInputs,
     Outcome,
+    make_low_rank_layer,
     make_nice_layer,
     relative_error,
 )
@@ -213,3 +214,11 @@ def test_starts_take_the_path_of_priors_once_plain_ones_disagree(begins, priors)
     )
     runner.several(examples, 1, starts=len(begins), work=10**6, tell=lambda *_: None)
     assert taken == priors
+
+
+# from plain starts, seeds 0, 3 and 4 end in local minima
+@pytest.mark.parametrize("seed", range(5))
+def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
+    layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
+    oracle = ExampleOracle(layer, BooleanInputs(k=8, d=32), rng=seed)
+    assert Newton(4, rank=8, starts=1).fit(oracle, rng=seed + 50).outcome is Outcome.EXACT
