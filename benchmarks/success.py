@@ -131,5 +131,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
             )
             for row in rows
         ],
-        width=110,
+        width=125,
     )
