@@ -107,13 +107,13 @@ def _show(rows: list[dict[str, Any]]) -> None:
         (
             "m,k,d",
             "<law",
-            "known rank",
+            "rank",
             "x floor",
             "examples",
             "exact",
             "95 %",
             "first start",
-            "worst error",
+            "worst",
             "median s",
         ),
         [
