@@ -268,17 +268,17 @@ def _recovered(
     truth = target.layer
     # queries may have any number of tokens: far fewer are needed then
     oracle = ValueOracle(truth) if by == "queries" else None
-    measured = partial(fit_target, seed=seed, oracle=oracle, fresh=_FRESH, each_step=False)
     learner: Learner = ByQueries(examples=examples)
-    rough = []
     if by == "examples":
-        newton = _newton(truth, head_dim, tokens, examples)
-        if examples is None and tokens > _FEW_TOKENS:
-            short = checkpoint_target(path, layer=layer, tokens=_FEW_TOKENS, inputs=inputs, **reading)
-            rough = [measured(short, _roughly(newton, truth))[0]]
-            newton = replace(newton, start=rough[0].layer or "random")
-        learner = newton
+        learner = _newton(truth, head_dim, tokens, examples)
+    measured = partial(fit_target, seed=seed, oracle=oracle, fresh=_FRESH, each_step=False)
+    fits = []
+    if isinstance(learner, Newton) and examples is None and tokens > _FEW_TOKENS:
+        short = replace(target, inputs=inputs_named(inputs, _FEW_TOKENS, truth.dim))
+        fits.append(measured(short, _roughly(learner, truth))[0])
+        learner = replace(learner, start=fits[0].layer or "random")
     fit, measures = measured(target, learner)
+    fits.append(fit)
     found = fit.layer
     one = LayerRecovery(
         layer,
@@ -294,8 +294,8 @@ def _recovered(
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
-        used=sum(one.examples_used for one in (*rough, fit)),
-        seconds=sum(one.seconds for one in (*rough, fit)),
+        used=sum(one.examples_used for one in fits),
+        seconds=sum(one.seconds for one in fits),
         engine=engine_used(learner, target),
         per_head=_heads(target, found),
     )

@@ -30,13 +30,14 @@ _RANK = 8  # of the heads of the two laws of low rank
 _LAWS: dict[str, Callable[..., AttentionLayer]] = {
     "nice": make_nice_layer,
     "low rank": partial(make_low_rank_layer, rank=_RANK, w_rank=_RANK),
-    "trained": partial(make_transformer_shaped_layer, rank=_RANK),
+    "transformer-shaped": partial(make_transformer_shaped_layer, rank=_RANK),
 }
+_LOW_RANK = ("low rank", "transformer-shaped")
 CASES = (
     *((*size, floors, "nice") for floors in (4, 1.5) for size in _SIZES),
     *((4, 4, 32, floors, "nice") for floors in (3, 1.5)),
-    *((4, 4, 32, floors, law) for law in ("low rank", "trained") for floors in (4, 1.5)),
-    *((4, k, 32, 8, law, _RANK) for k in (4, 8) for law in ("low rank", "trained")),
+    *((4, 4, 32, floors, law) for law in _LOW_RANK for floors in (4, 1.5)),
+    *((4, k, 32, 8, law, _RANK) for k in (4, 8) for law in _LOW_RANK),
 )
 """m, k, d, the number of examples in counting floors, the law of the heads, and their rank if Newton knows it."""
 NEEDED = 0.95

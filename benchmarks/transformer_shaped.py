@@ -18,6 +18,7 @@ from attention import AttentionLayer, BooleanInputs, check_conditions, relative_
 from attention._arrays import to_numpy
 from attention.generators import make_transformer_shaped_layer
 from benchmarks.report import show_table, write_json
+from runs import single_thread
 from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
 from upper.newton.loop import Iterate
@@ -65,7 +66,7 @@ def run_transformer_shaped(
     targets: int = 3,
     seconds: float = 900.0,
 ) -> None:
-    """Learn each target by each solver from one random start, to 1e-8 in function or until the time limit.
+    """Learn each target by each solver from a random start on one thread, to 1e-8 in function or until a time limit.
 
     Target number t is drawn from the seed t. Every solver gets `floors` counting floors of examples; if None, the full
     solver gets 16 and the factored one, which starts on the path of priors, 4. Memory on a CPU is the peak of the
@@ -95,7 +96,8 @@ def run_transformer_shaped(
             case = _case(layer, BooleanInputs(tokens, dim), n, chosen, target)
             iterates = {"full": _full, "factored": _factored}[solver]
             progress.print(f"target {target}, {solver}, {n} examples")
-            row = _run(case, iterates(case, heads, rank, target), seconds, progress.print)
+            with single_thread(torch=True):
+                row = _run(case, iterates(case, heads, rank, target), seconds, progress.print)
             rows.append({"target": target, "solver": solver, "examples": n} | row)
     _show(rows)
     if out is not None:
