@@ -14,6 +14,7 @@ from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
 from attention.validation import PositiveInt, checked, one_of, random_generator, require_array
+from attention.value_oracle import AnswerPrecision
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Fit:
     examples_needed: int | None = None
     #: what the oracle counts, "example" or "query": what is drawn, held out and spent
     counted: Literal["example", "query"] = "example"
+    precision: AnswerPrecision | None = None  #: how exact the answers to value queries were
 
     @property
     def explanation(self) -> str:
@@ -94,7 +96,8 @@ class Fit:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 
     def __str__(self) -> str:
-        return f"{self.explanation}\n  {self._counts()}"
+        answers = "" if self.precision is None else f"\n  answers: {self.precision}"
+        return f"{self.explanation}\n  {self._counts()}{answers}"
 
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
@@ -287,6 +290,7 @@ class Recorder:
         layer: AttentionLayer | None = None,
         alone: str = "",
         examples_needed: int | None = None,
+        precision: AnswerPrecision | None = None,
     ) -> Fit:
         """The `Fit` from the records; without `predict`, the layer is the predictor."""
         predictor = layer if predict is None else predict
@@ -294,9 +298,8 @@ class Recorder:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
         trace = tuple(self._trace)
         counted: Literal["example", "query"] = "query" if hasattr(self._oracle, "ask") else "example"
-        return Fit(
-            predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed, counted
-        )
+        spent = self.examples, self.seconds
+        return Fit(predictor, layer, outcome, *spent, trace, alone, examples_needed, counted, precision)
 
 
 class LearnerBase:

@@ -5,16 +5,25 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
+from attention import (
+    AnswerPrecision,
+    AttentionLayer,
+    Fit,
+    Outcome,
+    QueriesExhaustedError,
+    Recorder,
+    ValueOracle,
+)
 from attention.evaluation import EXACT_ERROR, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
+from upper.value_queries.precision import measure_precision
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
-from upper.value_queries.separation import first_heads, follow_heads, numbered
+from upper.value_queries.separation import numbered, separate_heads
 from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
@@ -24,8 +33,11 @@ _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
 # outputs is the floor.
 _FLOOR = 1e-8
-# With noise, a prediction is off by so many times the noise at most.
-_LOUD = 3.0
+# A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify.
+_LOUD, _AMPLIFIED = 3.0, 30.0
+# Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this,
+# though they repeat, it is no layer that answers.
+_COARSE, _NOT_LINEAR = 1e-10, 0.03
 # The shortest tokens of a check, in units of the scale.
 _SHORTEST = 2.0**-16
 # Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
@@ -44,18 +56,18 @@ class ByQueries(LearnerBase):
         most heads that are accepted.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
-    noise : float
-        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`. The thresholds, the length of the
-        differences and the number of answers that are averaged follow from it.
-    stretch : float
-        With noise, differences of tokens are at most so many times as long as without it, which makes the noise count
-        less. Give 1 where the noise grows with the tokens; answers are then averaged.
+    noise : float, optional
+        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`; found if not given.
+    accuracy : float, optional
+        The relative rounding unit of the answers, such as 6e-8 where they are computed in float32; found if not given.
+        The thresholds, the step length and the number of repetitions follow from the two. Answers that repeat are not
+        averaged.
 
     Raises
     ------
     ValueError
-        On `fit`, if the oracle answers no value queries, a query has one token or one coordinate, answers are
-        malformed, or they are float32 and no noise is stated.
+        On `fit`, if the oracle answers no value queries, a query has one token or one coordinate, or answers are
+        malformed.
 
     Notes
     -----
@@ -86,12 +98,12 @@ class ByQueries(LearnerBase):
 
     m: PositiveInt | Literal["auto"] = "auto"
     examples: NonNegativeInt | None = None
-    noise: NonNegativeFloat = 0.0
-    stretch: PositiveFloat = 1000.0
+    noise: NonNegativeFloat | None = None
+    accuracy: NonNegativeFloat | None = None
 
     def minimum_examples(self, k: int | None, d: int) -> int:
         """The queries of the linear part."""
-        return 2 * d if self.noise else d + 1
+        return d + 1
 
     def _prepare(self, oracle: ValueOracle) -> None:
         if oracle.k == 1:
@@ -111,24 +123,26 @@ class ByQueries(LearnerBase):
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         random = apart(rng)
-        if self.noise:
-            return self._learn_noisy(oracle, recorder, budget, random)
-        linear = linear_part(oracle)
-        answers = getattr(oracle, "dtype", np.dtype(np.float64))
-        if answers.kind == "f" and answers.itemsize < 8:
-            raise ValueError(
-                f"The answers are {answers}, too coarse for exact recovery: compute them in float64 (a torch module by "
-                "module.double()), or state their error as noise."
-            )
-        recorder.step("Equal tokens", predict=linear.layer)
-        within = oracle if budget is None else oracle.limited(budget - recorder.examples)
+        within = oracle if budget is None else oracle.limited(budget)
+        precision, linear = None, None
         try:
-            found, outcome = self._found(TwoTokens(within, linear), random, recorder)
+            precision = measure_precision(
+                within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
+            )
+            measures = {"noise": precision.noise, "accuracy": precision.accuracy}
+            recorder.step("Precision of the answers", **measures, repeatable=precision.repeatable)
+            if precision.repeatable and precision.accuracy > _NOT_LINEAR:
+                found, outcome = None, Outcome.NOT_SEPARATED
+            elif precision.error(1.0) > _COARSE:
+                found, outcome = self._learn_noisy(KeptAnswers(within), precision, random, recorder)
+            else:
+                linear = linear_part(within)
+                recorder.step("Equal tokens", predict=linear.layer)
+                found, outcome = self._found(TwoTokens(within, linear), random, recorder)
         except QueriesExhaustedError:
             found, outcome = None, Outcome.EXAMPLES_SPENT
-        if found is None:
-            return recorder.fit(outcome, predict=linear.layer)
-        return recorder.fit(outcome, layer=found)
+        predict = np.zeros_like if linear is None else linear.layer
+        return recorder.fit(outcome, layer=found, predict=predict if found is None else None, precision=precision)
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
@@ -144,9 +158,13 @@ class ByQueries(LearnerBase):
             return linear.layer, _verdict(pairs.oracle, linear.layer, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
-        if m > rank > 1:
-            recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
-        found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
+        separated = separate_heads(pairs, m, rank, scale, random, recorder)
+        found = None
+        if separated is not None:
+            w, directions, _ = separated
+            logits = read_logits(pairs, w, directions, scale)
+            found = Parameters(logits.theta, w, logits.key_bias, linear.bias).layer
+            recorder.step("Logits", layer=found)
         if found is not None:
             outcome = _verdict(pairs.oracle, found, random)
             if outcome is Outcome.EXACT or rank > 1:
@@ -170,45 +188,13 @@ class ByQueries(LearnerBase):
         return None, Outcome.NOT_SEPARATED
 
     def _learn_noisy(
-        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, random: np.random.Generator
-    ) -> Fit:
-        kept = KeptAnswers(oracle if budget is None else oracle.limited(budget))
-        try:
-            found = recover_from_noise(
-                kept,
-                self.noise,
-                m=None if self.m == "auto" else self.m,
-                most=max(self.stretch, 1.0),
-                rng=random,
-                recorder=recorder,
-            )
-            if found is None:
-                return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
-            outcome = _noisy_verdict(kept, found, self.noise, random)
-        except QueriesExhaustedError:
-            return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
-        return recorder.fit(outcome, layer=found)
-
-    def _recovered(
-        self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
-    ) -> AttentionLayer | None:
-        first = first_heads(pairs, m, scale, random)
-        if first is None:
-            recorder.step("No pencil separates the heads", heads=m)
-            return None
-        recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
-        followed = follow_heads(pairs, first, scale, random)
-        if followed is None:
-            recorder.step("Heads fall together", heads=m)
-            return None
-        w, directions = followed
-        recorder.step(
-            "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
-        )
-        logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
-        found = Parameters(logits.theta, w, logits.key_bias, pairs.linear.bias).layer
-        recorder.step("Logits", layer=found)
-        return found
+        self, kept: KeptAnswers, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
+    ) -> tuple[AttentionLayer | None, Outcome]:
+        m = None if self.m == "auto" else self.m
+        found = recover_from_noise(kept, precision, m=m, rng=random, recorder=recorder)
+        if found is None:
+            return None, Outcome.NOT_SEPARATED
+        return found, _noisy_verdict(kept, found, precision, random, recorder)
 
 
 def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Outcome:
@@ -238,14 +224,21 @@ def _judged(error: float) -> Outcome:
 
 
 def _noisy_verdict(
-    oracle: ValueOracle, found: AttentionLayer, noise: float, random: np.random.Generator
+    oracle: ValueOracle,
+    found: AttentionLayer,
+    precision: AnswerPrecision,
+    random: np.random.Generator,
+    recorder: Recorder,
 ) -> Outcome:
-    """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
+    """Whether fresh answers differ from the prediction by little more than their error, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
     off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
-    within = off < max(_LOUD * noise, EXACT_ERROR * size) and off < size / 2
-    return Outcome.NOISE_FLOOR if within else Outcome.NOT_SEPARATED
+    recorder.step("Fresh queries", layer=found, error_on_queries=off / size if size else off)
+    rounding = _AMPLIFIED * precision.accuracy * size
+    if off >= max(_LOUD * precision.noise, rounding, EXACT_ERROR * size) or off >= size / 2:
+        return Outcome.NOT_SEPARATED
+    return Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
 
 
 def _agreement(

@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
+from attention import Recorder
+from attention.evaluation import relative_error
 from upper.value_queries.polish import Parameters
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
@@ -57,6 +59,32 @@ class FirstHeads:
     condition: Float[np.ndarray, " m"]
 
 
+def separate_heads(
+    pairs: TwoTokens, m: int, rank: int, scale: float, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "d d"], Plane] | None:
+    """All projections W_i, the directions that were followed, and where heads were fitted; None where they are not told
+    apart.
+
+    `rank` is that of the values, the number of heads that are seen.
+    """
+    if m > rank:
+        recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
+    first = first_heads(pairs, m, scale, rng) if 0 < m <= rank else None
+    if first is None:
+        recorder.step("No pencil separates the heads", heads=m)
+        return None
+    recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
+    followed = follow_heads(pairs, first, scale, rng)
+    if followed is None:
+        recorder.step("Heads fall together", heads=m)
+        return None
+    w, directions = followed
+    recorder.step(
+        "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
+    )
+    return w, directions, first.plane
+
+
 def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator) -> FirstHeads | None:
     """The m heads at a random delta, or None where no pencil separates them.
 
@@ -85,7 +113,7 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
     if not found:
         return None
     best = min(found, key=lambda one: float(one.condition.max()))
-    if not pairs.noise:
+    if not pairs.noise or pairs.precision.repeatable:
         return best
     # these values are taken from those of every other delta
     often = replace(pairs, repeats=pairs.repeats * -(-d // _FEWER))
@@ -129,8 +157,9 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
             loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
         # fourth-order differences of a step h are off by h^4, and by the noise over h
         step = float(np.clip(2 * loudness**0.2, _STEP, _LONG_STEP))
-        often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
-        pairs = replace(pairs, repeats=pairs.repeats * often)
+        if not pairs.precision.repeatable:
+            often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
+            pairs = replace(pairs, repeats=pairs.repeats * often)
     x = np.concatenate(
         [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
     )
