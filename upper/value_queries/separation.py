@@ -22,9 +22,9 @@ _PENCILS, _TRIES, _GOOD = 3, 12, 25.0
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
 _CHANGE, _HALVINGS = 0.125, 5
-# With noise the first change is longer, as its error is that of the values over the change; and the heads at the first
-# delta are asked d / 4 times.
-_LONG_CHANGE, _FEWER = 0.5, 4
+# Where values have errors of this share, the first change is longer, as its error is that of the values over the change.
+# With noise, the heads at the first delta are asked d / 4 times.
+_TOO_COARSE, _LONG_CHANGE, _FEWER = 1e-4, 0.5, 4
 # A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.
 _RESIDUAL, _LOUD, _WORSE = 1e-11, 3.0, 1e3
 # Heads read again are wrong where they change by more than this.
@@ -203,7 +203,8 @@ def follow_heads(
     at_delta = first.values
     projected = np.empty((d, *at_delta.shape))
     projected[0] = at_delta / scale
-    left, change = np.arange(1, d), (_LONG_CHANGE if pairs.noise else _CHANGE) * scale
+    coarse = pairs.value_noise * np.sqrt(at_delta.size) > _TOO_COARSE * np.linalg.norm(at_delta)
+    left, change = np.arange(1, d), (_LONG_CHANGE if coarse else _CHANGE) * scale
     for _ in range(_HALVINGS):
         failed = []
         for some in np.split(left, range(batch, len(left), batch)):
