@@ -18,7 +18,6 @@ from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
-from upper.value_queries import ByQueries
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -103,6 +102,7 @@ class LearnerRun:
             "found by": f"{fit.alone} alone" if fit.alone else "",
             "noise on the labels, found": _digits(found["noise_level"]),
             "expected excess error": _digits(found["expected_excess"]),
+            "precision of the answers": "" if fit.precision is None else str(fit.precision),
             "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
             _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
             "seconds": f"{fit.seconds:.2f}",
@@ -321,11 +321,9 @@ class SetUp:
 
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
-        noise, learner = non_negative("noise", noise), self.learner
-        if isinstance(learner, ByQueries):  # its differences and its thresholds follow from the noise
-            learner = dataclasses.replace(learner, noise=learner.noise or noise)
+        noise = non_negative("noise", noise)
         fit, measures = fit_target(
-            self.target, learner, seed, noise=noise, extra=self.student.extra, progress=progress
+            self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
         )
         engine = engine_used(self.learner, self.target)
         return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)

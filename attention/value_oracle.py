@@ -26,7 +26,9 @@ class AnswerPrecision:
     """How exact the answers to value queries are: an entry is off by its noise, and by a share of the answer's size."""
 
     noise: float = 0.0  #: the standard deviation of an error that does not depend on the size of the answer
-    accuracy: float = 0.0  #: the relative rounding unit: the standard deviation of rounding, over the answer's size
+    accuracy: float = (
+        0.0  #: the relative rounding unit: the standard deviation of rounding, over the answer's size
+    )
     repeatable: bool = True  #: whether a query has the same answer each time, so that averages do not help
 
     def error(self, size: float) -> float:

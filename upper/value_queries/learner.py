@@ -142,7 +142,9 @@ class ByQueries(LearnerBase):
         except QueriesExhaustedError:
             found, outcome = None, Outcome.EXAMPLES_SPENT
         predict = np.zeros_like if linear is None else linear.layer
-        return recorder.fit(outcome, layer=found, predict=predict if found is None else None, precision=precision)
+        return recorder.fit(
+            outcome, layer=found, predict=predict if found is None else None, precision=precision
+        )
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder

@@ -87,7 +87,9 @@ def read_noisy_logits(
         far = scale * directions[group]
         for _ in range(_SHORTER):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], _COMMON, axis=0), far)
+            at_centre, small = _row_logits(
+                pairs, w, np.repeat(centre[None], 1 if pairs.precision.repeatable else _COMMON, axis=0), far
+            )
             if not small.any():
                 break
             far = far / 2

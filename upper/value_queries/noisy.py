@@ -195,9 +195,9 @@ def _longest(pairs: TwoTokens, most: float, rng: np.random.Generator) -> float:
         half = directions @ pairs.linear.projection_sum / 2
         if pairs.oracle.k is not None:  # unequal numbers of the two tokens
             half = half * 2 * ((pairs.oracle.k + 1) // 2) / pairs.oracle.k
-        if np.linalg.norm(values - half) < _MOVED * np.linalg.norm(half) + 3 * pairs.precision.noise / length * np.sqrt(
-            values.size
-        ):
+        if np.linalg.norm(values - half) < _MOVED * np.linalg.norm(
+            half
+        ) + 3 * pairs.precision.noise / length * np.sqrt(values.size):
             break
         length /= 2
     return length

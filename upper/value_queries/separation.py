@@ -69,7 +69,8 @@ def separate_heads(
     """
     if m > rank:
         recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
-    first = first_heads(pairs, m, scale, rng) if 0 < m <= rank else None
+        return None
+    first = first_heads(pairs, m, scale, rng) if m else None
     if first is None:
         recorder.step("No pencil separates the heads", heads=m)
         return None

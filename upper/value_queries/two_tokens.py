@@ -47,9 +47,7 @@ def linear_part(
     tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.d)), axes])
     answers = ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
     if opposite:
-        return LinearPart(
-            answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length)
-        )
+        return LinearPart(answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length))
     return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
 
 
