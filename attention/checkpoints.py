@@ -100,7 +100,10 @@ def read_checkpoint_layer(
     biased |= {"query", "key", "value"} if "fused" in biased else set()
     if biased and (absent := [one for one in ("query", "key", "value", "output") if one not in biased]):
         beyond.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
-    imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
+    causal = naming.causal or bool(config is not None and config.is_decoder)
+    imported = convert_projections(
+        projections, heads=m, scale=scale, biases=biases, coordinates=coordinates, causal=causal
+    )
     return replace(
         imported,
         notes=(*notes, *beyond, *imported.notes),
@@ -355,9 +358,7 @@ def _beyond(naming: Naming, found: _Config | None, number: int, h: int) -> tuple
     around = "any layer norm" if naming.norm is None else f"the layer norm {naming.norm} it"
     notes = [f"The residual connection around the layer and {around} are no part of it."]
     if naming.causal or config.is_decoder:
-        notes.append(
-            "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
-        )
+        notes.append("The layer is causal: a token attends to earlier ones and itself, as in the model.")
     if naming.causal and config.scale_attn_weights is False:
         scale = 1.0
         notes.append("The logits are not divided by sqrt(h), as config.json says.")

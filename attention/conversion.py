@@ -77,6 +77,7 @@ def convert_projections(
     scale: float | None = None,
     biases: Biases = "kept",
     coordinates: PositiveInt | None = None,
+    causal: bool = False,
 ) -> ImportedLayer:
     """The layer F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i of four linear maps, and notes on it.
 
@@ -92,6 +93,8 @@ def convert_projections(
     coordinates : int, optional
         Keep only this many of the d coordinates, the first ones, of tokens and of outputs. The logits of every head are
         rescaled to keep their spread on Boolean tokens.
+    causal : bool
+        Whether a token attends to earlier ones and itself only.
 
     Notes
     -----
@@ -128,12 +131,12 @@ def convert_projections(
             f"The first {kept} of {d} coordinates were kept; the logits of each head were rescaled, by "
             f"{factors.min():.3g} to {factors.max():.3g}, to keep their spread on Boolean tokens."
         )
-    layer = AttentionLayer(theta, w, key_bias, bias)
+    layer = AttentionLayer(theta, w, key_bias, bias, causal)
     return ImportedLayer(layer, p // heads, d, biases, coordinates, tuple(notes))
 
 
 def convert_torch_module(
-    module: Any, *, biases: Biases = "kept", coordinates: int | None = None
+    module: Any, *, biases: Biases = "kept", coordinates: int | None = None, causal: bool = False
 ) -> ImportedLayer:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
@@ -141,24 +144,30 @@ def convert_torch_module(
     ----------
     module : torch.nn.MultiheadAttention
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
-        self-attention without mask, in evaluation mode.
-    biases, coordinates
-        As for `convert_projections`.
+        self-attention, in evaluation mode.
+    biases, coordinates, causal
+        As for `convert_projections`; a module does not say whether it is called with a causal mask.
 
     Notes
     -----
-    A ValueError if `module` is of another class, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
+    A ValueError if `module` is of another class, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``. The
+    first two are for cross-attention, where keys and values come from other tokens than queries do.
     """
     torch = sys.modules.get("torch")  # a caller with such a module has imported torch
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
         raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
     beyond = {
-        "kdim or vdim other than embed_dim": not module._qkv_same_embed_dim,
-        "add_bias_kv": module.bias_k is not None or module.bias_v is not None,
-        "add_zero_attn": module.add_zero_attn,
+        "kdim or vdim other than embed_dim: it is cross-attention, whose keys and values are of other tokens than its "
+        "queries": not module._qkv_same_embed_dim,
+        "add_bias_kv: a token of its own beside those of the input": (
+            module.bias_k is not None or module.bias_v is not None
+        ),
+        "add_zero_attn: a zero token beside those of the input": module.add_zero_attn,
     }
     if used := [name for name, one in beyond.items() if one]:
-        raise ValueError(f"The module uses {used[0]}, which no layer of this class can express.")
+        raise ValueError(
+            f"The module uses {used[0]}; no layer of this class can express that. Give self-attention."
+        )
     parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if not all(one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters):
         raise ValueError("The module's parameters are quantised or on the meta device: load them first.")
@@ -170,7 +179,7 @@ def convert_torch_module(
     given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
     projections = Projections(*given)
     converted = convert_projections(
-        projections, heads=module.num_heads, biases=biases, coordinates=coordinates
+        projections, heads=module.num_heads, biases=biases, coordinates=coordinates, causal=causal
     )
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes

@@ -1,5 +1,7 @@
 """All heads of a layer are recovered from value queries, with biases, from any function; and what is not is said."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -286,8 +288,8 @@ def test_coarse_answers_end_with_what_was_reached(rounded, worst):
     assert fit.outcome.succeeded or worst > 1e-3
 
 
-def test_a_query_whose_answer_repeats_is_asked_once():
-    """An average of equal answers tells nothing new."""
+def test_answers_that_repeat_are_not_averaged():
+    """An average of equal answers tells nothing new; averages of noise of this size are of 10 answers or more."""
     layer, asked = biased(2, 12, seed=0), []
 
     def answer(x):
@@ -295,7 +297,7 @@ def test_a_query_whose_answer_repeats_is_asked_once():
         return np.round(layer(x), 2)
 
     ByQueries().fit(ValueOracle.from_callable(answer, 2, 12), rng=1)
-    assert len(asked) - len(set(asked)) < 30
+    assert max(Counter(asked).values()) <= 4
 
 
 @pytest.mark.parametrize("setting", ["noise", "accuracy"])

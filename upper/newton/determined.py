@@ -94,7 +94,7 @@ class LayerCertificate:
             w[i, :r] = columns - of_w @ (of_w.T @ columns)
             if key_bias is not None and len(kept) > r:
                 key_bias[i, :r] = kept[r]
-        return self.whitening.back(AttentionLayer(theta, w, key_bias, here.bias))
+        return self.whitening.back(AttentionLayer(theta, w, key_bias, here.bias, here.causal))
 
     def __str__(self) -> str:
         r, d = self.whitening.rank, len(self.whitening.mean)
@@ -182,7 +182,7 @@ def certify_layer(
     )
     here, z = whitening.into(layer), whitening(x)[:, :, :r]
     key_bias = None if here.key_bias is None else here.key_bias[:, :r]
-    pattern, reads = read_tokens(z, here.theta[:, :r, :r], key_bias)
+    pattern, reads = read_tokens(z, here.theta[:, :r, :r], key_bias, causal=here.causal)
     if biased:
         reads = np.concatenate([reads, np.ones((n * k, 1))], axis=1)
     basis, w_values, w_vectors = np.linalg.svd(reads / np.sqrt(n * k), full_matrices=False)

@@ -1,6 +1,6 @@
 """The learner from value queries: all heads of a layer, exactly, with no search and no descent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from attention.evaluation import EXACT_ERROR, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
+from upper.value_queries.causal import LastRows, is_causal
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
@@ -38,6 +39,8 @@ _LOUD, _AMPLIFIED = 3.0, 30.0
 # Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this,
 # though they repeat, it is no layer that answers.
 _COARSE, _NOT_LINEAR = 1e-10, 0.03
+# Rows of another mask than the causal one are off by a larger share.
+_MASKED = 0.1
 # The shortest tokens of a check, in units of the scale.
 _SHORTEST = 2.0**-16
 # Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
@@ -80,6 +83,8 @@ class ByQueries(LearnerBase):
     4. they are followed to d differences, which gives all W_i (`follow_heads`);
     5. with those known, the weights of any tokens are linear in an answer, and their log ratios are logits: Theta_i and
        c_i (`read_logits`).
+
+    A causal layer is found to be one, and only the last rows of its answers are used.
 
     Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
     ``condition_1`` and so on: how much larger rounding gets for that head. A layer whose biases are found to be
@@ -129,16 +134,22 @@ class ByQueries(LearnerBase):
             precision = measure_precision(
                 within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
             )
+            causal = is_causal(within, precision, random.spawn(1)[0])
+            asked = LastRows(within) if causal else within
             measures = {"noise": precision.noise, "accuracy": precision.accuracy}
-            recorder.step("Precision of the answers", **measures, repeatable=precision.repeatable)
+            recorder.step("Precision of the answers", **measures, repeatable=precision.repeatable, causal=causal)
             if precision.repeatable and precision.accuracy > _NOT_LINEAR:
                 found, outcome = None, Outcome.NOT_SEPARATED
             elif precision.error(1.0) > _COARSE:
-                found, outcome = self._learn_noisy(KeptAnswers(within), precision, random, recorder)
+                found, outcome = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
             else:
-                linear = linear_part(within)
+                linear = linear_part(asked)
                 recorder.step("Equal tokens", predict=linear.layer)
-                found, outcome = self._found(TwoTokens(within, linear), random, recorder)
+                found, outcome = self._found(TwoTokens(asked, linear), random, recorder)
+            if causal and found is not None:
+                found = replace(found, causal=True)
+                if outcome.succeeded and not _masked_rightly(within, found, random):
+                    outcome = Outcome.NOT_SEPARATED
         except QueriesExhaustedError:
             found, outcome = None, Outcome.EXAMPLES_SPENT
         predict = np.zeros_like if linear is None else linear.layer
@@ -216,6 +227,16 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
             else float(np.abs(predicted[part]).max())
             for part in parts
         )
+    )
+
+
+def _masked_rightly(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> bool:
+    """Whether all rows of a causal layer are as predicted, not the last ones alone."""
+    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    answers, predicted = oracle.ask(x), found(x)
+    return all(
+        np.linalg.norm(answers[:, row] - predicted[:, row]) < _MASKED * np.linalg.norm(answers)
+        for row in range(x.shape[1])
     )
 
 

@@ -82,14 +82,13 @@ def read_noisy_logits(
     m, d = len(w), pairs.oracle.d
     most = max(1, int(_NOISY_SHARE * d / m))
     size = most if pairs.oracle.k is None else min(most, pairs.oracle.k - 1)
+    readings = 1 if pairs.precision.repeatable else _COMMON
     theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
         far = scale * directions[group]
         for _ in range(_SHORTER):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(
-                pairs, w, np.repeat(centre[None], 1 if pairs.precision.repeatable else _COMMON, axis=0), far
-            )
+            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], readings, axis=0), far)
             if not small.any():
                 break
             far = far / 2
