@@ -146,7 +146,9 @@ def write(folder, naming, layers, *, prefix="", heads=None, **config):
 def assert_computes(torch, imported, maps, heads, *, scale=None):
     """Hold a layer, with its biases kept or dropped, to torch's forward pass of the same maps."""
     x = np.random.default_rng(9).normal(size=(2, 3, len(maps["output"][0])))
-    wanted = torch_forward(torch, maps, heads, x, biased=imported.layer.biased, scale=scale)
+    wanted = torch_forward(
+        torch, maps, heads, x, biased=imported.layer.biased, causal=imported.naming == "GPT-2", scale=scale
+    )
     np.testing.assert_allclose(imported.layer(x), wanted, rtol=0, atol=1e-12)
 
 
