@@ -22,6 +22,7 @@ __all__ = ["fingerprint", "is_installed"]
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("attention", "runs", "upper", "lower", "sq", "lwe", "paper_checks", "studies", "arena")
 _BEGAN, _THIS_PROCESS = time.time(), uuid.uuid4().hex
+_HEAP_TYPE = 1 << 9  # the flag of classes that are not built into the interpreter
 # parts of a class that say nothing about it, or change from process to process
 _INCIDENTAL = {"__slotnames__", "__firstlineno__", "__static_attributes__", "_abc_impl"}
 
@@ -69,7 +70,9 @@ class _Pickler(cloudpickle.Pickler):
             sources = _sources([value.__name__])
             return (_with, (value.__name__, sources)) if sources else NotImplemented
         reduced = super().reducer_override(value)
-        if not isinstance(value, type | FunctionType) or value.__module__ == "builtins":
+        if not (
+            isinstance(value, FunctionType) or (isinstance(value, type) and value.__flags__ & _HEAP_TYPE)
+        ):
             return reduced
         name = f"{value.__module__}.{value.__qualname__}"
         if reduced is NotImplemented:  # other processes import it

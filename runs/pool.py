@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,8 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
         _Base.set_forkserver_preload(["runs.pool", module])
     with _apart():
+        if os.name == "posix":
+            resource_tracker.ensure_running()
         workers = ProcessPool(
             max_workers=jobs, context=_context, initializer=_begin, initargs=(module, sys.path)
         )
