@@ -226,6 +226,7 @@ def learn(
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
     biases: bool | None = None,
+    accuracy: float | None = None,
     noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
@@ -250,6 +251,8 @@ def learn(
         For Newton: the rank of every head, if known.
     biases : bool, optional
         For Newton: whether it learns biases too; by default where the target has some.
+    accuracy : float, optional
+        For value queries: the relative rounding unit of the answers; found if not given.
     noise : float
         Standard deviation of Gaussian noise that is added to every entry of the training labels, or of the answers to
         value queries. The labels used for measuring have no noise.
@@ -290,6 +293,7 @@ def learn(
         heads=heads,
         rank=rank,
         biases=biases,
+        accuracy=accuracy,
         engine=engine,
         device=device,
     )

@@ -121,7 +121,11 @@ class Outcome(Enum):
     )
     NOT_SEPARATED = (
         "Heads not separated: the queries do not tell the heads apart, as where their outputs lie in one "
-        "direction, or where there are more heads than coordinates."
+        "direction, where there are more heads than coordinates, or where answers are too coarse."
+    )
+    NO_LAYER = (
+        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; leave "
+        "out residual connections, norms and activations."
     )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."

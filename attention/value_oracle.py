@@ -30,6 +30,7 @@ class AnswerPrecision:
         0.0  #: the relative rounding unit: the standard deviation of rounding, over the answer's size
     )
     repeatable: bool = True  #: whether a query has the same answer each time, so that averages do not help
+    size: float = 0.0  #: of the answers to tokens of unit entries; 0 if it was not measured
 
     def error(self, size: float) -> float:
         """The standard deviation of the error of an entry of an answer whose entries are as large as `size`."""

@@ -36,9 +36,9 @@ _CHECKS, _CHECKED_TOKENS = 8, 4
 _FLOOR = 1e-8
 # A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify.
 _LOUD, _AMPLIFIED = 3.0, 30.0
-# Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this,
-# though they repeat, it is no layer that answers.
-_COARSE, _NOT_LINEAR = 1e-10, 0.03
+# Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this
+# share, though they repeat, it is no layer that answers.
+_COARSE, _NOT_LINEAR = 1e-10, 0.1
 # Rows of another mask than the causal one are off by a larger share.
 _MASKED = 0.1
 # The shortest tokens of a check, in units of the scale.
@@ -138,8 +138,8 @@ class ByQueries(LearnerBase):
             asked = LastRows(within) if causal else within
             measures = {"noise": precision.noise, "accuracy": precision.accuracy}
             recorder.step("Precision of the answers", **measures, repeatable=precision.repeatable, causal=causal)
-            if precision.repeatable and precision.accuracy > _NOT_LINEAR:
-                found, outcome = None, Outcome.NOT_SEPARATED
+            if precision.repeatable and precision.error(precision.size) > _NOT_LINEAR * precision.size > 0:
+                found, outcome = None, Outcome.NO_LAYER
             elif precision.error(1.0) > _COARSE:
                 found, outcome = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
             else:

@@ -48,4 +48,4 @@ def measure_precision(
         accuracy = min(error / max(size, _TINY) for error, size in zip(errors, sizes, strict=True))
     if noise is None:
         noise = errors[0] if errors[0] > _NOISE * accuracy * sizes[0] else 0.0
-    return AnswerPrecision(noise, accuracy, repeatable)
+    return AnswerPrecision(noise, accuracy, repeatable, sizes[0])
