@@ -13,8 +13,8 @@ from arena.learned import LearnerRun
 from arena.own_files import object_of_file
 from arena.student_table import STUDENTS
 from attention import Inputs, ValueOracle
-from attention.learning import Progress
 from attention.evaluation import relative_error
+from attention.learning import Progress
 from attention.validation import count
 from runs import single_thread
 from upper import Newton
@@ -92,8 +92,8 @@ def learn_function(
     Parameters
     ----------
     function : callable or str
-        A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch; or
-        FILE.py:NAME of one. The file is executed alone.
+        A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch;
+        or FILE.py:NAME of one. The file is executed alone.
     tokens, dim : int
         The numbers k and d of a query.
     learner : ByQueries, optional
@@ -216,6 +216,12 @@ def _named(place: str) -> Any:
     function = object_of_file(place, "a function to ask")
     path, _, name = place.rpartition(":")
     if function is None or not callable(function) or isinstance(function, type):
-        what = "has no function" if function is None else f"has {type(function).__name__} {name}, and no function"
-        raise ValueError(f"{path} {what} {name!r}: a function of token matrices, or a torch module, is needed.")
+        what = (
+            "has no function"
+            if function is None
+            else f"has {type(function).__name__} {name}, and no function"
+        )
+        raise ValueError(
+            f"{path} {what} {name!r}: a function of token matrices, or a torch module, is needed."
+        )
     return function

@@ -124,8 +124,8 @@ class Outcome(Enum):
         "direction, where there are more heads than coordinates, or where answers are too coarse."
     )
     NO_LAYER = (
-        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; leave "
-        "out residual connections, norms and activations."
+        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; "
+        "leave out norms and activations."
     )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."

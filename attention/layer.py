@@ -116,7 +116,7 @@ class AttentionLayer:
         return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
-        """The attention logits x_a Theta_i x_b + c_i . x_b of every head; those that a causal layer masks are there too."""
+        """The attention logits x_a Theta_i x_b + c_i . x_b of every head, before the mask of a causal layer."""
         x, xp = self._tokens(x)
         logits = self._logits(x, xp)
         require_no_overflow("logits", logits, xp)

@@ -86,8 +86,8 @@ def learn_command(
         str | None,
         typer.Option(
             metavar="FILE.py:NAME",
-            help="Instead of a layer: a function of yours, of a token matrix (k, d) or of several (n, k, d), or a torch "
-            "module. It is asked at inputs of the learner's choice; --tokens and --dim say the shape.",
+            help="Instead of a layer: a function of yours, of a token matrix (k, d) or of several (n, k, d), or a "
+            "torch module. It is asked at inputs of the learner's choice; --tokens and --dim say the shape.",
         ),
     ] = None,
     tokens: TokensOption = None,
@@ -95,8 +95,8 @@ def learn_command(
     accuracy: Annotated[
         float | None,
         typer.Option(
-            help="For by-queries: the relative rounding unit of the answers, such as 6e-8 for float32; by default it is "
-            "found."
+            help="For by-queries: the relative rounding unit of the answers, such as 6e-8 for float32; by default it "
+            "is found."
         ),
     ] = None,
     inputs: InputsOption = None,
@@ -127,13 +127,13 @@ def learn_command(
     """
     # report errors in the command before reading a file
     if ask is not None:
-        for option, value in {"FILE": file, "--examples-from": examples_from}.items():
-            if value is not None:
-                raise ValueError(f"--ask and {option} are two things to learn from: leave one out.")
-        given = {"--work": work, "--rank": rank, "--biases": biases, "--inputs": inputs}
-        for option, value in (given | {"--engine": engine, "--device": device}).items():
-            if value is not None:
-                raise ValueError(f"{option} is not for --ask: leave it out.")
+        if file is not None or examples_from is not None:
+            other = "--examples-from" if file is None else file
+            raise ValueError(f"--ask and {other} are two things to learn from: leave one out.")
+        unused: dict[str, Any] = {"--work": work, "--rank": rank, "--biases": biases, "--inputs": inputs}
+        unused |= {"--engine": engine, "--device": device}
+        if unfit := [option for option, value in unused.items() if value is not None]:
+            raise ValueError(f"{unfit[0]} is not for --ask: leave it out.")
         _learn_function(ask, learner, tokens, dim, heads, examples, noise, accuracy, out, seed, as_json)
         return
     if dim is not None:
@@ -232,13 +232,16 @@ def _learn_function(
 ) -> None:
     student = STUDENTS["by-queries"]
     if learner is not None and choose_students(learner) != [student]:
-        raise ValueError(f"--learner is {learner!r}: a function is asked by by-queries, the default with --ask.")
+        raise ValueError(
+            f"--learner is {learner!r}: a function is asked by by-queries, the default with --ask."
+        )
     if tokens is None or dim is None:
         raise ValueError("--ask needs --tokens and --dim, the shape of what the function takes.")
     require_counts(examples=examples, tokens=tokens, dim=dim)
     if out is not None:
         _require_out(out, None, student, None)
-    by_queries = ByQueries(_number_of_heads(heads) or "auto", examples, noise=noise, accuracy=accuracy)
+    wanted: Any = _number_of_heads(heads) or "auto"
+    by_queries = ByQueries(wanted, examples, noise=noise, accuracy=accuracy)
     with progress_bar(student.title, None, quiet=as_json) as tick:
         learned = learn_function(
             ask,

@@ -154,7 +154,9 @@ def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
 
 def test_examples_of_a_causal_layer_are_those_of_a_causal_one(model, words):
     causal = nn.Transformer.generate_square_subsequent_mask(K, dtype=torch.float64)
-    x, y = attention_layer_examples(model, "layers.layers.1.self_attn", {"words": words, "mask": causal}).draw(len(words))
+    x, y = attention_layer_examples(
+        model, "layers.layers.1.self_attn", {"words": words, "mask": causal}
+    ).draw(len(words))
     truth = convert_torch_module(model.layers.layers[1].self_attn, causal=True).layer
     np.testing.assert_allclose(truth(x), y, rtol=0, atol=1e-12)
 

@@ -82,8 +82,8 @@ class TestTorch:
         with torch.no_grad():
             unfinished.out_proj.bias[0] = torch.nan
         for wrong, words in [
-            (module(4, 2, kdim=3), "kdim"),
-            (module(4, 2, vdim=5), "vdim"),
+            (module(4, 2, kdim=3), "kdim.*cross-attention"),
+            (module(4, 2, vdim=5), "vdim.*cross-attention"),
             (module(4, 2, add_bias_kv=True), "add_bias_kv"),
             (module(4, 2, add_zero_attn=True), "add_zero_attn"),
             (module(4, 2, device="meta"), "meta device"),

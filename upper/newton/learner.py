@@ -74,8 +74,8 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank, biases or causal are given with m = "auto". On `fit`, if there are fewer
-        examples than the counting floor, the layer to start from has another shape, or the rank is above d.
+        If a parameter is out of range, or a rank, biases or a mask are given with m = "auto". On `fit`, if there are
+        fewer examples than the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
 

@@ -383,8 +383,8 @@ class _Run:
     def iterate(self, here: LinearFit, damping: float, passes: int, prior: float) -> "Iterate":
         if self._last is None or self._last[0] is not here:
             theta, w, *biases = self._heads.matrices(here.parameters, self._unit * here.factor)
-            causal = self.engine.causal
-            self._last = here, Iterate(theta, w, here.residual, damping, passes, *biases, causal=causal)
+            made = Iterate(theta, w, here.residual, damping, passes, *biases)
+            self._last = here, replace(made, causal=self.engine.causal)
         return replace(self._last[1], damping=damping, passes=passes, prior=prior)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, prior: float = 0.0) -> LinearFit:

@@ -136,8 +136,13 @@ class ByQueries(LearnerBase):
             )
             causal = is_causal(within, precision, random.spawn(1)[0])
             asked = LastRows(within) if causal else within
-            measures = {"noise": precision.noise, "accuracy": precision.accuracy}
-            recorder.step("Precision of the answers", **measures, repeatable=precision.repeatable, causal=causal)
+            recorder.step(
+                "Precision of the answers",
+                noise=precision.noise,
+                accuracy=precision.accuracy,
+                repeatable=precision.repeatable,
+                causal=causal,
+            )
             if precision.repeatable and precision.error(precision.size) > _NOT_LINEAR * precision.size > 0:
                 found, outcome = None, Outcome.NO_LAYER
             elif precision.error(1.0) > _COARSE:

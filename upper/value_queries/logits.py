@@ -57,8 +57,8 @@ def read_logits(
             bias.add((slice(None), query), logits[:, 0] / length, weights[:, 0])
     if most < 2:
         diagonal, c = np.diagonal(theta.value, axis1=1, axis2=2), bias.value
-        pairs = np.column_stack(np.triu_indices(d, 1))
-        for (i, j), length, logits, weights in reader(pairs, zero=False):
+        two = np.column_stack(np.triu_indices(d, 1))
+        for (i, j), length, logits, weights in reader(two, zero=False):
             # row i is (t_i Theta + c)(t_j - t_i), and row j likewise
             read = (logits[:, :, 0] - length * (c[:, j] - c[:, i])[:, None]) / length**2
             theta.add((slice(None), i, j), read[:, 0] + diagonal[:, i], weights[:, 0, 0])

@@ -152,17 +152,16 @@ def _rows(
         weight = np.sqrt(count if precision.repeatable else count * copies) / np.maximum(error, _TINY)
         together.setdefault(tuple(copies.tolist()), []).append((x[:, first], y, weight))
     found = []
-    for copies, some in together.items():
+    for copied, some in together.items():
         x, y, weight = (np.concatenate(parts) for parts in zip(*some, strict=True))
         k = x.shape[1]
         length = np.linalg.norm(x, axis=2)
         token, x, y = x.reshape(-1, x.shape[2]), x.repeat(k, axis=0), y.reshape(-1, x.shape[2])
-        every = _Rows(token, x, y, weight.reshape(-1, 1), np.log(copies))
+        every = _Rows(token, x, y, weight.reshape(-1, 1), np.log(copied))
         shortest = np.where(length > 0, length, np.inf).min(axis=1, keepdims=True)
         usable = (length <= _LONGER * shortest).ravel()
         usable &= np.ptp(_logits(start, every), axis=2).max(axis=1) < _LARGEST
-        parts = (part[usable] for part in (every.token, every.x, every.y, every.weight))
-        found.append(_Rows(*parts, every.copies))
+        found.append(_Rows(token[usable], x[usable], y[usable], every.weight[usable], every.copies))
     return found
 
 

@@ -21,7 +21,8 @@ def measure_precision(
 
     Equal tokens get answers that are affine in them, F(x) + F(y) = F(x + y) + F(0), whatever the layer is. What is left
     has twice the standard deviation of the error of an answer, with all rounding of intermediate numbers. Error that
-    grows with the tokens is rounding; error that does not is noise, or rounding to decimals. About 20 queries or 300 / d.
+    grows with the tokens is rounding; error that does not is noise, or rounding to decimals. About 20 queries, or
+    300 / d.
     """
     d, k = oracle.d, oracle.k or 2
     draws = -(-_ENTRIES // d)

@@ -22,7 +22,7 @@ _PENCILS, _TRIES, _GOOD = 3, 12, 25.0
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
 _CHANGE, _HALVINGS = 0.125, 5
-# Where values have errors of this share, the first change is longer, as its error is that of the values over the change.
+# Where values have errors of this share, the first change is longer: its error is that of the values over the change.
 # With noise, the heads at the first delta are asked d / 4 times.
 _TOO_COARSE, _LONG_CHANGE, _FEWER = 1e-4, 0.5, 4
 # A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.

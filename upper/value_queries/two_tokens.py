@@ -21,6 +21,9 @@ _LOUD, _COUNTED = 8.0, 2.0
 # Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
 _GAP = 1e-10
 
+# What is counted in answers of float64, whose rounding the other thresholds allow for.
+_EXACT = AnswerPrecision()
+
 
 @dataclass(frozen=True)
 class LinearPart:
@@ -65,7 +68,7 @@ class TwoTokens:
 
     oracle: ValueOracle
     linear: LinearPart
-    precision: AnswerPrecision = AnswerPrecision()
+    precision: AnswerPrecision = _EXACT
     size: float = 0.0  #: the size of the answers over L, which rounding is a share of
     stretch: float = 1.0  #: L
     repeats: int = 1  #: how often each query is asked
