@@ -143,9 +143,14 @@ class ByQueries(LearnerBase):
                 repeatable=precision.repeatable,
                 causal=causal,
             )
-            if precision.repeatable and precision.error(precision.size) > _NOT_LINEAR * precision.size > 0:
+            coarse = precision.error(1.0) > _COARSE
+            if (
+                coarse
+                and precision.repeatable
+                and 0 < _NOT_LINEAR * precision.size < precision.error(precision.size)
+            ):
                 found, outcome = None, Outcome.NO_LAYER
-            elif precision.error(1.0) > _COARSE:
+            elif coarse:
                 found, outcome = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
             else:
                 linear = linear_part(asked)

@@ -27,6 +27,8 @@ _CHANGE, _HALVINGS = 0.125, 5
 _TOO_COARSE, _LONG_CHANGE, _FEWER = 1e-4, 0.5, 4
 # A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.
 _RESIDUAL, _LOUD, _WORSE = 1e-11, 3.0, 1e3
+# The residuals of rounded answers are so many times as large as of noisy ones: up to 7 times were measured.
+_ROUNDED = 5.0
 # Heads read again are wrong where they change by more than this.
 _CHANGED = 0.5
 # The step of differences, and the longest that noise asks for. Noise of this size, relative to v, needs no averages.
@@ -187,7 +189,8 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
 def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
     x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
     values = np.concatenate(pairs(x, deltas), axis=1)
-    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=pairs.value_noise)
+    noise = (_ROUNDED if pairs.rounded else 1.0) * pairs.value_noise
+    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
 
 
 def follow_heads(

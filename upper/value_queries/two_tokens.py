@@ -81,6 +81,11 @@ class TwoTokens:
         return self.precision.error(self.stretch * self.size)
 
     @property
+    def rounded(self) -> bool:
+        """Whether rounding is most of the error; that of logits, which may be large, then adds to it."""
+        return self.precision.accuracy * self.stretch * self.size > self.precision.noise
+
+    @property
     def value_noise(self) -> float:
         """Standard deviation of the error of an entry of g."""
         return self.noise / (self.stretch * float(np.sqrt(self.repeats)))
