@@ -116,7 +116,7 @@ def test_a_success_without_evidence_is_unconfirmed():
         return verdict(
             fitted=fitted,
             held_out=held_out,
-            evidence=lambda: evidence,
+            evidence=evidence,
             otherwise=Outcome.LOCAL_MINIMUM,
             **standard,
         ).outcome

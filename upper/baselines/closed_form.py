@@ -8,7 +8,7 @@ from jaxtyping import Shaped
 
 from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention._arrays import namespace
-from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
+from attention.evaluation import HeldOut, hold_out
 from attention.learning import LearnerBase, Predictor
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
@@ -82,14 +82,9 @@ class LinearBaseline(LearnerBase):
         least = self.minimum_examples(oracle.k, oracle.d)
         n = 16 * least if budget is None else budget
         (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
-        predictor, rank = linear_part(x, y)
+        predictor, _ = linear_part(x, y)
         fitted = HeldOut(x, y, x).error(predictor)
-        verdict = held.verdict(
-            predictor,
-            fitted=fitted,
-            otherwise=Outcome.BEST_OF_CLASS,
-            enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
-        )
+        verdict = held.verdict(predictor, fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
         recorder.step(
             "Least squares", predict=predictor, residual=fitted, held_out_error=verdict.held_out_error
         )

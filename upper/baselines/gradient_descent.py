@@ -300,7 +300,7 @@ def train(
     return verdict(
         fitted=error if error <= learner.tolerance else seen,
         held_out=error,
-        evidence=batches.evidence,
+        evidence=batches.evidence(),
         otherwise=ended,
         tolerance=learner.tolerance,
         rounding=_ROUNDING[learner.dtype],
