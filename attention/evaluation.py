@@ -370,6 +370,18 @@ def error_rate_bound(evidence: int) -> float:
     return float(1 - (1 - CONFIDENCE) ** (1 / evidence)) if evidence else 1.0
 
 
+def percent(bound: float) -> str:
+    """An upper bound on a share in per cent, rounded up to two digits.
+
+    Examples
+    --------
+    >>> [percent(error_rate_bound(n)) for n in (2, 17, 59, 5000)]
+    ['78%', '17%', '5%', '0.06%']
+    """
+    size = math.floor(math.log10(100 * bound)) - 1
+    return f"{math.ceil(100 * bound / 10.0**size) * 10.0**size:.3g}%"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How a fit ended, as the held-out examples tell."""

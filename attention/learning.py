@@ -11,10 +11,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention.evaluation import (
+    CONFIDENCE,
     Outcome,
     Predictor,
     Verdict,
     parameter_errors,
+    percent,
     relative_error,
     unknown_part_error,
 )
@@ -107,7 +109,12 @@ class Fit:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 
     def __str__(self) -> str:
-        return f"{self.explanation}\n  {self._counts()}"
+        lines = [self.explanation, f"  {self._counts()}"]
+        if self.error_rate_bound is not None:
+            lines.append(
+                f"  wrong on at most {percent(self.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
+            )
+        return "\n".join(lines)
 
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
