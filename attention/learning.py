@@ -111,9 +111,8 @@ class Fit:
     def __str__(self) -> str:
         lines = [self.explanation, f"  {self._counts()}"]
         if self.error_rate_bound is not None:
-            lines.append(
-                f"  wrong on at most {percent(self.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
-            )
+            share = percent(self.error_rate_bound)
+            lines.append(f"  wrong on at most {share} of inputs, with confidence {CONFIDENCE:g}")
         return "\n".join(lines)
 
     def _counts(self) -> str:
