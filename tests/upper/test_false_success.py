@@ -50,11 +50,14 @@ def listed(number, rng):
     kind = number % 6
     if kind == 0:
         share = rng.choice([0.005, 0.01, 0.02, 0.1])
-        learner = rng.choice([LinearAttentionLearner("aug"), LinearAttentionLearner("cent"), LinearBaseline(), Newton(2)])
+        linear = [LinearAttentionLearner("aug"), LinearAttentionLearner("cent"), LinearBaseline()]
+        learner = rng.choice([*linear, Newton(2)])
         return Deceiver("equal tokens", 3, 4, nice, learner, int(rng.choice([400, 1500])), unequal=share)
     if kind == 1:
         theta = 10 ** rng.uniform(0, 7) * rng.standard_normal((1, 3, 3))
-        return Deceiver("saturated", 4, 3, AttentionLayer(theta, rng.standard_normal((1, 3, 3))), Newton(1), 200)
+        return Deceiver(
+            "saturated", 4, 3, AttentionLayer(theta, rng.standard_normal((1, 3, 3))), Newton(1), 200
+        )
     if kind == 2:
         share = rng.choice([0.001, 0.003, 0.01, 0.03])
         layer = make_nice_layer(heads=2, dim=6, rng=seed)
@@ -62,10 +65,11 @@ def listed(number, rng):
     if kind == 3:
         scale = np.where(np.arange(4) < rng.integers(1, 5), 1e-9, 1.0)
         return Deceiver("tiny tokens", 3, 4, nice, Newton(2), 200, scale=scale)
-    width = int(rng.integers(2, 5)) if kind == 4 else 10
-    d = int(rng.integers(6, 9)) if kind == 4 else 12
+    name, width, d = ("rare flip", 10, 12)
+    if kind == 4:
+        name, width, d = "hidden and", int(rng.integers(2, 5)), int(rng.integers(6, 9))
     target = gated(d, lambda differ: differ[..., 1 : 1 + width].all(axis=-1))
-    return Deceiver("hidden and" if kind == 4 else "rare flip", 2, d, target, ParityElimination(), 4 * (d + 20), signs=True)
+    return Deceiver(name, 2, d, target, ParityElimination(), 4 * (d + 20), signs=True)
 
 
 def gated(d, bit):

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import HELD_OUT_SHARE, hold_out
-from attention.learning import LearnerBase
+from attention import ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import HELD_OUT_SHARE
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.linear_attention.features import (
     as_tokens,
@@ -141,7 +141,7 @@ class LinearAttentionLearner(LearnerBase):
         # r rows of F features hold no more than a matrix of sqrt(r F)
         require_feature_memory(min(math.isqrt(n * k * features), features))
         least = None if self.least_norm else self.minimum_examples(k, d) - 1
-        (x, y), held = hold_out(*draw_examples(oracle, n), least=least)
+        (x, y), held = draw_and_hold_out(oracle, n, least=least)
 
         def stream() -> Iterator[Block]:
             for part in blocks(len(x), k * features):
