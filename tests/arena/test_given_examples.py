@@ -91,9 +91,9 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     assert learned.held_out_error == pytest.approx(share, rel=0.25)
 
 
-@pytest.mark.parametrize("learner", ["newton", "lbfgs", "linear", "linear-attention", "one-step"])
+@pytest.mark.parametrize("learner", ["newton", "l-bfgs", "linear", "linear-attention", "one-step"])
 def test_outcome_and_error_are_of_the_same_held_out_examples(files, learner):
-    heads = 2 if learner in ("newton", "lbfgs") else None
+    heads = 2 if learner in ("newton", "l-bfgs") else None
     learned = learn_examples(files, learner, heads=heads)
     assert learned.fit.examples_used == N - learned.held_out
     if learner != "one-step":  # it has no verdict
