@@ -24,7 +24,7 @@ from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
-from paper_checks.faults import given, returned
+from paper_checks.faults import returned
 from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
 
 
