@@ -67,17 +67,11 @@ def read_checkpoint_layer(
 
     Notes
     -----
-    These namings are supported, after any prefix. With weights A applied as x A^T + b: BERT's and RoBERTa's
-    (``layer.N.attention.self.query``), DistilBERT's (``layer.N.attention.q_lin``), ALBERT's
-    (``albert_layers.N.attention.query``), ViT's (``layer.N.attention.attention.query``), timm's
-    (``blocks.N.attn.qkv``), those of BART, CLIP, Whisper and fairseq (``layers.N.self_attn.q_proj`` with ``out_proj``),
-    of OpenAI's Whisper (``blocks.N.attn.query``), of PyTorch's TransformerEncoder
-    (``layers.N.self_attn.in_proj_weight``), and any other ``torch.nn.MultiheadAttention``. This one may have its three
-    maps in one tensor (``in_proj_weight``) or apart (``q_proj_weight``). Its number is the last one in its name, or 0.
-    GPT-2's ``h.N.attn.c_attn`` and ``c_proj`` are applied as x A + b, and nanoGPT's of the same names as x A^T + b:
-    their shapes tell. Llama's ``o_proj`` is read where the config says that nothing is rotated. Biases may be absent.
-    Entries are floats of any precision, and become float64 without rounding. Segments of names that wrappers put in,
-    such as ``_orig_mod`` and ``module``, are ignored.
+    ``attention/namings.py`` has the names of tensors that are known, after any prefix: those of BERT, DistilBERT,
+    ALBERT, ViT, timm, GPT-2, nanoGPT, BART, CLIP, Whisper, fairseq and any ``torch.nn.MultiheadAttention``, and Llama's
+    where the config says that nothing is rotated. Segments that wrappers put in, such as ``_orig_mod`` and ``module``,
+    are ignored. The number of a MultiheadAttention is the last one in its name, or 0. Biases may be absent. Entries are
+    floats of any precision, and become float64 without rounding.
 
     The config must name a model type that is known to compute softmax attention without terms of the positions. If it
     names none, or there is no config, the notes say what was assumed. Of a composite model, the section of the part is
@@ -455,11 +449,9 @@ def _expand_groups(shown: Path, config: _Config, maps: dict[str, Any], m: int) -
     named = config.count("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv")
     groups = rows // h if rows % h == 0 else 0
     if not groups or m % groups or len(maps["value"]) != rows or (named and named[1] != groups):
+        counts = f"{p} rows of queries, {rows} of keys and {len(maps['value'])} of values"
         said = f", and config.json says {named[0]} = {named[1]}" if named else ""
-        raise wrong(
-            shown,
-            f"{rows} rows of keys, {len(maps['value'])} of values and {p} of queries make no groups of {m} heads of dimension {h}{said}",
-        )
+        raise wrong(shown, f"{counts} make no groups of {m} heads of dimension {h}{said}")
     if groups == m:
         return []
     for name in ("key", "value", "key_bias", "value_bias"):
@@ -492,7 +484,7 @@ def _beyond(
         why = "The config.json names no type of model" if config.path.exists() else "There is no config.json"
         order = "queries, keys and values stacked in this order, " if "fused" in naming.modules else ""
         notes.append(
-            f"{why} that tells more than the names of the tensors. Assumed are softmax attention, {order}products "
+            f"{why} that tells more than the names of the tensors. Assumed are softmax self-attention, {order}products "
             f"divided by sqrt(h), no terms of the positions, and {'a' if causal else 'no'} causal mask."
         )
     if (config.path.parent / "adapter_config.json").exists():

@@ -161,24 +161,19 @@ def convert_torch_module(
             "compute something else."
         )
     parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
-    beyond = {
-        "hooks, which may change what it computes: remove them": module._forward_hooks
-        or module._forward_pre_hooks,
-        "kdim or vdim: cross-attention, whose keys and values come from other tokens, is no layer of this class": not (
-            module._qkv_same_embed_dim
-        ),
-        "add_bias_kv, a learned token that no layer of this class has": module.bias_k is not None
-        or module.bias_v is not None,
-        "add_zero_attn, a token that no layer of this class has": module.add_zero_attn,
-        "complex parameters: real ones are needed": any(
-            torch.is_tensor(one) and one.is_complex() for one in parameters
-        ),
-        "parameters that are quantised or on the meta device: load them first": not all(
-            one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters
-        ),
-    }
-    if used := [what for what, applies in beyond.items() if applies]:
-        raise ValueError(f"The module has {used[0]}.")
+    tensors = [one for one in parameters if one is not None]
+    if not module._qkv_same_embed_dim:
+        beyond = "kdim or vdim: keys and values of other tokens (cross-attention) are no layer of this class"
+    elif module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
+        beyond = "add_bias_kv or add_zero_attn: a further token that no layer of this class has"
+    elif module._forward_hooks or module._forward_pre_hooks:
+        beyond = "hooks, which may change what it computes: remove them"
+    elif not all(torch.is_tensor(one) and not one.is_meta and one.is_floating_point() for one in tensors):
+        beyond = "parameters that are complex, quantised or on the meta device: real numbers are needed"
+    else:
+        beyond = ""
+    if beyond:
+        raise ValueError(f"The module has {beyond}.")
     # float64 on the CPU holds every other floating type exactly
     inward, inward_bias, outward, outward_bias = [
         None if one is None else one.detach().cpu().double().numpy() for one in parameters

@@ -627,7 +627,7 @@ WRONG_TENSORS = {
     "no c_proj": (without(GPT2, "c_proj.weight"), "missing"),
     "key shape": (
         changed(BERT, "key.weight", lambda a: a[:3]),
-        "3 rows of keys, 4 of values and 4 of queries",
+        "4 rows of queries, 3 of keys and 4 of values",
     ),
     "bias shape": (changed(BERT, "dense.bias", lambda a: a[:3]), r"output_bias is an array of shape \(3,\)"),
     "query a vector": (changed(BERT, "query.weight", np.ravel), "no matrices and vectors"),
