@@ -95,8 +95,7 @@ def read_checkpoint_layer(
             f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(stems)}."
         )
     stem, config = stems[layer], _Config.read(shown.parent, prefix)
-    own = {name.removeprefix(stem) for name in places if name.startswith(stem + naming.scope)}
-    causal = _require_plain(shown, naming, config, own)
+    causal = _require_plain(shown, naming, config, places, stem)
     arrays, types = _read_maps(shown, naming, places, stem)
     (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
     m, notes = _heads(config, heads, p, d, known=known)
@@ -141,7 +140,7 @@ _OTHER_KINDS = {
     "GGUF": rb"GGUF",
     "HDF5": rb"\x89HDF\r\n\x1a\n",
     # a protocol buffer whose first field is a version; a safetensors file may begin so, but has a brace as ninth byte
-    "ONNX": rb"\x08[\x01-\x7f][\x12\x1a\x22\x3a\x42].{5}[^{]",
+    "ONNX": rb"\x08[\x01-\x7f][\x12\x1a\x22\x3a\x42](?!.{5}\{)",
 }
 _ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
 _RENAME = "rename its tensors, or give the four maps of a layer to attention.conversion.convert_projections"
@@ -150,9 +149,10 @@ _OTHER_LOGITS = re.compile(
     r"(?:.*_)?(rope|rotary|alibi|relative|softcapping|multiplier|(sliding|attention)_window|pre_attn_scalar"
     r"|qk_(layer)?norm|(softmax|attention|attn|qk)_scale)(?:_.*)?"
 )
+# a segment of the name of a tensor that holds terms of the positions, after what it belongs to
+_OF_POSITIONS = re.compile(r"((?:.*?\.)??)[^.]*(?:rotary|rel_pos|relative|alibi|(?<![a-z])rope(?![a-z]))")
 _PLAIN_POSITIONS = (None, "absolute", "learned", "sinusoidal", "none", "nope")
 _BESIDE = {
-    "rotary": _ROTATES,
     "bias_k": "a learned token that no layer of this class has",
     "bias_v": "a learned token that no layer of this class has",
     "": "and what it does to the attention is not known here",
@@ -314,7 +314,7 @@ class _Config:
         )
 
 
-def _require_plain(shown: Path, naming: Naming, config: _Config, tensors: Collection[str]) -> bool:
+def _require_plain(shown: Path, naming: Naming, config: _Config, places: _Places, stem: str) -> bool:
     """Refuse a layer that computes something else from the same tensors; whether it has a causal mask."""
     if why := config.other_logits:
         raise wrong(shown, why)
@@ -324,20 +324,23 @@ def _require_plain(shown: Path, naming: Naming, config: _Config, tensors: Collec
         )
     plain = config.values.get("use_rope") is False or config.values.get("position_embedding_type") is not None
     if naming.rotates and not plain:
-        raise wrong(
-            shown,
-            f"in models with {naming.name}'s names, as far as config.json does not say otherwise, {_ROTATES}",
-        )
+        unless = "as far as config.json does not say otherwise"
+        raise wrong(shown, f"in models with {naming.name}'s names, {unless}, {_ROTATES}")
     if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
-        known = ", ".join(naming.models)
         raise wrong(
             shown,
-            f"by config.json, the model is of type {config.model_type!r:.60}: with these names, only {known} are known "
-            "to compute softmax attention without terms of the positions; if this one does too, give the four maps of "
-            "a layer to attention.conversion.convert_projections",
+            f"by config.json, the model is of type {config.model_type!r:.60}: with these names, only "
+            f"{', '.join(naming.types)} are known to compute softmax attention without terms of the positions; if this "
+            "one does too, give the four maps of a layer to attention.conversion.convert_projections",
         )
+    for name in sorted(places):
+        match = _OF_POSITIONS.match(name)
+        if match and (stem.startswith(match[1]) or match[1].startswith(stem)):
+            why = _ROTATES if re.search("rotary|rope", name) else "its logits have terms of the positions"
+            raise wrong(shown, f"by the tensor {name!r:.200}, {why}")
+    own = {name.removeprefix(stem) for name in places if name.startswith(stem + naming.scope)}
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
-    if unread := sorted(set(tensors) - read - naming.known):
+    if unread := sorted(own - read - naming.known):
         name, why = next((name, why) for part, why in _BESIDE.items() for name in unread if part in name)
         raise wrong(shown, f"the layer has {name!r:.200}, {why}")
     return causal or bool(config.flag("is_decoder"))

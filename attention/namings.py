@@ -24,8 +24,8 @@ class Naming:
     the layer norm is before the layer or after it; None if it is not known.
 
     `models` maps the model types (patterns) that compute plain softmax attention with these names to a pattern of the
-    prefixes whose layers have a causal mask. It is empty where the names say more than the type. `causal` is that
-    pattern for a model whose type is not known. `rotates` says that models with these names usually rotate queries and
+    prefixes whose layers have a causal mask. It is empty for names that models of all types use. `causal` is that
+    pattern for a model whose type is not given. `rotates` says that models with these names usually rotate queries and
     keys by position.
     """
 
@@ -57,18 +57,17 @@ class Naming:
                 return f"{numbered[1]}N.{numbered[3]}", int(numbered[2]), stem
         return stem, 0, stem
 
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The model types that may have these names, with their causal prefixes."""
+        return self.models or {model: self.causal for naming in NAMINGS for model in naming.models}
+
     def causal_for(self, model: str | None, prefix: str) -> bool | None:
         """Whether the layers of a model type with this prefix have a causal mask; None if the type is not known."""
-        if model is None or not self.models:
+        if model is None:
             return re.fullmatch(self.causal, prefix) is not None
-        return next(
-            (
-                bool(re.fullmatch(causal, prefix))
-                for t, causal in self.models.items()
-                if re.fullmatch(t, model)
-            ),
-            None,
-        )
+        patterns = [causal for known, causal in self.types.items() if re.fullmatch(known, model)]
+        return re.fullmatch(patterns[0], prefix) is not None if patterns else None
 
 
 def find_layers(tensors: Collection[str]) -> dict[tuple[Naming, str], dict[int, str]]:
@@ -85,7 +84,8 @@ def find_layers(tensors: Collection[str]) -> dict[tuple[Naming, str], dict[int, 
     return dict(layers)
 
 
-_WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "base_layer"}
+_WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"}
+_WRAPPERS |= {"base_layer"}  # of an adapter
 
 
 def unwrapped(name: str) -> str:

@@ -363,10 +363,15 @@ class TestConfig:
         ],
     )
     def test_other_attention(self, tmp_path, config):
-        for naming in ("BERT", "BART", "timm", "GPT-2"):
+        for naming in ("BERT", "BART", "timm", "GPT-2", "PyTorch"):
             path = write(tmp_path, naming, [four_by_four()], heads=2, **config)
             with pytest.raises(FileFormatError, match=r"by config\.json"):
                 read_checkpoint_layer(path, layer=0)
+
+    def test_positions_of_another_part_are_no_reason(self, tmp_path):
+        tensors = bert_tensors([four_by_four()], "vision.") | {"text.rotary_emb.inv_freq": np.ones(2)}
+        path = save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
+        assert read_checkpoint_layer(path, layer=0).layer.heads == 2
 
     def test_what_is_off_is_no_reason(self, tmp_path):
         off = {"use_rope": False, "rope_scaling": None, "rotary_value": False, "alibi": False}
@@ -380,7 +385,7 @@ class TestConfig:
             ("BERT", {}, True),
             ("timm", {"architecture": "vit_tiny_patch16_224"}, False),
             ("timm", {}, True),
-            ("MultiheadAttention", {"model_type": "any"}, True),
+            ("MultiheadAttention", {"model_type": "siglip"}, True),
         ],
     )
     def test_what_is_assumed_is_said(self, tmp_path, naming, config, assumed):
@@ -611,6 +616,14 @@ WRONG_TENSORS = {
     "rotary in BERT": (
         BERT | {"layer.0.attention.self.rotary.freq": np.zeros(2)},
         "are rotated by their positions",
+    ),
+    "rotary in the model": (
+        {f"bert.{name}": array for name, array in BERT.items()} | {"bert.rotary_emb.inv_freq": np.ones(2)},
+        "are rotated by their positions",
+    ),
+    "relative in the model": (
+        BERT | {"relative_attention_bias.weight": np.ones((4, 2))},
+        "logits have terms of the positions",
     ),
     "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
     "keys of other tokens": (
