@@ -143,7 +143,10 @@ _OTHER_KINDS = {
     "ONNX": rb"\x08[\x01-\x7f][\x12\x1a\x22\x3a\x42](?!.{5}\{)",
 }
 _ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
-_RENAME = "rename its tensors, or give the four maps of a layer to attention.conversion.convert_projections"
+_RENAME = (
+    "if this one computes softmax attention without terms of the positions, rename its tensors, or give the four maps "
+    "of a layer to attention.conversion.convert_projections"
+)
 # keys of a config, one of which is set where logits have other terms, another scale or a window
 _OTHER_LOGITS = re.compile(
     r"(?:.*_)?(rope|rotary|alibi|relative|softcapping|multiplier|(sliding|attention)_window|pre_attn_scalar"
@@ -329,9 +332,8 @@ def _require_plain(shown: Path, naming: Naming, config: _Config, places: _Places
     if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
         raise wrong(
             shown,
-            f"by config.json, the model is of type {config.model_type!r:.60}: with these names, only "
-            f"{', '.join(naming.types)} are known to compute softmax attention without terms of the positions; if this "
-            "one does too, give the four maps of a layer to attention.conversion.convert_projections",
+            f"by config.json, the model is of type {config.model_type!r:.60}, and layers with these names are known of "
+            f"{', '.join(naming.types)} only; {_RENAME}",
         )
     for name in sorted(places):
         match = _OF_POSITIONS.match(name)
