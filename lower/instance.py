@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
 from attention.files import guarded, read_tensors, tensor_types, write_tensors
+from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
 from lower.certificate import Certificate
@@ -130,7 +131,7 @@ def load_instance(path: str | Path) -> HardInstance:
     FileFormatError if the file is missing, truncated, of another kind, or its parts do not make an instance.
     """
     stored = read_tensors(Path(path), kind=_KIND)
-    tensors, metadata = stored.tensors, stored.metadata
+    tensors, metadata = stored.tensors, escaped(stored.metadata)
     names = (*_PARTS, *_names("known_gate" in metadata))
     missing = [name for name in names if name not in tensors]
     missing += [name for name in _METADATA if name not in metadata]

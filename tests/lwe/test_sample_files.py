@@ -156,7 +156,7 @@ PROBLEM = json.dumps(LWRParameters(2, 5, 5, "uniform").to_json())
     [
         ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b, or X and y, are needed"),
         (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
-        (GOOD | {"A": np.array([[None, 1]] * 3)}, "Object arrays"),
+        (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
         (GOOD | {"A": np.full((3, 2), "1")}, "whole numbers"),
         (GOOD | {"A": np.full((3, 2), True)}, "whole numbers"),
