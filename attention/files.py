@@ -41,7 +41,9 @@ FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
-_MOST_INFLATED = 200  # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
+_MOST_INFLATED = (
+    200  # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
+)
 _SMALL = 64 << 20  # arrays of fewer bytes are read whatever they inflate from
 _DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
@@ -317,7 +319,9 @@ def _npy_array(file: Any, size: int) -> np.ndarray:
         raise ValueError(f"it holds {dtype!s:.50}, where numbers are needed")
     needed = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or needed != size - file.tell():
-        raise ValueError(f"it holds {size - file.tell()} bytes for an array of shape {shape!s:.100} of {dtype!s:.50}")
+        raise ValueError(
+            f"it holds {size - file.tell()} bytes for an array of shape {shape!s:.100} of {dtype!s:.50}"
+        )
     require_memory("It", 2 * needed, advice="take fewer numbers")
     array = np.frombuffer(file.read(needed), dtype).reshape(shape, order="F" if fortran else "C")
     return array.astype(dtype.newbyteorder("="), order="C")

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["JSON_LIMIT", "escaped", "json_text", "printable", "strict_json"]
 
 JSON_LIMIT = 16 * 2**20
-"""The most bytes of a JSON text in a file."""
+"""The most bytes of the header of a file, or of a checkpoint's config or index."""
 _DEEPEST = 100  # values in values; what this toolkit writes has fewer than ten
 
 
@@ -59,8 +59,8 @@ def json_text(data: Any, *, indent: int | None = 1) -> str:
 def strict_json(text: str | bytes) -> Any:
     """Parse JSON in UTF-8.
 
-    ValueError if it is not JSON, has more than `JSON_LIMIT` bytes or over 100 levels, an object has a name twice, or a
-    number is not finite, or a text has half a surrogate pair.
+    ValueError if it is not JSON or has over 100 levels, an object has a name twice, a number is not finite, or a text
+    has half a surrogate pair.
 
     Examples
     --------
@@ -69,13 +69,9 @@ def strict_json(text: str | bytes) -> Any:
         ...
     ValueError: an object has the name 'a' twice
     """
-    if len(text) > JSON_LIMIT:
-        raise ValueError(f"it has more than {JSON_LIMIT} bytes")
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
-        value = json.loads(
-            text, object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite
-        )
+        value = json.loads(text, object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     _require_flat(value)
