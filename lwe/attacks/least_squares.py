@@ -70,7 +70,7 @@ class LeastSquaresAttack(Attack):
                 "a constant needs 2 more than columns."
             )
         attempt.require_memory(4 * 8 * training.public.size, "The regression")
-        linear, r_squared = _regress(attempt, centred(training.public, parameters.modulus))
+        linear, r_squared = _regress(attempt)
         attempt.details |= {"r_squared": r_squared, "cut": linear.cut}
         right_linear = float(np.mean(linear(training.public) == training.labels))
         chance = _STRAY * math.sqrt(2 * parameters.secret_dim) / len(training)
@@ -104,20 +104,21 @@ class _LinearLabels:
         return np.mod(np.clip(np.rint(position), 0, self.levels - 1).astype(np.int64) + self.cut, self.levels)
 
 
-def _regress(attempt: Attempt, rows: np.ndarray) -> tuple[_LinearLabels, float]:
+def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
     """The best linear function over the cuts of the circle of labels, and its adjusted R^2.
 
     The normal equations are summed over blocks of rows; without time left, those so far must do.
     """
     q, p = attempt.parameters.modulus, attempt.parameters.levels
-    labels, columns = attempt.training.labels, rows.shape[1]
+    public, labels, columns = attempt.training.public, attempt.training.labels, attempt.parameters.secret_dim
     cuts = _cuts(labels, p)
     gram, cross = np.zeros((columns + 1, columns + 1)), np.zeros((columns + 1, len(cuts)))
     squares, number = np.zeros(len(cuts)), 0
-    while number < len(rows) and (attempt.seconds_left > 0 or number < columns + 2):
+    while number < len(labels) and (attempt.seconds_left > 0 or number < columns + 2):
         block = slice(number, number + _BLOCK)
+        rows = centred(public[block], q)
         # entries of the size of the constant keep the equations well conditioned
-        design = np.column_stack([rows[block] / q, np.ones(len(rows[block]))])
+        design = np.column_stack([rows / q, np.ones(len(rows))])
         positions = np.mod(labels[block, None] - cuts, p).astype(np.float64)
         gram += design.T @ design
         cross += design.T @ positions
