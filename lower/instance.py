@@ -155,10 +155,10 @@ def _names(gated: bool) -> tuple[str, ...]:
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
     theta, w, secret, *matrices = arrays
-    kinds = "".join(one.dtype.kind for one in arrays)
-    if kinds != "ffi" + "f" * len(matrices):
+    kinds = [one.dtype.name for one in arrays]
+    if kinds != ["float64", "float64", "int64"] + ["float64"] * len(matrices):
         raise ValueError(
-            f"its arrays are of the kinds {kinds}, not integers for the secret and floats for the rest"
+            f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 for the rest"
         )
     parts = [
         LinearKnownPart(mixing=one, projection=other)

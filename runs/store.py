@@ -13,6 +13,7 @@ __all__ = ["Store", "StoreError"]
 
 _APPLICATION = 0x61747472  # "attr", in the header field that SQLite reserves for applications
 _VERSION = 2  # 1 had no digests
+_PATIENCE = 30.0  # seconds to wait for another program
 
 
 class StoreError(OSError):
@@ -73,17 +74,18 @@ class Store:
         with self._open() as database:
             for key in keys:
                 rows += database.execute("SELECT * FROM results WHERE key = ?", (key,)).fetchall()
-        return {key: json.loads(text) for key, text, digest in rows if _digest(key, text) == digest}
+        return {row[0]: json.loads(row[1]) for row in rows if _is_whole(*row)}
 
     def values(self) -> list[Any]:
         """All values, in the order in which they were stored; a StoreError if one is damaged."""
         with self._open() as database:
             rows = database.execute("SELECT * FROM results ORDER BY rowid").fetchall()
-        if damaged := sum(_digest(key, text) != digest for key, text, digest in rows):
+        if damaged := sum(not _is_whole(*row) for row in rows):
             raise StoreError(
-                f"{self.path}: the store is damaged in {damaged} of {len(rows)} values: repeat the command that made it."
+                f"{self.path}: the store is damaged in {damaged} of {len(rows)} values: repeat the command that made "
+                "it, which computes them again."
             )
-        return [json.loads(text) for _, text, _ in rows]
+        return [json.loads(row[1]) for row in rows]
 
     def put(self, key: str, value: Any) -> None:
         """Store a value; it replaces a value with the same key."""
@@ -99,7 +101,9 @@ class Store:
         mode = "?mode=ro" if self._read_only else ""
         try:
             address = f"{self.path.absolute().as_uri()}{mode}"
-            with closing(sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)) as database:
+            with closing(
+                sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+            ) as database:
                 yield database
         except sqlite3.OperationalError as error:
             # the low byte is the kind of the error
@@ -117,14 +121,33 @@ class Store:
                 )
                 database.execute(f"PRAGMA application_id = {_APPLICATION}")
                 database.execute(f"PRAGMA user_version = {_VERSION}")
+            elif _header(database) == (_APPLICATION, 1):
+                database.execute("ALTER TABLE results ADD COLUMN digest TEXT")
+                database.execute(f"PRAGMA user_version = {_VERSION}")
             database.execute("COMMIT")
-        if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        application, version = _header(database)
+        if application != _APPLICATION:
             raise StoreError(f"{self.path}: the file is no store; give one that was made here.")
-        found = database.execute("PRAGMA user_version").fetchone()[0]
-        if found != _VERSION:
+        if version not in (1, _VERSION):
             raise StoreError(
-                f"{self.path}: the store has format {found}; this version reads {_VERSION}: give another path."
+                f"{self.path}: the store has format {version}; this version reads 1 and {_VERSION}: give another path."
             )
+
+
+def _header(database: sqlite3.Connection) -> tuple[int, int]:
+    return tuple(
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+
+
+def _is_whole(key: Any, text: Any, digest: Any = None) -> bool:
+    """Whether a value is as it was stored; values of format 1 have no digest, and must be JSON objects."""
+    if digest is not None:
+        return bool(_digest(key, text) == digest)
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def _digest(key: Any, text: Any) -> str:
