@@ -178,20 +178,20 @@ def _rounded_secret(
         refined = refined_secret(secret, attempt.training, attempt.parameters, seconds=attempt.seconds_left)
         if (share := right(products(refined))) > best:
             secret, best = refined, share
+    in_time = True
     for _ in range(2 * len(secret)):
-        if best == 1:
-            break
-        values, step = products(secret), (0, 0)
+        values, step = products(secret), np.zeros_like(secret)
         for place in range(len(secret)):
-            if attempt.seconds_left <= 0:
-                return secret, best, False
+            in_time = attempt.seconds_left > 0
+            if best == 1 or not in_time:
+                break
             for sign in (1, -1):
                 if (share := right(np.mod(values + sign * public[:, place], q))) > best:
-                    best, step = share, (place, sign)
-        if step == (0, 0):
+                    best, step = share, sign * (np.arange(len(secret)) == place)
+        if not step.any():
             break
-        secret = secret + step[1] * (np.arange(len(secret)) == step[0])
-    return secret, best, True
+        secret = secret + step
+    return secret, best, in_time or best == 1
 
 
 def refined_secret(
