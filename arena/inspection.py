@@ -206,7 +206,7 @@ def _verification(instance: HardInstance | None, file: str | None) -> Verificati
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
     found = verify_instance(instance)
     more = () if file is None else unknown_tensors(file, instance)
-    reasons = (f"tensor {one!r}: an instance has none of that name" for one in more)
+    reasons = (f"tensor {one}: an instance has none of that name" for one in more)
     return replace(found, reasons=(*found.reasons, *reasons))
 
 
