@@ -14,7 +14,7 @@ from attention import (
     Recorder,
     ValueOracle,
 )
-from attention.evaluation import EXACT_ERROR, relative_error
+from attention.evaluation import EXACT_ERROR, Verdict, error_rate_bound, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
@@ -150,27 +150,27 @@ class ByQueries(LearnerBase):
                 and precision.repeatable
                 and 0 < _NOT_LINEAR * precision.size < precision.error(precision.size)
             ):
-                found, outcome = None, Outcome.NO_LAYER
+                found, verdict = None, Verdict(Outcome.NO_LAYER)
             elif coarse:
-                found, outcome = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
+                found, verdict = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
             else:
                 linear = linear_part(asked)
                 recorder.step("Equal tokens", predict=linear.layer)
-                found, outcome = self._found(TwoTokens(asked, linear), random, recorder)
+                found, verdict = self._found(TwoTokens(asked, linear), random, recorder)
             if causal and found is not None:
                 found = replace(found, causal=True)
-                if outcome.succeeded and not _masked_rightly(within, found, random):
-                    outcome = Outcome.NOT_SEPARATED
+                if verdict.outcome.succeeded and not _masked_rightly(within, found, random):
+                    verdict = Verdict(Outcome.NOT_SEPARATED)
         except QueriesExhaustedError:
-            found, outcome = None, Outcome.EXAMPLES_SPENT
+            found, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
         predict = np.zeros_like if linear is None else linear.layer
         return recorder.fit(
-            outcome, layer=found, predict=predict if found is None else None, precision=precision
+            verdict, layer=found, predict=predict if found is None else None, precision=precision
         )
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[AttentionLayer | None, Outcome]:
+    ) -> tuple[AttentionLayer | None, Verdict]:
         linear = pairs.linear
         # rays and points may miss where heads bend that cancel elsewhere
         for _ in range(_SCALES):
@@ -190,9 +190,9 @@ class ByQueries(LearnerBase):
             found = Parameters(logits.theta, w, logits.key_bias, linear.bias).layer
             recorder.step("Logits", layer=found)
         if found is not None:
-            outcome = _verdict(pairs.oracle, found, random)
-            if outcome is Outcome.EXACT or rank > 1:
-                return found, outcome
+            verdict = _verdict(pairs.oracle, found, random)
+            if verdict.outcome is Outcome.EXACT or rank > 1:
+                return found, verdict
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
             rank = rank_of_values(pairs, scale, random)
         # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
@@ -203,25 +203,23 @@ class ByQueries(LearnerBase):
                 continue
             found = Parameters(heads.theta, heads.w, heads.key_bias, linear.bias).layer
             recorder.step("Heads assembled", layer=found, heads=len(heads.w), **numbered(heads.condition))
-            outcome = _agreement(pairs.oracle, found, scale, random)
-            if outcome is Outcome.EXACT or (outcome.succeeded and floor is not None):
-                return found, outcome
-            floor = found if outcome.succeeded else floor
-        if floor is not None:
-            return floor, Outcome.PRECISION_FLOOR
-        return None, Outcome.NOT_SEPARATED
+            verdict = _agreement(pairs.oracle, found, scale, random)
+            if verdict.outcome is Outcome.EXACT or (verdict.outcome.succeeded and floor is not None):
+                return found, verdict
+            floor = (found, verdict) if verdict.outcome.succeeded else floor
+        return (None, Verdict(Outcome.NOT_SEPARATED)) if floor is None else floor
 
     def _learn_noisy(
         self, kept: KeptAnswers, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[AttentionLayer | None, Outcome]:
+    ) -> tuple[AttentionLayer | None, Verdict]:
         m = None if self.m == "auto" else self.m
         found = recover_from_noise(kept, precision, m=m, rng=random, recorder=recorder)
         if found is None:
-            return None, Outcome.NOT_SEPARATED
+            return None, Verdict(Outcome.NOT_SEPARATED)
         return found, _noisy_verdict(kept, found, precision, random, recorder)
 
 
-def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Outcome:
+def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Verdict:
     """Whether fresh queries are answered as the oracle does.
 
     Half of them have shorter and shorter tokens. Heads that cancel where they are saturated show there.
@@ -237,7 +235,8 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
             if np.any(answers[part])
             else float(np.abs(predicted[part]).max())
             for part in parts
-        )
+        ),
+        len(x),
     )
 
 
@@ -251,10 +250,11 @@ def _masked_rightly(oracle: ValueOracle, found: AttentionLayer, random: np.rando
     )
 
 
-def _judged(error: float) -> Outcome:
-    if error < EXACT_ERROR:
-        return Outcome.EXACT
-    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
+def _judged(error: float, checks: int) -> Verdict:
+    if error >= _FLOOR:
+        return Verdict(Outcome.NOT_SEPARATED, error)
+    outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.PRECISION_FLOOR
+    return Verdict(outcome, error, error_rate_bound(checks))
 
 
 def _noisy_verdict(
@@ -263,21 +263,23 @@ def _noisy_verdict(
     precision: AnswerPrecision,
     random: np.random.Generator,
     recorder: Recorder,
-) -> Outcome:
+) -> Verdict:
     """Whether fresh answers differ from the prediction by little more than their error, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
     off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
-    recorder.step("Fresh queries", layer=found, error_on_queries=off / size if size else off)
+    error = off / (size or 1.0)
+    recorder.step("Fresh queries", layer=found, error_on_queries=error)
     rounding = min(_AMPLIFIED * precision.accuracy, _AT_MOST) * size
     if off >= max(_LOUD * precision.noise, rounding, EXACT_ERROR * size) or off >= size / 2:
-        return Outcome.NOT_SEPARATED
-    return Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
+        return Verdict(Outcome.NOT_SEPARATED, error)
+    outcome = Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
+    return Verdict(outcome, error, error_rate_bound(len(x)))
 
 
 def _agreement(
     oracle: ValueOracle, found: AttentionLayer, scale: float, random: np.random.Generator
-) -> Outcome:
+) -> Verdict:
     """How closely fresh answers are as predicted, relative to the heads' values X W_i, which may cancel.
 
     A third of the tokens are Gaussian of unit variance, a third Boolean. A third have lengths from the scale down to
@@ -289,4 +291,4 @@ def _agreement(
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
     values = 0 if found.bias is None else np.linalg.norm(found.bias)
     values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
-    return _judged(float(np.max(difference / values)))
+    return _judged(float(np.max(difference / values)), len(x))
