@@ -26,12 +26,9 @@ __all__ = ["AnswerPrecision", "ValueOracle"]
 class AnswerPrecision:
     """How exact the answers to value queries are: an entry is off by its noise, and by a share of the answer's size."""
 
-    noise: NonNegativeFloat = (
-        0.0  #: the standard deviation of an error that does not depend on the size of the answer
-    )
-    accuracy: float = (
-        0.0  #: the relative rounding unit: the standard deviation of rounding, over the answer's size
-    )
+    #: the standard deviation of an error that does not depend on the size of the answer
+    noise: NonNegativeFloat = 0.0
+    accuracy: NonNegativeFloat = 0.0  #: the standard deviation of rounding, over the size of the answer
     repeatable: bool = True  #: whether a query has the same answer each time, so that averages do not help
     size: NonNegativeFloat = 0.0  #: of the answers to tokens of unit entries; 0 if it was not measured
 
