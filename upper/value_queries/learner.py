@@ -34,9 +34,9 @@ _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
 # outputs is the floor.
 _FLOOR = 1e-8
-# A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify, but by no
-# more than this share. Measured on 40 modules in float32: up to 33 times.
-_LOUD, _AMPLIFIED, _AT_MOST = 3.0, 100.0, 0.1
+# A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify if there
+# are some, but by no more than this share. Measured on 40 modules in float32: up to 33 times.
+_LOUD, _AMPLIFIED, _PLAIN, _AT_MOST = 3.0, 100.0, 5.0, 0.05
 # Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this
 # share, though they repeat, it is no layer that answers.
 _COARSE, _NOT_LINEAR = 1e-10, 0.1
@@ -267,10 +267,12 @@ def _noisy_verdict(
     """Whether fresh answers differ from the prediction by little more than their error, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
-    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
+    moving = answers if found.bias is None else answers - found.bias
+    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), moving))
     error = off / (size or 1.0)
     recorder.step("Fresh queries", layer=found, error_on_queries=error)
-    rounding = min(_AMPLIFIED * precision.accuracy, _AT_MOST) * size
+    amplified = _AMPLIFIED if np.any(found.theta) else _PLAIN
+    rounding = min(amplified * precision.accuracy, _AT_MOST) * float(np.sqrt(np.mean(answers**2)))
     if off >= max(_LOUD * precision.noise, rounding, EXACT_ERROR * size) or off >= size / 2:
         return Verdict(Outcome.NOT_SEPARATED, error)
     outcome = Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
