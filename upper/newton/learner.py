@@ -10,6 +10,7 @@ import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown, to_numpy
+from attention.evaluation import Verdict
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
@@ -230,10 +231,10 @@ class Newton(LearnerBase):
             spent_all=passes >= self.work,
             at_floor=found.at_floor,
         )
-        if outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and found.heads:
+        if verdict.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and found.heads:
             tokens = np.concatenate([examples.x, examples.x_held])
             if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=rng):
-                outcome = Outcome.UNCONFIRMED
+                verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
         engine = str(self._engine(len(best.theta), examples.x.shape))
         shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
         own: dict[str, Any] = {
