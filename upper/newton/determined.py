@@ -1,6 +1,6 @@
 """A certificate: which directions of the parameters of a layer do examples determine, head by head, and how well?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -26,13 +26,18 @@ _TAKES_PART = 1e-3
 _EPS, _ROUNDINGS = float(np.finfo(np.float64).eps), 16
 # Directions that rounding moves by less than this share of a head are determined.
 _TOLERANCE = 1e-2
+# Errors of a head above this, relative to it or on its logits, are beyond first order.
+_FIRST_ORDER = 0.3
+# A null space is flat if a step of the size of the layer changes outputs by this many times what is determined.
+_FLAT = 10
 # If fewer examples than this tell about an entry of Theta, there may be others that none tells about.
 _FEW_EXAMPLES = 8
 # A null space is looked for among at most this many entries of Theta and c, which takes a second or two.
 _MOST_SEARCHED = 1024
 # The layer is moved along so many directions, by steps relative to its size. At least so many recombined inputs see a
 # direction that examples do not if their outputs change by _SEEN times as much.
-_MOVES, _STEPS, _RECOMBINED, _SEEN = 4, 0.25 ** np.arange(11), 1000, 1e6
+_MOVES, _RECOMBINED, _FOLDS, _SEEN = 4, 1000, 4, 1e6
+_STEPS = [*0.5 ** np.arange(20), *0.1 ** np.arange(7, 13)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,8 @@ class LayerCertificate:
     """What examples determine of a layer, to first order at the layer itself, on the span of the tokens.
 
     Changes of a head are relative: those of Theta_i in units of |Theta_i|, those of W_i in units of |W_i|, and those of
-    c_i in units of the larger of |c_i| and |Theta_i| |x|, with |x| the root mean square of a token.
+    c_i in units of the larger of |c_i| and |Theta_i| |x|, with |x| the root mean square of a token. If the logits of a
+    row differ by up to L > 1, a change of Theta_i and c_i by 1 / L is large already.
 
     Attributes
     ----------
@@ -51,19 +57,21 @@ class LayerCertificate:
         and else r; or q (e + r - q) for heads of a known rank q.
     theta_values : array (sum of free,)
         Singular values, descending, of the derivative of the outputs in the relative changes of the Theta_i and c_i
-        along these directions, after the best change of the W_i and b is taken off.
+        along these directions, over max(1, L), after the best change of the W_i and b is taken off.
     w_values : array (m r,) or (m r + 1,)
         Singular values of the outputs in the relative changes of the W_i, and of b with biases.
     theta_unseen, w_unseen : list of array (e r, u_i) and (r, v_i)
         For each head, orthonormal directions of (Theta_i, c_i), and of the columns of W_i, that are not determined,
         alone or together with others.
-    theta_error, key_bias_error, w_error : array (m,)
-        Bounds, to first order, on the relative errors of the Theta_i, c_i and W_i along the directions that are
-        determined. The bounds of the c_i are zero without biases.
+    theta_error, key_bias_error, w_error : list of float
+        For each head, bounds to first order on the errors of Theta_i, c_i and W_i along the directions that are
+        determined, relative to these parts of Theta_i and W_i and to the unit of c_i. They are 0 for the c_i without
+        biases, and infinite if no direction is determined or first order is not enough: if the bounds are large, or the
+        layers with these outputs do not lie along a plane.
     rounding : float
         The rounding of the outputs, as the root mean square of a row.
     tolerance : float
-        A direction is determined if rounding of the outputs moves it by less than this, relative to the head.
+        A direction is determined if rounding of the outputs moves it, times max(1, L), by less than this.
     units : array (m, 2)
         The units of the changes of the Theta_i and c_i.
     """
@@ -74,9 +82,9 @@ class LayerCertificate:
     w_values: Float[np.ndarray, " q"]
     theta_unseen: list[np.ndarray]
     w_unseen: list[np.ndarray]
-    theta_error: Float[np.ndarray, " m"]
-    key_bias_error: Float[np.ndarray, " m"]
-    w_error: Float[np.ndarray, " m"]
+    theta_error: list[float]
+    key_bias_error: list[float]
+    w_error: list[float]
     rounding: float
     tolerance: float
     units: Float[np.ndarray, "m 2"]
@@ -129,18 +137,18 @@ class LayerCertificate:
             f"The tokens span {r} of {d} directions; along these, their spread is {spread[0]:.3g} to {spread[-1]:.3g}."
         ]
         for i, (theta, w) in enumerate(zip(self.theta, self.w, strict=True)):
-            c = f" and {self.key_bias_error[i]:.1g}" if self.key_bias_error.any() else ""
+            bounds = [self.theta_error[i], self.key_bias_error[i]][: 1 + any(self.key_bias_error)]
             lines.append(
                 f"Head {i}: {theta} of {self.free[i]} directions of Theta and c are locally determined"
-                + (f", to a relative error of {self.theta_error[i]:.1g}{c}" if theta else "")
+                + (f", to a relative error of {_listed(bounds)}" if theta else "")
                 + f"; {w} of {r} of W"
-                + (f", to {self.w_error[i]:.1g}." if w else ".")
+                + (f", to {_listed([self.w_error[i]])}." if w else ".")
             )
         for name, values in (("Theta and c", self.theta_values), ("W and b", self.w_values)):
-            lines.append(f"Singular values for {name}: {values[0]:.3g} to {values[-1]:.3g}.")
+            lines.append(f"Singular values for {name}: {abs(values[0]):.3g} to {abs(values[-1]):.3g}.")
         lines.append(f"Rounding of the outputs: {self.rounding:.3g}.")
         if not self.determined:
-            lines.append("The other directions change the outputs on these tokens by less than rounding.")
+            lines.append("Changes along the other directions are lost in rounding on these tokens.")
             if self.free == [len(unseen) for unseen in self.theta_unseen]:
                 lines.append("If heads have a lower rank, more directions may be determined.")
         return "\n".join(lines)
@@ -170,7 +178,8 @@ def certify_layer(
         The rank q of every Theta_i, if it is known to be low, as in `Newton`. Fewer examples then determine Theta_i
         and c_i.
     tolerance : float
-        A direction is determined if rounding of the outputs moves it by less than this share of the head.
+        A direction is determined if rounding of the outputs moves it by less than this share of the head, and logits by
+        less than this.
 
     Raises
     ------
@@ -186,7 +195,7 @@ def certify_layer(
     that a change of W and b can undo is taken off by an orthonormal basis of the range of Z.
 
     *Determined.* Let the outputs have errors of the root mean square s. A direction of singular value v then moves by
-    at most s / v. It is determined if this is below the tolerance for s = eps (16 + L) |F|, with L the largest logit
+    at most s / v. It is determined if this is below the tolerance for s = eps (16 + l) |F|, with l the largest logit
     and |F| the sum over heads of the sizes of their outputs. That is the information of the examples in floating-point
     arithmetic, and not a comparison of singular values with one another.
 
@@ -217,36 +226,61 @@ def certify_layer(
     >>> certificate = certify_layer(make_nice_layer(heads=1, dim=4, rng=1), x)
     >>> certificate.whitening.rank, certificate.theta, certificate.w
     (3, [9], [3])
-    >>> bool(certificate.theta_error < 1e-12)
+    >>> certificate.theta_error[0] < 1e-12
     True
     """
     if layer.dim != x.shape[2]:
         raise ValueError(f"x has {x.shape[2]} coordinates: {layer.dim}, those of the layer, are needed.")
     if y is not None and y.shape != x.shape:
         raise ValueError(f"y has the shape {y.shape}: {x.shape}, that of x, is needed.")
-    at = _Derivative.of(layer, x, rank, eps=_eps(y))
+    at = _Derivative.of(layer, x, rank, whitening_of(x, centred=layer.biased), eps=_eps(y))
     least, error = at.rounding / tolerance, at.rounding
     if y is not None:
         error += float(np.linalg.norm(layer(x) - y)) / np.sqrt(x.shape[0] * x.shape[1])
     null, w_null = at.null_space(least)
-    theta_error, key_bias_error, w_error = error * at.inverse_norms(least)
+    errors = error * at.inverse_norms(least)
+    errors[:2, np.hypot(*errors[:2]) > _FIRST_ORDER] = np.inf
+    errors[:2] /= at.reach
+    here, z = at.whitening.into(layer), at.whitening(x)
+    outputs = here(z)
+    for move in _null_moves(at, np.random.default_rng(0)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = np.linalg.norm(_moved(here, move, 1.0)(z) - outputs) / np.sqrt(outputs[..., 0].size)
+        if not change <= _FLAT * least:
+            errors[:] = np.inf
     # the W that undo what changes of the Theta do to the outputs are not determined either
     w_null = np.hstack([w_null, at.undoing(null, least).reshape(len(w_null), -1)])
     r, m = at.whitening.rank, layer.heads
-    return LayerCertificate(
+    unseen = (
+        [_range(one) for one in at.by_head(null)],
+        [_range(w_null[i * r : (i + 1) * r]) for i in range(m)],
+    )
+    free = [one.shape[1] for one in at.relative]
+    both = slice(0, 1 + layer.biased)
+    for bounds, directions, numbers in zip((errors[both], errors[2]), unseen, (free, [r] * m), strict=True):
+        bounds[..., [one.shape[1] == number for one, number in zip(directions, numbers, strict=True)]] = (
+            np.inf
+        )
+    certificate = LayerCertificate(
         whitening=at.whitening,
-        free=[one.shape[1] for one in at.relative],
+        free=free,
         theta_values=at.values,
         w_values=at.w_values,
-        theta_unseen=[_range(one) for one in at.by_head(null)],
-        w_unseen=[_range(w_null[i * r : (i + 1) * r]) for i in range(m)],
-        theta_error=theta_error,
-        key_bias_error=key_bias_error,
-        w_error=w_error,
+        theta_unseen=unseen[0],
+        w_unseen=unseen[1],
+        theta_error=[],
+        key_bias_error=errors[1].tolist(),
+        w_error=[],
         rounding=at.rounding,
         tolerance=tolerance,
         units=at.units,
     )
+    # relative to what is determined: the rest may be far larger
+    seen = certificate.project(layer)
+    for bounds, units, parts in ((errors[0], at.units[:, 0], seen.theta), (errors[2], at.w_units, seen.w)):
+        size = np.linalg.norm(parts, axis=(1, 2))
+        bounds *= np.divide(units, size, out=np.full(m, np.inf), where=size > 0)
+    return replace(certificate, theta_error=errors[0].tolist(), w_error=errors[2].tolist())
 
 
 def determines_other_inputs(
@@ -258,9 +292,11 @@ def determines_other_inputs(
 ) -> bool:
     """Whether the outputs of a layer on the tokens `x` settle those on other inputs, made of the same tokens.
 
-    It is False if another layer was found that has the same outputs on `x` to a millionth of the change of its outputs
-    on recombined inputs, whose tokens each stand at their place in some input of `x`. So directions that no input sees
-    do no harm. The layer moves along random directions of the null space, by small and by large steps.
+    It is False if the layer can move without a change of its outputs on `x`, to a millionth of the change on recombined
+    inputs, whose tokens each stand at their place in some input of `x`. It moves along random directions of the null
+    space, by small and by large steps. Recombined inputs may not be of the distribution, as where a token determines
+    another. So a quarter of `x` must also show a move that the rest does not, along directions that all of `x` or the
+    rest leaves open. Directions that no input sees do no harm.
 
     Notes
     -----
@@ -272,38 +308,55 @@ def determines_other_inputs(
     few = _told_by_few(layer, x)
     if not few.any():
         return True
-    whitening = whitening_of(x, centred=layer.biased)
-    moves = _moves(layer, x, whitening, few, rank, rng)
-    if not moves:
-        return True
+    whitening, order = whitening_of(x, centred=layer.biased), rng.permutation(len(x))
     times = range(-(-_RECOMBINED // len(x)))
     recombined = [np.stack([rng.permutation(x[:, a]) for a in range(x.shape[1])], axis=1) for _ in times]
-    z, others = whitening(x), whitening(np.concatenate(recombined))
-    here = whitening.into(layer)
+    pairs = [(x, np.concatenate(recombined), 1.0), (x, x, 1 - 1 / _FOLDS)]
+    for fold in np.array_split(order, min(_FOLDS, len(x) // 2)):
+        pairs.append((np.delete(x, fold, axis=0), x[fold], 1.0))
+    seen = (_shows_more(layer, whitening, *pair, few, rank, rng) for pair in pairs)
+    return not (next(seen) and any(seen))
+
+
+def _shows_more(
+    layer: AttentionLayer,
+    whitening: Whitening,
+    x: Float[np.ndarray, "n k d"],
+    others: Float[np.ndarray, "p k d"],
+    share: float,
+    few: Bool[np.ndarray, " m"],
+    rank: int | None,
+    rng: np.random.Generator,
+) -> bool:
+    """Whether other inputs show a move of the layer that this share of the tokens `x` does not."""
+    here, z, others = whitening.into(layer), whitening(x), whitening(others)
     rounding = _ROUNDINGS * _EPS * _sizes(here, z)
-    for move in moves:
+    for move in _moves(layer, x, whitening, few, rank, rng):
         for step in _STEPS:
             both = [_moved(here, move, sign * step) for sign in (1, -1)]
             with np.errstate(over="ignore", invalid="ignore"):
-                on_examples, elsewhere = (np.abs(both[0](one) - both[1](one)).max() for one in (z, others))
-            if elsewhere > _SEEN * max(on_examples, rounding):
-                return False
-    return True
+                changes, elsewhere = (
+                    np.abs(both[0](one) - both[1](one)).max(axis=(1, 2)) for one in (z, others)
+                )
+            if elsewhere.max() > _SEEN * max(np.quantile(changes, share, method="higher"), rounding):
+                return True
+    return False
 
 
 @dataclass(frozen=True, eq=False)
 class _Derivative:
     """The derivative of the outputs in relative changes of the parameters, with the best change of W taken off.
 
-    `relative` has, for each head, orthonormal relative changes of [Theta_i; c_i], and `whitened` has these changes in
-    whitened coordinates. `vectors` are combinations of all these columns with the singular values `values`, descending.
-    `w_into` maps relative changes of the W_i and b to whitened ones. `w_vectors` are relative changes of a column of
-    these with the values `w_values`. `undone` is the derivative in whitened changes, (s, d, m e r), on a basis of
-    the outputs that W gives, one for each of the `w_values`.
+    `relative` has, for each head, orthonormal relative changes of [Theta_i; c_i]. `whitened` has these changes over the
+    `reach` max(1, L), in whitened coordinates. `vectors` are combinations of all these columns with the singular values
+    `values`, descending. `w_into` maps relative changes of the W_i and b to whitened ones. `w_vectors` are relative
+    changes of a column of these with the values `w_values`. `undone` is the derivative in whitened changes, (s, d, m e
+    r), on a basis of the outputs that W gives, one for each of the `w_values` above rounding.
     """
 
     whitening: Whitening
     units: Float[np.ndarray, "m 2"]
+    reach: Float[np.ndarray, " m"]
     rounding: float
     relative: list[np.ndarray]
     whitened: list[np.ndarray]
@@ -313,13 +366,19 @@ class _Derivative:
     w_values: Float[np.ndarray, " q"]
     w_vectors: Float[np.ndarray, "c q"]
     undone: Float[np.ndarray, "s d mer"]
+    w_units: Float[np.ndarray, " m"]
 
     @classmethod
     def of(
-        cls, layer: AttentionLayer, x: Float[np.ndarray, "n k d"], rank: int | None, *, eps: float = _EPS
+        cls,
+        layer: AttentionLayer,
+        x: Float[np.ndarray, "n k d"],
+        rank: int | None,
+        whitening: Whitening,
+        *,
+        eps: float = _EPS,
     ) -> "_Derivative":
         biased, m, (n, k, d) = layer.biased, layer.heads, x.shape
-        whitening = whitening_of(x, centred=biased)
         r = whitening.rank
         e = r + biased
         require_memory(
@@ -342,18 +401,20 @@ class _Derivative:
             reads = np.concatenate([reads, np.ones((n * k, 1))], axis=1)
             w_into[-1, :-1] = np.outer(w_units, whitening.basis.T @ whitening.mean).ravel()
         basis, w_values, w_vectors = np.linalg.svd(reads @ w_into / np.sqrt(n * k), full_matrices=False)
-        rounding = eps * (_ROUNDINGS + float(np.abs(layer.logits(x)).max())) * size
+        logits = layer.logits(x)
+        rounding = eps * (_ROUNDINGS + float(np.abs(logits).max())) * size
+        reach = np.maximum(1.0, np.ptp(logits, axis=-1).max(axis=(0, 2)))
         basis = basis[:, w_values > rounding]
         whole, undone = _derivative(z, pattern, here.w[:, :r], basis, biased)
         least = max(_ROUNDED * np.sqrt(np.trace(whole)), _CANCELLED * size)
         gram = whole - undone.T @ undone
         relative, whitened, moves = [], [], []
-        for head, unit in zip(rows, units, strict=True):
+        for head, unit, most in zip(rows, units, reach, strict=True):
             left = _left(whitening, biased, unit)
             free = _directions(np.linalg.solve(left, head / spread), rank)
             into = (left @ free.reshape(e, -1)).reshape(e, r, -1) * spread[:, None]
             relative.append(free)
-            whitened.append(into.reshape(e * r, -1))
+            whitened.append(into.reshape(e * r, -1) / most)
             moves.append(np.linalg.qr(whitened[-1]))
         parts = range(0, m * e * r, e * r)
         gram = np.vstack([one.T @ gram[i : i + e * r] for (one, _), i in zip(moves, parts, strict=True)])
@@ -364,8 +425,8 @@ class _Derivative:
         root = np.hstack([one.T @ change for one, (_, change) in zip(heads, moves, strict=True)])
         values, vectors = np.linalg.svd(roots[:, None] * root)[1:]
         return cls(
-            whitening, units, rounding, relative, whitened, values, vectors.T,
-            w_into, w_values, w_vectors.T, undone.reshape(-1, d, m * e * r),
+            whitening, units, reach, rounding, relative, whitened, values, vectors.T,
+            w_into, w_values, w_vectors.T, undone.reshape(-1, d, m * e * r), w_units,
         )  # fmt: skip
 
     def by_head(self, changes: Float[np.ndarray, "p u"]) -> list[np.ndarray]:
@@ -429,15 +490,22 @@ def _moves(
             change[i] = np.linalg.norm(rows[i]) / r * rng.standard_normal(rows[i].shape)
             moves.append((change, np.zeros((m * r + layer.biased, d))))
         return moves
-    at = _Derivative.of(layer, x, rank)
+    return _null_moves(_Derivative.of(layer, x, rank, whitening), rng)
+
+
+def _null_moves(at: _Derivative, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Random changes, as large as a layer, of [Theta_i; c_i] and of the W_i and b that are not determined; whitened."""
     null, w_null = at.null_space(at.rounding / _TOLERANCE)
+    (m, r), d = (len(at.relative), at.whitening.rank), at.undone.shape[1]
+    moves = []
     for _ in range(_MOVES if w_null.size else 0):
         w = w_null @ rng.standard_normal((w_null.shape[1], d)) / np.sqrt(w_null.size)
-        moves.append((np.zeros((m, e, r)), at.w_into @ w))
+        moves.append((np.zeros((m, len(at.whitened[0]) // r, r)), at.w_into @ w))
     for _ in range(_MOVES if null.size else 0):
         change = null @ rng.standard_normal((null.shape[1], 1)) / np.sqrt(null.shape[1])
         undoing = at.undoing(change, at.rounding)[:, :, 0]
-        moves.append((at.in_whitened(change).reshape(m, e, r), -(at.w_into @ undoing)))
+        move = at.in_whitened(change).reshape(m, -1, r), -(at.w_into @ undoing)
+        moves.append((at.reach.max() * move[0], at.reach.max() * move[1]))
     return moves
 
 
@@ -504,6 +572,10 @@ def _sizes(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> float:
     reads = read_tokens(x, layer.theta, layer.key_bias)[1].reshape(-1, layer.heads, 1, layer.dim)
     size = np.sqrt(np.sum((reads @ layer.w) ** 2, axis=(2, 3)).mean(axis=0)).sum()
     return float(size + (0.0 if layer.bias is None else np.linalg.norm(layer.bias)))
+
+
+def _listed(bounds: list[float]) -> str:
+    return " and ".join(f"{bound:.1g}" if np.isfinite(bound) else "no known bound" for bound in bounds)
 
 
 def _eps(y: Float[np.ndarray, "n k d"] | None) -> float:

@@ -154,6 +154,8 @@ def test_the_certificate_is_that_of_the_whole_derivative(rank):
         return np.array(columns).T
 
     of_theta, of_w = derivative("theta", "key_bias"), derivative("w", "bias")
+    reach = np.ptp(layer.logits(x), axis=-1).max(axis=(0, 2))  # above 1 here
+    of_theta /= np.concatenate([np.repeat(reach, 9), np.repeat(reach, 3)])
     if rank is not None:  # changes of the factors [A_i; a_i] and B_i only
         # what the mean off the span does through Theta is a part of c
         off = layer.theta.transpose(0, 2, 1) @ (whitening.mean - span @ (span.T @ whitening.mean))
