@@ -170,12 +170,12 @@ class SixPhase(LearnerBase):
 
     Notes
     -----
-    The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions. The
-    constants here are our own. The squared relative errors measured in paper mode are 1e-6 to 3e-6 at
-    (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the asymptotics: with margins over the
-    proxy phase 3 fails; with margins over the body about half of the targets are learned. On hard instances a phase
-    fails within the budget. Phases 1 to 5 are statistical queries; see `six_phase_queries`.
-    Source: Chen and Li, "Provably learning a multi-head attention layer", arXiv 2402.04084.
+    The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions, for k at
+    most logarithmic in d and m far below d. The constants here are our own. The squared relative errors measured in
+    paper mode are 1e-6 to 3e-6 at (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the
+    asymptotics: with margins over the proxy phase 3 fails; with margins over the body about half of the targets are
+    learned. On hard instances a phase fails within the budget. Phases 1 to 5 are statistical queries; see
+    `six_phase_queries`. Source: Chen and Li, "Provably learning a multi-head attention layer", arXiv 2402.04084.
 
     Examples
     --------
