@@ -515,7 +515,7 @@ def _moved(here: AttentionLayer, move: tuple[np.ndarray, np.ndarray], step: floa
     (m, e, r), d = rows.shape, here.dim
     theta = here.theta + np.pad(rows[:, :r], ((0, 0), (0, d - r), (0, d - r)))
     w = here.w + np.pad(columns[: m * r].reshape(m, r, d), ((0, 0), (0, d - r), (0, 0)))
-    if e == r:
+    if here.key_bias is None or here.bias is None:
         return AttentionLayer(theta, w)
     return AttentionLayer(
         theta, w, here.key_bias + np.pad(rows[:, r], ((0, 0), (0, d - r))), here.bias + columns[-1]
