@@ -279,7 +279,8 @@ def certify_layer(
     seen = certificate.project(layer)
     for bounds, units, parts in ((errors[0], at.units[:, 0], seen.theta), (errors[2], at.w_units, seen.w)):
         size = np.linalg.norm(parts, axis=(1, 2))
-        bounds *= np.divide(units, size, out=np.full(m, np.inf), where=size > 0)
+        bounds[size == 0] = np.inf
+        bounds[size > 0] *= (units / np.where(size > 0, size, 1.0))[size > 0]
     return replace(certificate, theta_error=errors[0].tolist(), w_error=errors[2].tolist())
 
 
@@ -512,7 +513,7 @@ def _null_moves(at: _Derivative, rng: np.random.Generator) -> list[tuple[np.ndar
 def _moved(here: AttentionLayer, move: tuple[np.ndarray, np.ndarray], step: float) -> AttentionLayer:
     """A layer in whitened coordinates, moved."""
     rows, columns = (step * one for one in move)
-    (m, e, r), d = rows.shape, here.dim
+    (m, _, r), d = rows.shape, here.dim
     theta = here.theta + np.pad(rows[:, :r], ((0, 0), (0, d - r), (0, d - r)))
     w = here.w + np.pad(columns[: m * r].reshape(m, r, d), ((0, 0), (0, d - r), (0, 0)))
     if here.key_bias is None or here.bias is None:
