@@ -130,7 +130,7 @@ class CurveCell:
         return SecretSet(self.dim, self.bits).size
 
     @property
-    def lower_bound(self) -> int:
+    def lower_bound(self) -> int | float:
         """`lower.query_lower_bound`: ceil((N - 1)/M*); 0 if the family has too many correlations for a bound."""
         parity = self.family == ParityFamily.name
         eigenvalue = 1 if parity else self.made().largest_eigenvalue or self.targets
