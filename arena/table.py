@@ -24,10 +24,10 @@ LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 
 
 _LABELS = {
-    "at tau": "N queries at tau of M targets: at least N correlational queries of tolerance tau are proved to be needed; "
+    "at tau": "N queries at tau of M targets: at least N correlational queries of tolerance tau are needed (proved); "
     "other learners may be fast.",
     "assumed": "Assumed: that problem is assumed to be hard; a failed attack is no claim of security.",
-    "estimate": "Estimate: heuristic, by this version; compare runs the attacks that apply.",
+    "estimate": "Estimate: heuristic.",
 }
 """What the words of labels mean."""
 

@@ -174,8 +174,17 @@ class PeriodicFamily(SingleIndexFamily):
 
     def correlation(self, rho: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """The correlation of two targets, in closed form."""
-        rho = np.asarray(rho, dtype=np.float64)
-        return np.reshape([self._mean(one) / self.variance for one in rho.ravel().tolist()], rho.shape)
+        b, omega = self.harmonics
+        squares = -np.add.outer(omega**2, omega**2) / 2
+        crossed = np.multiply.outer(np.asarray(rho, dtype=np.float64), np.multiply.outer(omega, omega))
+        terms = (np.exp(squares + crossed) - np.exp(squares - crossed)) / 2
+        return np.asarray(np.einsum("...ij,i,j", terms, b, b) / self.variance)
+
+    @cached_property
+    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
+        """`correlation` at rho = overlap/l, the same on every machine."""
+        bits = self.secrets.bits
+        return np.array([self._mean(overlap / bits) / self.variance for overlap in range(bits + 1)])
 
     @cached_property
     def hermite(self) -> Float[np.ndarray, " degrees"]:
