@@ -86,7 +86,7 @@ def make_families(out: Path) -> None:
                 values["lowest degree of the unknown part"],
                 "yes" if family.orthonormal else "no",
                 f"{values['queries at tolerance 0.1']:,}",
-                ", then ".join(family.broken_by),
+                ", ".join(family.broken_by),
             ]
         )
     heads = ["family", "instance", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]

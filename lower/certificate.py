@@ -49,6 +49,7 @@ class Word(StrEnum):
     BKW = "BKW"
     LATTICE = "lattice reduction (LLL), without label noise"
     ZEROS = "whether a label is 0"
+    GATE = "whether a label is 0 for the gate"
     PRODUCTS = "products of differences"
     SQUARES = "squared labels"
     ONE_SECRET = "nothing: there is one secret"
@@ -386,7 +387,7 @@ def _short(number: Value | None) -> str:
 
 
 def _listed(value: Value) -> str:
-    return ", then ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def numbers_of_format_1(data: Mapping[str, Any]) -> dict[str, int | float]:

@@ -156,7 +156,7 @@ class SQFamily(Family):
     @property
     @abstractmethod
     def broken_by(self) -> tuple[Word, ...]:
-        """Which methods find the secret; of several, each needs those before it."""
+        """Which methods find the secret."""
 
     @abstractmethod
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:

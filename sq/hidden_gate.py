@@ -157,7 +157,7 @@ class HiddenGateFamily(SQFamily):
     @property
     def broken_by(self) -> tuple[Word, ...]:
         """Labels are 0 off the gate, which d queries that are no correlational ones see; then what breaks the base."""
-        return (Word.ZEROS, *self.base.broken_by)
+        return (Word.GATE, *self.base.broken_by)
 
 
 def _bases() -> dict[str, type[SymmetricFamily]]:
