@@ -208,10 +208,14 @@ def _of_format_1(instance: HardInstance, numbers: Mapping[str, int | float]) -> 
         made = realised_again(instance, family_of(instance))
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return instance  # no family, so no facts: verification says why
-    stated = {"scale": instance.parameters.get("scale"), "bound": instance.realisation_error, **numbers}
-    own = {"scale": made.parameters.get("scale"), "bound": made.realisation_error}
+    stated: dict[str, Any] = {
+        "scale": instance.parameters.get("scale"),
+        "bound": instance.realisation_error,
+        **numbers,
+    }
+    own: dict[str, Any] = {"scale": made.parameters.get("scale"), "bound": made.realisation_error}
     own |= {fact.name: fact.value for fact in made.certificate}
-    kept = {
+    kept: dict[str, Any] = {
         name: value
         for name, value in stated.items()
         if isinstance(number := own.get(name), int | float) and not _same_of_format_1(value, number)

@@ -16,6 +16,7 @@ from lower.instance import unknown_entries
 
 pytestmark = pytest.mark.bad_input
 OLD = zipfile.ZipFile(Path(__file__).parent / "files_of_f6c6ba7.zip")
+MOST = 250  # changes of a file; there are about a thousand
 CLOSED = {"key": Key, "status": Status, "value": Word}
 
 
@@ -130,6 +131,7 @@ def count_of_refused(path, old):
         *((what, stored.tensors, one) for what, one in forged_metadata(stored.metadata, old)),
         *((what, one, stored.metadata) for what, one in forged_tensors(stored.tensors)),
     ]
+    forgeries = [forgeries[place] for place in np.random.default_rng(1).permutation(len(forgeries))[:MOST]]
     taken = []
     for what, tensors, metadata in forgeries:
         write_tensors(path, "instance", tensors, metadata)
@@ -140,12 +142,12 @@ def count_of_refused(path, old):
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(one, marks=pytest.mark.slow if one != "token-parity" else ()) for one in HONEST]
+    "kind", [pytest.param(one, marks=pytest.mark.slow if one != "pair" else ()) for one in HONEST]
 )
 def test_no_changed_file_is_accepted(kind, tmp_path):
     path = tmp_path / "it.safetensors"
     save_instance(path, honest(kind), made={"generator": kind, "seed": 1})
-    assert count_of_refused(path, old=False) > 200
+    assert count_of_refused(path, old=False) == MOST
 
 
 @pytest.mark.slow
