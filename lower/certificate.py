@@ -204,11 +204,11 @@ class Fact:
     @property
     def text(self) -> str:
         """The value as words."""
-        if isinstance(self.value, tuple):
-            if self.key is Key.JUMPS:
-                over, under = map(int, self.value)
-                return f"{over / under:.4g}"
-            return ", ".join(map(str, self.value))
+        match self.value:
+            case (int(over), int(under)) if self.key is Key.JUMPS and under:
+                return f"{Decimal(over) / under:.4g}"
+            case tuple():
+                return ", ".join(map(str, self.value))
         number = f"{self.value:.6g}" if isinstance(self.value, float) else str(self.value)
         return f"2^{number}" if self.key in _POWERS and not isinstance(self.value, Word) else number
 

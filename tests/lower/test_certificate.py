@@ -68,6 +68,14 @@ def test_a_fact_has_nothing_but_its_key_value_status_and_source(change):
         Certificate.from_json(data)
 
 
+@pytest.mark.parametrize("value", [(), (3,), (3, 0), (Word.BKW, 2), (3, 2, 1), 10**400, -(10**400), 1e308])
+def test_every_fact_and_label_prints(value):
+    for key in Key:
+        certificate = Certificate("any", (Fact(key, value, Status.PROVED, "nowhere", at=0.1),))
+        assert key.value in str(certificate)
+        assert certificate.label
+
+
 def label(*facts):
     return Certificate("any", tuple(Fact(*one) for one in facts)).label
 
