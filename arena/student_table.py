@@ -265,9 +265,9 @@ STUDENTS: Mapping[str, Student] = {
         Student(
             "six-phase-paper",
             "Six-phase (paper)",
-            "Proved by Chen and Li under non-degeneracy conditions: time (dk)^O(m^3), squared error "
-            "(kd)^-Omega(m), for "
-            "constants of theirs. With ours it is measured only; a phase that cannot do its work says so.",
+            "Proved by Chen and Li under non-degeneracy conditions, for k at most logarithmic in d and m far below d: "
+            "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
+            "measured only; a phase that cannot do its work says so.",
             partial(_six_phase, paper=True),
         ),
         Student(

@@ -17,6 +17,8 @@ from attention.validation import checked, require_array
 
 EXACT_ERROR = 1e-10
 """A smaller error on held-out examples is rounding: only the target itself predicts them so well."""
+CONFIDENCE = 0.95
+"""The confidence of `error_rate_bound`."""
 HELD_OUT_SHARE = 20
 """One example in this many is held out."""
 ENOUGH = 2
@@ -329,20 +331,19 @@ class HeldOut:
         otherwise: Outcome,
         evidence: Callable[[], int] | None = None,
         **standard: Any,
-    ) -> tuple[Outcome, float]:
-        """The outcome of a fit on these examples, and its relative error; `standard` goes to the function `verdict`."""
+    ) -> "Verdict":
+        """The verdict on a fit by these examples; `standard` goes to the function `verdict`."""
         predicted = self._predicted(predict)
         error = _error(predicted, self.y)
         if otherwise in _CONVERGED and _no_better_than_zero(predicted, self.y, error):
             otherwise = Outcome.NOTHING_LEARNED
-        outcome = verdict(
+        return verdict(
             fitted=fitted,
             held_out=error,
             evidence=(lambda: self.evidence) if evidence is None else evidence,
             otherwise=otherwise,
             **standard,
         )
-        return outcome, error
 
     def _predicted(self, predict: Predictor) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -357,6 +358,25 @@ def hold_out(
     return (x[~held], y[~held]), HeldOut(x[held], y[held], x[~held])
 
 
+def error_rate_bound(evidence: int) -> float:
+    """The upper confidence bound on the error rate from `evidence` held-out inputs: 1 - .05^(1/n) at confidence .95.
+
+    An error is an input on which a fit is worse than on all of the held-out ones. If its probability is above q, all n
+    held-out inputs are no error with probability below (1 - q)^n (Wilks 1941; proved for independent inputs).
+    """
+    return float(1 - (1 - CONFIDENCE) ** (1 / evidence)) if evidence else 1.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a fit ended, as the held-out examples tell."""
+
+    outcome: Outcome
+    held_out_error: float = math.nan  #: the relative error on the held-out examples; NaN without any
+    #: of a success: with confidence .95, the fit is wrong on at most this share of inputs, as in `Fit`
+    error_rate_bound: float | None = None
+
+
 def verdict(
     *,
     fitted: float,
@@ -366,8 +386,9 @@ def verdict(
     tolerance: float = 0.0,
     rounding: float = EXACT_ERROR,
     enough: int = ENOUGH,
-) -> Outcome:
-    """The outcome of a fit, from its errors on fitted and on held-out examples.
+    converged: bool = True,
+) -> Verdict:
+    """The verdict on a fit, from its errors on fitted and on held-out examples.
 
     A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both kinds of examples, and
     enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact and the held-out
@@ -387,6 +408,9 @@ def verdict(
         The requested relative error.
     rounding : float
         Below this relative error, fitted examples are reproduced to the precision of the arithmetic.
+    converged : bool
+        Whether more work no longer lowers the held-out error. If it does, the fit is not overfitted; it ends with
+        `otherwise`, such as WORK_SPENT. A fit that reproduces the fitted examples to `rounding` has converged.
     """
     success = None
     if held_out < EXACT_ERROR and fitted < _NEARLY_EXACT:
@@ -396,8 +420,12 @@ def verdict(
     elif fitted < rounding and held_out < _NEARLY_EXACT:
         success = Outcome.PRECISION_FLOOR
     if success is not None:
-        return success if evidence() >= enough else Outcome.UNCONFIRMED
-    return Outcome.OVERFITTED if fitted < _MEMORISED * held_out else otherwise
+        number = evidence()
+        if number < enough:
+            return Verdict(Outcome.UNCONFIRMED, held_out)
+        return Verdict(success, held_out, error_rate_bound(number))
+    overfitted = fitted < _MEMORISED * held_out and (converged or fitted < rounding)
+    return Verdict(Outcome.OVERFITTED if overfitted else otherwise, held_out)
 
 
 def _error(predicted: np.ndarray, y: np.ndarray) -> float:

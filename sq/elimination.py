@@ -141,7 +141,7 @@ class ParityElimination(LearnerBase):
         if worst > self.tolerance:
             return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
         # a claim of success needs the requested number of extra equations
-        outcome = verdict(
+        judged = verdict(
             fitted=worst,
             held_out=worst,
             evidence=lambda: surplus,
@@ -149,8 +149,8 @@ class ParityElimination(LearnerBase):
             otherwise=spent,
             tolerance=self.tolerance,
         )
-        unchecked = outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + _SURPLUS
-        return recorder.fit(spent if unchecked else outcome, predict=predict, layer=layer)
+        unchecked = judged.outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + _SURPLUS
+        return recorder.fit(spent if unchecked else judged, predict=predict, layer=layer)
 
     def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
         known = LinearKnownPart.zero(2, d) if self.known is None else self.known

@@ -119,7 +119,7 @@ def test_a_success_without_evidence_is_unconfirmed():
             evidence=lambda: evidence,
             otherwise=Outcome.LOCAL_MINIMUM,
             **standard,
-        )
+        ).outcome
 
     assert of(2) is Outcome.EXACT
     assert of(2, held_out=1e-8) is Outcome.PRECISION_FLOOR

@@ -84,14 +84,16 @@ class LinearBaseline(LearnerBase):
         (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
         predictor, rank = linear_part(x, y)
         fitted = HeldOut(x, y, x).error(predictor)
-        outcome, error = held.verdict(
+        verdict = held.verdict(
             predictor,
             fitted=fitted,
             otherwise=Outcome.BEST_OF_CLASS,
             enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
         )
-        recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
-        return recorder.fit(outcome, predict=predictor)
+        recorder.step(
+            "Least squares", predict=predictor, residual=fitted, held_out_error=verdict.held_out_error
+        )
+        return recorder.fit(verdict, predict=predictor)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,15 @@ class FrozenAttention(LearnerBase):
         layers = [AttentionLayer(theta, w) for w in regress_projections(x, y, theta, _RIDGES)]
         best = int(np.argmin([held.error(layer) for layer in layers]))
         fitted = HeldOut(x, y, x).error(layers[best])
-        outcome, error = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        verdict = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
         layer = AttentionLayer(theta, unit * layers[best].w)
-        measures: dict[str, Any] = {"residual": fitted, "held_out_error": error, "ridge": _RIDGES[best]}
+        measures: dict[str, Any] = {
+            "residual": fitted,
+            "held_out_error": verdict.held_out_error,
+            "ridge": _RIDGES[best],
+        }
         recorder.step("Regressed projections", layer=layer, **measures)
-        return recorder.fit(outcome, layer=layer)
+        return recorder.fit(verdict, layer=layer)
 
 
 def regress_projections(

@@ -110,15 +110,15 @@ class LBFGS(LearnerBase):
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
         ended = Outcome.WORK_SPENT if run.spent else Outcome.LOCAL_MINIMUM
-        outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
+        verdict = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         measures: dict[str, Any] = {
             "residual": fitted,
-            "held_out_error": error,
+            "held_out_error": verdict.held_out_error,
             "passes": run.passes,
             "starts": starts,
         }
         recorder.step("Best start", layer=in_units(best), **measures)
-        return recorder.fit(outcome, layer=in_units(best))
+        return recorder.fit(verdict, layer=in_units(best))
 
 
 class _WorkSpentError(Exception):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import hold_out
+from attention.evaluation import Verdict, hold_out
 from attention.learning import LearnerBase
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from upper.baselines.descent import Schedule, batches_of, random_start
@@ -113,7 +113,7 @@ class TunedAdam(LearnerBase):
                 break
             run = _Run(setting, setting.student(oracle.k, start), recorder, recorder.seconds - drawn)
             batches = batches_of(examples, held_out, size=self.batch, rng=rng.spawn(1)[0], convert=convert)
-            run.outcome = train(
+            run.verdict = train(
                 setting, run.student, batches, oracle, steps=min(setting.work, left), tell=run.tell
             )
             run.error = held_out.error(run.student.layer())
@@ -131,13 +131,13 @@ class TunedAdam(LearnerBase):
             grid_steps=self.work - left,
             **best.cost,
         )
-        return recorder.fit(best.outcome, layer=layer)
+        return recorder.fit(best.verdict, layer=layer)
 
 
 class _Run:
     """One setting of a grid: its steps in the trace, its own cost, and its result."""
 
-    outcome: Outcome
+    verdict: Verdict
     error: float
 
     def __init__(self, setting: GradientDescent, student: Student, recorder: Recorder, began: float) -> None:
@@ -155,5 +155,5 @@ class _Run:
         self._recorder.step(f"{self.name}: step {step}", layer=layer, **errors, **self.cost)
 
     def rank(self) -> tuple[bool, float]:
-        reached = self.outcome is Outcome.REACHED_TOLERANCE
+        reached = self.verdict.outcome is Outcome.REACHED_TOLERANCE
         return not reached, self.cost["run_steps"] if reached else self.error

@@ -171,7 +171,7 @@ class LinearAttentionLearner(LearnerBase):
         predict = LinearAttentionPredictor(self.features, regression)
         # of a linear class what counts is how many rows of all were not needed for the rank of the features
         spanned = regression.unique or len(new) >= ENOUGH_IN_SPAN
-        outcome, error = HeldOut(x_held, y_held, x_held).verdict(
+        verdict = HeldOut(x_held, y_held, x_held).verdict(
             predict,
             fitted=regression.residual,
             otherwise=Outcome.BEST_OF_CLASS,
@@ -182,11 +182,11 @@ class LinearAttentionLearner(LearnerBase):
             "Cubic regression",
             predict=predict,
             residual=regression.residual,
-            held_out_error=error,
+            held_out_error=verdict.held_out_error,
             features=features,
             rank=regression.rank,
         )
-        return recorder.fit(outcome, predict=predict)
+        return recorder.fit(verdict, predict=predict)
 
 
 class _IndependentRows:

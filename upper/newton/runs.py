@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
 from attention._arrays import to_numpy
-from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
+from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, which_held_out
 from attention.layer import read_tokens
 from upper.floor import unknowns
 from upper.newton.loop import FOUND, Iterate
@@ -424,8 +424,8 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
 
 def judge(
     best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
-) -> tuple[Outcome, float]:
-    """The outcome of the best iterate on held-out examples, and its relative error there."""
+) -> Verdict:
+    """The verdict on the best iterate by the held-out examples."""
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
     otherwise = Outcome.RESIDUAL_FLOOR if at_floor else ended
     return held_out.verdict(best.layer, fitted=best.residual, tolerance=tolerance, otherwise=otherwise)
