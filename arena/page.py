@@ -53,7 +53,9 @@ class _Pair:
     @property
     def ended(self) -> str:
         """The outcome, or why there is none."""
-        return self.summary.outcome_text if self.measured else self.summary.message or self.summary.verdict
+        if not self.measured:
+            return self.summary.message or self.summary.verdict
+        return " ".join(filter(None, (self.summary.outcome_text, self.summary.vouched)))
 
 
 def render_page(results: ComparisonRecord) -> str:

@@ -131,6 +131,8 @@ class Cell:
         Whether the learner met its guarantee.
     relative_error, unknown_part_error, theta_error, w_error : float or None
         Errors on fresh inputs; None if there is no error or it is not finite.
+    error_rate_bound : float or None
+        Of a success, the share of inputs on which the fit may be wrong, with confidence .95, as in `attention.Fit`.
     examples_used : int or None
         Examples drawn.
     seconds : float or None
@@ -155,6 +157,7 @@ class Cell:
     unknown_part_error: float | None = None
     theta_error: float | None = None
     w_error: float | None = None
+    error_rate_bound: float | None = None
     examples_used: int | None = None
     seconds: float | None = None
     engine: str = ""

@@ -20,6 +20,7 @@ from arena.recovery_map import head_map
 from arena.table import LINES, rendered
 from arena.targets import Target, checkpoint_target, inputs_named
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
+from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from runs import Cell, run, single_thread
 from upper import Newton, counting_floor
@@ -75,6 +76,7 @@ class LayerRecovery:
     outcome: str = ""  #: name of the `attention.Outcome`
     explanation: str = ""  #: its sentence
     succeeded: bool = False
+    error_rate_bound: float | None = None  #: of a success, as in `attention.Fit`
     violated: tuple[str, ...] = ()  #: the non-degeneracy conditions that do not hold
     heads_found: int | None = None
     #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b"; None where
@@ -120,6 +122,8 @@ class Recovery:
             errors = ["-" if error is None else error_text(error) for error in one.errors.values()]
             cost = (f"{one.used:,}", seconds_text(one.seconds))
             outcome = one.outcome.lower().replace("_", " ")
+            if one.error_rate_bound is not None:
+                outcome += f", <={percent(one.error_rate_bound)}"
             rows.append((*shape, conditions, " ".join(one.recovered) or "nothing", *errors, *cost, outcome))
         return rows
 
@@ -129,6 +133,7 @@ class Recovery:
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
             f"Recovered: what has an error below {_RECOVERED:g}.",
+            f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
             *dict.fromkeys(printable(note) for one in self.layers for note in one.notes),
             *(f"Layer {one.layer}: {printable(one.message)}" for one in self.layers if one.message),
         )
@@ -291,6 +296,7 @@ def _recovered(
         outcome=fit.outcome.name,
         explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
+        error_rate_bound=fit.error_rate_bound,
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},

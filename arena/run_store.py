@@ -23,7 +23,8 @@ __all__ = ["EXPORTS", "export_cells", "stored_cells"]
 
 _COLUMNS = (
     *("finished", "target", "learner", "seed", "status", "message", "outcome", "succeeded", "relative_error"),
-    *("unknown_part_error", "theta_error", "w_error", "examples_used", "seconds", "engine", "alone"),
+    *("unknown_part_error", "theta_error", "w_error", "error_rate_bound", "examples_used", "seconds"),
+    *("engine", "alone"),
     *(f"target_{name}" for name in TARGET_COLUMNS),
     *("learner_title", "timeout", "versions", "parameters", "trace"),
 )

@@ -9,6 +9,7 @@ from arena.comparison_record import ComparisonRecord
 from arena.formats import count_text, error_text, printable, seconds_text
 from arena.records import TargetRecord
 from arena.summary import LEARNED, NOTHING, Summary
+from attention.evaluation import CONFIDENCE
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -90,9 +91,12 @@ def legend(results: ComparisonRecord) -> list[str]:
     for learner in results.learners:
         seen.setdefault(learner.access, []).append(printable(learner.title))
     sights = [f"From {access}: {', '.join(titles)}." for access, titles in seen.items()]
+    bounded = any(cell.error_rate_bound is not None for cell in results.cells)
+    vouched = f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs."
     return [
         "Error on the unknown part, median over seeds: 1.0 = nothing learned beyond what is known in advance.",
         f"Learned: at most {LEARNED:g}. Nothing: at least {NOTHING:g}. Partly: in between.",
+        *((vouched,) if bounded else ()),
         *(meaning for words, meaning in _LABELS.items() if any(words in label for label in labels)),
         *(sights if seen.keys() - {"random examples"} else ()),
     ]
@@ -167,9 +171,8 @@ def _cell(summary: Summary, seeds: int, unit: str) -> "Text":
     text = Text(f"{error_text(summary.error)} {summary.verdict}", style=style)
     cost = f"{count_text(summary.examples)} {unit} {seconds_text(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
-    ended = summary.outcome.lower().replace("_", " ") + (
-        f", by {summary.alone} alone" if summary.alone else ""
-    )
+    by = f"by {summary.alone} alone" if summary.alone else ""
+    ended = ", ".join(filter(None, (summary.outcome.lower().replace("_", " "), by, summary.vouched)))
     text.append(f"\n{printable(ended)}", style="not bold dim default")
     if summary.done < seeds:
         text.append(f"\n{summary.done} of {seeds} seeds", style="not bold red")

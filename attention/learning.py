@@ -11,10 +11,14 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention.evaluation import (
+    CONFIDENCE,
+    HeldOut,
     Outcome,
     Predictor,
     Verdict,
+    hold_out,
     parameter_errors,
+    percent,
     relative_error,
     unknown_part_error,
 )
@@ -107,7 +111,11 @@ class Fit:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 
     def __str__(self) -> str:
-        return f"{self.explanation}\n  {self._counts()}"
+        lines = [self.explanation, f"  {self._counts()}"]
+        if self.error_rate_bound is not None:
+            share = percent(self.error_rate_bound)
+            lines.append(f"  wrong on at most {share} of inputs, with confidence {CONFIDENCE:g}")
+        return "\n".join(lines)
 
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
@@ -429,6 +437,18 @@ def require_oracle(oracle: Any, access: Access | None = "random examples") -> No
     given = f"gives {_MADE[able[0]][0]}" if able else f"is of the type {type(oracle).__name__}"
     needed = "an oracle is needed" if access is None else f"{access} are needed"
     raise ValueError(f"The oracle {given}: {needed}, of {' or '.join(_MADE[verb][1] for verb in wanted)}.")
+
+
+def draw_and_hold_out(
+    oracle: ExampleOracle, n: int, *, least: int | None = None
+) -> tuple[tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]], HeldOut]:
+    """Draw `n` examples, and divide them as `hold_out` does, unless the oracle has held-out examples itself."""
+    x, y = draw_examples(oracle, n)
+    given = getattr(oracle, "held_out", None)
+    if given is None:
+        return hold_out(x, y, least=least)
+    x_held, y_held = given
+    return (x, y), HeldOut(x_held, y_held, x)
 
 
 def draw_examples(

@@ -1,5 +1,6 @@
 """Files that ``torch.save`` wrote: their tensors, without running any code that is in them."""
 
+import argparse
 import re
 import warnings
 import zipfile
@@ -34,7 +35,8 @@ def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]
         try:
             # a mapped file is read only where a tensor is used
             mapped = zipfile.is_zipfile(path)
-            with warnings.catch_warnings():
+            # training settings, as fairseq stores them: a plain record
+            with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what torch.load warns of, it then refuses
                 content = torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped)
         except UnpicklingError as error:

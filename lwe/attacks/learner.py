@@ -44,8 +44,8 @@ __all__ = ["AttackLearner", "LearnerAttack", "label_values"]
 _READINGS = 8
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24
-_TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
 _SURPLUS_BITS = 10  # bits of labels beyond those of the secret: a wrong secret passes with probability 2^-10
+_TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
 
 
 @dataclass(frozen=True)
@@ -217,8 +217,8 @@ class AttackLearner(LearnerBase):
             ended = verdict(
                 fitted=worst,
                 held_out=worst,
-                evidence=lambda: _surplus_bits(samples, self.parameters),
-                enough=_SURPLUS_BITS,
+                # a secret cannot learn rows by heart: if it is determined, held-out copies are evidence too
+                evidence=result.fresh if _surplus_bits(samples, self.parameters) >= _SURPLUS_BITS else 0,
                 otherwise=spent,
                 tolerance=_TOLERANCE,
             )

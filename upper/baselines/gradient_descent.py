@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown
-from attention.evaluation import EXACT_ERROR, Verdict, hold_out, verdict
-from attention.learning import LearnerBase
+from attention.evaluation import EXACT_ERROR, Verdict, verdict
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
@@ -220,9 +220,7 @@ class GradientDescent(LearnerBase):
         if self.reused is None:
             batches = fresh_batches(oracle, self.batch, convert)
         else:
-            batches = batches_of(
-                *hold_out(*draw_examples(oracle, kept)), size=self.batch, rng=rng, convert=convert
-            )
+            batches = batches_of(*draw_and_hold_out(oracle, kept), size=self.batch, rng=rng, convert=convert)
 
         def tell(step: int, **errors: Any) -> None:
             layer = student.layer() if recorder.measuring else None
@@ -300,7 +298,7 @@ def train(
     return verdict(
         fitted=error if error <= learner.tolerance else seen,
         held_out=error,
-        evidence=batches.evidence,
+        evidence=batches.evidence(),
         otherwise=ended,
         tolerance=learner.tolerance,
         rounding=_ROUNDING[learner.dtype],

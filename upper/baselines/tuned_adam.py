@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import Verdict, hold_out
-from attention.learning import LearnerBase
+from attention import ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import Verdict
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from upper.baselines.descent import Schedule, batches_of, random_start
 from upper.baselines.gradient_descent import GradientDescent, Student, train
@@ -103,7 +103,7 @@ class TunedAdam(LearnerBase):
         # a missing library or device fails before the grid starts
         convert = self.settings()[0].converter()
         start = random_start(self.m, oracle.d, rng)
-        examples, held_out = hold_out(*draw_examples(oracle, min(self.reused, budget or self.reused)))
+        examples, held_out = draw_and_hold_out(oracle, min(self.reused, budget or self.reused))
         drawn = recorder.seconds
 
         runs: list[_Run] = []

@@ -318,7 +318,7 @@ class SixPhase(LearnerBase):
         judged = verdict(
             fitted=error,
             held_out=error,
-            evidence=lambda: net.evidence,
+            evidence=net.evidence,
             otherwise=Outcome.NET_TOO_COARSE,
             tolerance=goal,
         )
