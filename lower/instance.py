@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
 from attention.files import guarded, read_tensors, write_tensors
+from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
 from lower.certificate import Certificate, numbers_of_format_1
@@ -143,7 +144,7 @@ def load_instance(path: str | Path) -> HardInstance:
     found when the instance is verified.
     """
     stored = read_tensors(Path(path), kind=_KIND)
-    tensors, metadata = stored.tensors, stored.metadata
+    tensors, metadata = stored.tensors, escaped(stored.metadata)
     if (gone := _GONE.get(str(metadata.get("family")))) is not None:
         raise FileFormatError(f"{path}: {gone}")
     names = (*_PARTS, *_names("known_gate" in metadata))
@@ -163,7 +164,10 @@ def unknown_entries(path: str | Path, instance: HardInstance) -> tuple[str, ...]
     stored = read_tensors(Path(path), kind=_KIND)
     own = {*_METADATA, "made", *(["known_gate"] if isinstance(instance.known, GatedKnownPart) else [])}
     tensors = [f"tensor {name}" for name in stored.tensors if name not in tensors_of(instance)]
-    return (*tensors, *(f"entry {name}" for name in stored.metadata if name not in own))
+    names: tuple[str, ...] = escaped(
+        (*tensors, *(f"entry {name}" for name in stored.metadata if name not in own))
+    )
+    return names
 
 
 def _names(gated: bool) -> tuple[str, ...]:
@@ -172,10 +176,10 @@ def _names(gated: bool) -> tuple[str, ...]:
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
     theta, w, secret, *matrices = arrays
-    kinds = "".join(one.dtype.kind for one in arrays)
-    if kinds != "ffi" + "f" * len(matrices):
+    kinds = [one.dtype.name for one in arrays]
+    if kinds != ["float64", "float64", "int64"] + ["float64"] * len(matrices):
         raise ValueError(
-            f"its arrays are of the kinds {kinds}, not integers for the secret and floats for the rest"
+            f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 for the rest"
         )
     parts = [
         LinearKnownPart(mixing=one, projection=other)

@@ -108,7 +108,7 @@ def _search(neighbours: list[int], first: list[int], candidates: int, at_most: i
     # recursive calls because cliques may have thousands of vertices.
     best: list[int] = []
     chosen, entered = list(first), candidates
-    frames: list[tuple[int, array[int], array[int]]] = []
+    frames: list[tuple[int, array, array]] = []
     while True:
         vertices, colours = _coloured(neighbours, entered)
         if not colours or colours[-1] == len(colours):
@@ -133,7 +133,7 @@ def _search(neighbours: list[int], first: list[int], candidates: int, at_most: i
         entered = left & neighbours[vertex]
 
 
-def _coloured(neighbours: list[int], candidates: int) -> tuple["array[int]", "array[int]"]:
+def _coloured(neighbours: list[int], candidates: int) -> tuple[array, array]:
     # the vertices and their colour numbers, from 1, in increasing order; no two vertices of one colour are joined
     vertices, colours = array("i"), array("i")
     colour = 0

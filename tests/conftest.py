@@ -78,6 +78,11 @@ def pytest_addoption(parser):
         help="run also a sixth of the tests marked slow; N to N + 5, whatever N is, are all of them",
     )
     parser.addoption(
+        "--touched",
+        metavar="NAMES",
+        help="run also the tests marked slow in these folders of tests, separated by commas",
+    )
+    parser.addoption(
         "--passed",
         type=Path,
         metavar="FILE",
@@ -93,12 +98,15 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     path, sixth = config.getoption("--passed"), config.getoption("--sixth")
+    touched = tuple(f"tests/{name}/" for name in (config.getoption("--touched") or "").split(",") if name)
     passed = set(path.read_text(encoding="utf-8").splitlines()) if path and path.exists() else ()
 
     def chosen(item):
         if item.nodeid in passed:
             return False
         if item.get_closest_marker("slow") is None or config.getoption("--slow"):
+            return True
+        if item.nodeid.startswith(touched):
             return True
         return sixth is not None and (zlib.crc32(item.nodeid.encode()) - sixth) % 6 == 0
 

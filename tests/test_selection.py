@@ -45,6 +45,14 @@ def test_slow_tests_are_taken_when_asked_for_all_or_in_sixths(taken):
     assert sorted(name for part in parts for name in part[1:]) == sorted(NAMES)
 
 
+def test_slow_tests_of_the_packages_touched_are_taken(taken, monkeypatch):
+    names = ["tests/upper/test_a.py::test", "tests/upper_b/test_a.py::test", "tests/sq/test_a.py::test"]
+    monkeypatch.setitem(globals(), "NAMES", names)
+    assert taken(touched="") == ["fast"]
+    assert taken(touched="upper") == ["fast", names[0]]
+    assert taken(touched="lwe,sq,upper") == ["fast", names[0], names[2]]
+
+
 def test_what_passed_is_kept_and_left_out_unless_it_does_more_with_the_extras(taken, hooks, tmp_path):
     passed = tmp_path / "passed"
     kept = hooks._Passed(passed)
