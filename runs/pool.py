@@ -62,7 +62,7 @@ class _Pool:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
-        return self._workers.schedule(call, args=(packed,), timeout=timeout)
+        return self._workers.submit(call, timeout, packed)
 
 
 def call(packed: bytes) -> tuple[Status, str]:
