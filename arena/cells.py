@@ -159,6 +159,7 @@ def _done(
         unknown_part_error=measures["unknown_part_error"],
         theta_error=measures.get("theta_error"),
         w_error=measures.get("w_error"),
+        error_rate_bound=fit.error_rate_bound,
         examples_used=fit.examples_used,
         seconds=fit.seconds,
         engine=engine,

@@ -28,7 +28,7 @@ _PAIR_COLUMNS = (
         "error_min",
         "error_max",
     ),
-    *("examples", "seconds", "outcome", "done", "seeds", "message"),
+    *("examples", "seconds", "outcome", "error_rate_bound", "done", "seeds", "message"),
 )
 _STEP_COLUMNS = ("target", "learner", "seed", "step", "name", "examples", "seconds", "error")
 
@@ -36,7 +36,7 @@ _WHOLE = (
     *("step", "done", "seeds", "examples_used"),
     *("seed", "target_heads", "target_tokens", "target_dim", "target_seed"),
 )
-_REAL = ("error", "seconds", "timeout", "error_min", "error_max", "examples")
+_REAL = ("error", "error_rate_bound", "seconds", "timeout", "error_min", "error_max", "examples")
 
 
 def cell_frame(results: ComparisonRecord) -> "pandas.DataFrame":

@@ -130,9 +130,10 @@ def learn_examples(
 
     Notes
     -----
-    A twentieth is held out at random, together with all examples that follow from it by a symmetry. Learners hold
-    out some of the rest themselves. Without a budget of examples all of the rest are used. Their order is kept. A fit
-    that a learner calls exact and that these examples contradict is overfitted.
+    A twentieth is held out at random, together with all examples that follow from it by a symmetry. Learners judge
+    their fits by the same examples; six-phase in paper mode and elimination hold out others too. Without a budget of
+    examples all of the rest are used. Their order is kept. A fit that a learner calls exact and that these examples
+    contradict is overfitted.
     """
     if isinstance(files, str) or len(files) not in (1, 2):
         raise ValueError(
@@ -153,7 +154,7 @@ def learn_examples(
         )
     for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
     held = _held_out(x, for_split)
-    oracle = ExampleOracle.from_arrays(x[~held], y[~held])
+    oracle = ExampleOracle.from_arrays(x[~held], y[~held], held_out=(x[held], y[held]))
     placed = chosen.learner
     if isinstance(placed, Newton) and placed.examples is None:
         placed = replace(placed, examples=oracle.remaining)

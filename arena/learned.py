@@ -14,6 +14,7 @@ from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
 from attention import AttentionLayer, Fit, Inputs, Learner, Outcome, save_layer
+from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
@@ -98,6 +99,11 @@ class LearnerRun:
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
         shown = {
             **rows,
+            "wrong on at most": (
+                ""
+                if fit.error_rate_bound is None
+                else f"{percent(fit.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
+            ),
             # random examples are the rule
             "learned from": "" if self.learner.access == "random examples" else self.learner.access,
             "found by": f"{fit.alone} alone" if fit.alone else "",
@@ -120,6 +126,7 @@ class LearnerRun:
                 "outcome": self.fit.outcome.name,
                 "outcome_text": self.fit.explanation,
                 "succeeded": self.fit.outcome.succeeded,
+                "error_rate_bound": self.fit.error_rate_bound,
                 **self.found,
                 "engine": self.engine,
                 "trace": [step.to_json() for step in self.fit.trace],

@@ -1,7 +1,6 @@
 """The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
 
 import base64
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -14,13 +13,16 @@ import numpy as np
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
 from arena.engines import engine_used
-from arena.formats import as_plain, error_text, printable, seconds_text
+from arena.formats import as_plain, error_text, seconds_text
 from arena.page import template
+from arena.records import make_printable
 from arena.recovery_map import head_map
 from arena.table import LINES, rendered
 from arena.targets import Target, checkpoint_target, inputs_named
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
+from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
+from attention.foreign import json_text
 from runs import Cell, run, single_thread
 from upper import Newton, counting_floor
 from upper.value_queries import ByQueries
@@ -75,6 +77,7 @@ class LayerRecovery:
     outcome: str = ""  #: name of the `attention.Outcome`
     explanation: str = ""  #: its sentence
     succeeded: bool = False
+    error_rate_bound: float | None = None  #: of a success, as in `attention.Fit`
     violated: tuple[str, ...] = ()  #: the non-degeneracy conditions that do not hold
     heads_found: int | None = None
     #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b"; None where
@@ -84,6 +87,9 @@ class LayerRecovery:
     seconds: float | None = None
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
     per_head: tuple[HeadRecovery, ...] = ()
+
+    def __post_init__(self) -> None:
+        make_printable(self)
 
     @property
     def recovered(self) -> tuple[str, ...]:
@@ -106,6 +112,9 @@ class Recovery:
     settings: dict[str, Any]  #: tokens, inputs and the like
     layers: tuple[LayerRecovery, ...]  #: by number
 
+    def __post_init__(self) -> None:
+        make_printable(self)
+
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
         known = ("Layer", "Heads", "Rank", "Conditions", "Recovered")
@@ -120,6 +129,8 @@ class Recovery:
             errors = ["-" if error is None else error_text(error) for error in one.errors.values()]
             cost = (f"{one.used:,}", seconds_text(one.seconds))
             outcome = one.outcome.lower().replace("_", " ")
+            if one.error_rate_bound is not None:
+                outcome += f", <={percent(one.error_rate_bound)}"
             rows.append((*shape, conditions, " ".join(one.recovered) or "nothing", *errors, *cost, outcome))
         return rows
 
@@ -129,8 +140,9 @@ class Recovery:
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
             f"Recovered: what has an error below {_RECOVERED:g}.",
-            *dict.fromkeys(printable(note) for one in self.layers for note in one.notes),
-            *(f"Layer {one.layer}: {printable(one.message)}" for one in self.layers if one.message),
+            f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
+            *dict.fromkeys(note for one in self.layers for note in one.notes),
+            *(f"Layer {one.layer}: {one.message}" for one in self.layers if one.message),
         )
 
     def __str__(self) -> str:
@@ -144,7 +156,7 @@ class Recovery:
             table.add_column(name, justify=side)
         for row in rows:
             table.add_row(*row)
-        title = f"Layers of {printable(self.name)}, learned from {self.by}"
+        title = f"Layers of {self.name}, learned from {self.by}"
         return "\n".join([title, "", rendered(table, width=130), *self.legend])
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +171,7 @@ class Recovery:
 
     def save(self, folder: Path) -> Path:
         """Write recovered.json, heads.svg and index.html into a folder; returns the page."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json_text(self.to_json()) + "\n"
         write_whole(folder / "recovered.json", text.encode())
         self.drawing.save(folder / "heads.svg")
         data = base64.b64encode(text.encode()).decode()
@@ -291,6 +303,7 @@ def _recovered(
         outcome=fit.outcome.name,
         explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
+        error_rate_bound=fit.error_rate_bound,
         violated=() if target.conditions is None else target.conditions.violated,
         heads_found=None if found is None else found.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arena.cells import stored_cell, stored_results
 from arena.frames import TARGET_COLUMNS, csv_of, typed_frame
 from attention.files import FilePath, write_whole
+from attention.foreign import json_text
 from attention.validation import as_path, require_instance
 from runs import Result, Store, StoreError
 
@@ -20,7 +21,8 @@ __all__ = ["EXPORTS", "export_cells", "stored_cells"]
 
 _COLUMNS = (
     *("finished", "target", "learner", "seed", "status", "message", "outcome", "succeeded", "relative_error"),
-    *("unknown_part_error", "theta_error", "w_error", "examples_used", "seconds", "engine", "alone"),
+    *("unknown_part_error", "theta_error", "w_error", "error_rate_bound", "examples_used", "seconds"),
+    *("engine", "alone"),
     *(f"target_{name}" for name in TARGET_COLUMNS),
     *("learner_title", "timeout", "versions", "parameters", "trace"),
 )
@@ -117,7 +119,7 @@ def _hardness(target: Mapping[str, Any]) -> str | None:
 def _json(cells: "pandas.DataFrame") -> bytes:
     # pandas itself writes at most fifteen digits
     rows = cells.astype(object).where(cells.notna(), None).to_dict(orient="records")
-    return json.dumps(rows, allow_nan=False, ensure_ascii=False, indent=1).encode()
+    return json_text(rows).encode()
 
 
 def _parquet(cells: "pandas.DataFrame") -> bytes:

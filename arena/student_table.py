@@ -9,6 +9,7 @@ from typing import Any
 from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
+from attention.foreign import printable
 from attention.learning import access_of
 from attention.validation import one_of
 from lwe import Attack, AttackLearner, BKWAttack, LatticeAttack, LinearisationAttack, describe_instance
@@ -146,6 +147,9 @@ class Student:
     by_default: bool = True
     cost: float = 0.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", printable(self.name))
+
     def record(self, learners: Sequence[Learner]) -> LearnerRecord:
         """The record for the results: the parameters that all set-ups share, and the range of the others."""
         values: dict[str, list[Any]] = {}
@@ -265,9 +269,9 @@ STUDENTS: Mapping[str, Student] = {
         Student(
             "six-phase-paper",
             "Six-phase (paper)",
-            "Proved by Chen and Li under non-degeneracy conditions: time (dk)^O(m^3), squared error "
-            "(kd)^-Omega(m), for "
-            "constants of theirs. With ours it is measured only; a phase that cannot do its work says so.",
+            "Proved by Chen and Li under non-degeneracy conditions, for k at most logarithmic in d and m far below d: "
+            "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
+            "measured only; a phase that cannot do its work says so.",
             partial(_six_phase, paper=True),
         ),
         Student(

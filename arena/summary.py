@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from arena.records import Cell, Status
+from attention.evaluation import percent
 
 __all__ = ["LEARNED", "NOTHING", "Summary", "Tally", "summarise"]
 
@@ -32,6 +33,8 @@ class Summary:
         The name of the most frequent outcome; empty without a fit.
     outcome_text : str
         Its sentence.
+    error_rate_bound : float or None
+        The largest one of the fits with this outcome, as in `attention.Fit`; None if it is no success.
     alone : str
         The part of the learner that did all the work in most fits, as in `attention.Fit`; else empty.
     seeds, done : int
@@ -48,10 +51,16 @@ class Summary:
     seconds: float = math.nan
     outcome: str = ""
     outcome_text: str = ""
+    error_rate_bound: float | None = None
     alone: str = ""
     seeds: int = 0
     done: int = 0
     message: str = ""
+
+    @property
+    def vouched(self) -> str:
+        """The bound on the error rate as text, such as "<=7%"; empty without one."""
+        return "" if self.error_rate_bound is None else f"<={percent(self.error_rate_bound)}"
 
     @property
     def verdict(self) -> str:
@@ -73,6 +82,7 @@ def summarise(cells: Sequence[Cell]) -> Summary:
     if not done:
         status = others[0].status if others[0].status is not Status.DONE else Status.NOT_APPLICABLE
         return Summary(status, outcome=outcome, outcome_text=text, seeds=len(cells), message=message)
+    alike = [cell for cell in done if cell.outcome == outcome]
     errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
     return Summary(
         Status.DONE,
@@ -83,7 +93,10 @@ def summarise(cells: Sequence[Cell]) -> Summary:
         seconds=_median([cell.seconds for cell in done]),
         outcome=outcome,
         outcome_text=text,
-        alone=Counter(cell.alone for cell in done if cell.outcome == outcome).most_common(1)[0][0],
+        error_rate_bound=max(
+            (cell.error_rate_bound for cell in alike if cell.error_rate_bound is not None), default=None
+        ),
+        alone=Counter(cell.alone for cell in alike).most_common(1)[0][0],
         seeds=len(cells),
         done=len(done),
         message=message,

@@ -2,18 +2,26 @@
 
 import math
 import os
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
-from attention.files import guarded, read_json, read_safetensors, require_finite, tensor_types, wrong
-from attention.namings import NAMINGS, Naming, find_layers
+from attention.files import (
+    guarded,
+    read_json,
+    read_safetensors,
+    require_file,
+    require_finite,
+    tensor_types,
+    wrong,
+)
+from attention.namings import NAMINGS, Naming, find_layers, unwrapped
 from attention.torch_files import read_torch_file
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
@@ -51,59 +59,59 @@ def read_checkpoint_layer(
     Raises
     ------
     FileFormatError
-        If a file is missing, damaged, needs Python objects other than tensors, has no layer with a known naming, or
-        its heads share keys or rotate queries and keys by position: no layer of this class does these.
+        If a file is missing, damaged or of another kind, needs Python objects other than tensors, has no layer with a
+        known naming, or contradicts its config; or if its attention is another function: queries and keys rotated by
+        position, other terms of the positions, model types that are not known, tensors beside the four maps.
     ValueError
         If there is no such layer, several models fit, or the number of heads is not known or does not fit.
 
     Notes
     -----
-    These namings are supported, after any prefix. With weights A applied as x A^T + b: BERT's and RoBERTa's
-    (``layer.N.attention.self.query``), DistilBERT's (``layer.N.attention.q_lin``), ALBERT's
-    (``albert_layers.N.attention.query``), ViT's (``layer.N.attention.attention.query``), that of PyTorch's
-    TransformerEncoder (``layers.N.self_attn.in_proj_weight``), and any other ``torch.nn.MultiheadAttention``. This one
-    may have its three maps in one tensor (``in_proj_weight``) or apart (``q_proj_weight``). Its number is the last one
-    in its name, or 0. Applied as x A + b, GPT-2's: ``h.N.attn.c_attn`` of shape (d, 3 p) and ``h.N.attn.c_proj`` of
-    shape (p, d). Biases may be absent. Entries are floats of any precision, and become float64 without rounding.
+    ``attention/namings.py`` has the names of tensors that are known, after any prefix: those of BERT, DistilBERT,
+    ALBERT, ViT, timm, GPT-2, nanoGPT, BART, CLIP, Whisper, fairseq and any ``torch.nn.MultiheadAttention``, and Llama's
+    where the config says that nothing is rotated. Segments that wrappers put in, such as ``_orig_mod`` and ``module``,
+    are ignored. The number of a MultiheadAttention is the last one in its name, or 0. Biases may be absent. Entries are
+    floats of any precision, and become float64 without rounding.
 
-    Logits are divided by sqrt(h), with h the dimension of a head. For GPT-2, ``scale_attn_weights`` and
-    ``scale_attn_by_inverse_layer_idx`` of the config are applied. The number of heads in the config gives h, so
-    layers with pruned heads are read too. The layer does not include what the model computes around it (masks,
-    position terms, layer norm); the notes name these.
+    The config must name a model type that is known to compute softmax attention without terms of the positions. If it
+    names none, or there is no config, the notes say what was assumed. Of a composite model, the section of the part is
+    read: ``text_config`` for the prefix ``text_model``.
+
+    Logits are divided by sqrt(h), with h the dimension of a head: ``head_dim`` or ``attention_head_size`` of the
+    config, or else d over the number of heads, also where heads were pruned. Keys and values that groups of heads share
+    are repeated. For GPT-2, ``scale_attn_weights`` and ``scale_attn_by_inverse_layer_idx`` of the config are applied.
+    The layer does not include what the model computes around it (masks, layer norm); the notes name these.
 
     Only the headers and the tensors of this layer are read. The layer takes 16 m d^2 bytes.
 
     References
     ----------
-    The names, layouts and options are those of the Hugging Face implementations and of PyTorch.
+    The names, layouts and options are those of the Hugging Face implementations, timm, fairseq, nanoGPT and PyTorch.
     """
-    shown, files = _locate(as_path(path))
-    config_path = shown.parent / "config.json"
-    naming, prefix, there = _choose(shown, files, prefix)
-    if layer not in there:
+    shown, places = _locate(as_path(path))
+    naming, prefix, stems = _choose(shown, places, prefix)
+    if layer not in stems:
         raise ValueError(
-            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(there)}."
+            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(stems)}."
         )
-    stem, config = there[layer], _read_config(config_path)
-    own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
-    _require_plain(shown, config, own)
-    projections, types = _read_projections(shown, naming, files, stem)
-    p, d = projections.query.shape
-    m, notes = _heads(config_path, config, heads, p, d)
-    scale, beyond = _beyond(naming, config, layer, p // m)
+    stem, config = stems[layer], _Config.read(shown.parent, prefix)
+    causal = _require_plain(shown, naming, config, places, stem)
+    arrays, types = _read_maps(shown, naming, places, stem)
+    (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
+    m, notes = _heads(config, heads, p, d, known=known)
+    notes += _expand_groups(shown, config, arrays, m)
+    scale, around = _beyond(naming, config, layer, p // m, causal=causal, known=known)
+    notes += around
     if rounded := sorted(types - {"float32", "float64"}):
-        beyond.append(f"Stored in {' and '.join(rounded)}: the numbers are taken as they are, in float64.")
-    read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
-    if unread := sorted(own - read - naming.known):
-        beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
-    biased = {role for role, module in naming.modules.items() if f"{module}bias" in own}
-    biased |= {"query", "key", "value"} if "fused" in biased else set()
-    if biased and (absent := [one for one in ("query", "key", "value", "output") if one not in biased]):
-        beyond.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
+        notes.append(f"Stored in {' and '.join(rounded)}: the numbers are taken as they are, in float64.")
+    biased = {role for role in _ROLES if f"{role}_bias" in arrays}
+    if biased and (absent := [role for role in _ROLES if role not in biased]):
+        notes.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
+    projections = guarded(shown, f"the tensors of {stem!r:.200} make no layer", lambda: Projections(**arrays))
     imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
     return replace(
         imported,
-        notes=(*notes, *beyond, *imported.notes),
+        notes=(*notes, *imported.notes),
         source=shown.name,
         naming=naming.name,
         prefix=prefix,
@@ -114,34 +122,83 @@ def read_checkpoint_layer(
 @checked
 def checkpoint_layers(path: str | os.PathLike[str], *, prefix: str | None = None) -> tuple[int, ...]:
     """The numbers of the attention layers in a checkpoint, in order; parameters as of `read_checkpoint_layer`."""
-    shown, files = _locate(as_path(path))
-    return tuple(sorted(_choose(shown, files, prefix)[2]))
+    shown, places = _locate(as_path(path))
+    return tuple(sorted(_choose(shown, places, prefix)[2]))
 
 
+_Places = dict[str, tuple[Path, str]]
+"""The file of every tensor and its name there, by its name without segments of wrappers."""
+
+_ROLES = ("query", "key", "value", "output")
 _KNOWN = f"{', '.join(naming.name for naming in NAMINGS[:-1])} or {NAMINGS[-1].name}"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _INDEX = ".index.json"
 # in the order in which they are looked for in a folder
 _USUAL = [f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)]
 _ENDS = (".safetensors", *_PICKLES)
+_OTHER_KINDS = {
+    "GGUF": rb"GGUF",
+    "HDF5": rb"\x89HDF\r\n\x1a\n",
+    # a protocol buffer whose first field is a version; a safetensors file may begin so, but has a brace as ninth byte
+    "ONNX": rb"\x08[\x01-\x7f][\x12\x1a\x22\x3a\x42](?!.{5}\{)",
+}
 _ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
-_RENAME = "rename its tensors, or give the four maps of a layer to attention.conversion.convert_projections"
-_SHARES = "its heads share keys, where each head of a layer of this class has its own"
+_RENAME = (
+    "if this one computes softmax attention without terms of the positions, rename its tensors, or give the four maps "
+    "of a layer to attention.conversion.convert_projections"
+)
+# keys of a config, one of which is set where logits have other terms, another scale or a window
+_OTHER_LOGITS = re.compile(
+    r"(?:.*_)?(rope|rotary|alibi|relative|softcapping|multiplier|(sliding|attention)_window|pre_attn_scalar"
+    r"|qk_(layer)?norm|(softmax|attention|attn|qk)_scale)(?:_.*)?"
+)
+# a segment of the name of a tensor that holds terms of the positions, after what it belongs to
+_OF_POSITIONS = re.compile(r"((?:.*?\.)??)[^.]*(?:rotary|rel_pos|relative|alibi|(?<![a-z])rope(?![a-z]))")
+_PLAIN_POSITIONS = (None, "absolute", "learned", "sinusoidal", "none", "nope")
+_BESIDE = {
+    "bias_k": "a learned token that no layer of this class has",
+    "bias_v": "a learned token that no layer of this class has",
+    "": "and what it does to the attention is not known here",
+}
 
 
-def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
-    """The file or index to read, and the file of every tensor."""
+def _locate(path: Path) -> tuple[Path, _Places]:
+    """The file or index to read, and the place of every tensor."""
     if os.path.isdir(path):
         path = _in_folder(path)
     if not path.name.endswith(_INDEX):
-        return path, dict.fromkeys(read_torch_file(path) if _is_pickle(path) else tensor_types(path), path)
-    weight_map = read_json(path, "index").get("weight_map")
-    if not isinstance(weight_map, dict) or not all(
-        isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
-        for part in weight_map.values()
-    ):
-        raise wrong(path, "the index has no weight_map from names of tensors to names of files beside it")
-    return path, {name: path.parent / part for name, part in weight_map.items()}
+        _require_kind(path)
+        files = dict.fromkeys(read_torch_file(path) if _is_pickle(path) else tensor_types(path), path)
+    else:
+        weight_map = read_json(path, "index").get("weight_map")
+        if not isinstance(weight_map, dict) or not all(
+            isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
+            for part in weight_map.values()
+        ):
+            raise wrong(path, "the index has no weight_map from names of tensors to names of files beside it")
+        files = {name: path.parent / part for name, part in weight_map.items()}
+    places: _Places = {}
+    for name, file in files.items():
+        if (plain := unwrapped(name)) in places:
+            both = f"{places[plain][1]!r:.200} and {name!r:.200}"
+            raise wrong(path, f"the tensors {both} differ in wrappers only: one of the two is needed")
+        places[plain] = (file, name)
+    return path, places
+
+
+def _require_kind(path: Path) -> None:
+    """Refuse a file that is empty, or whose first bytes are those of another kind."""
+    require_file(path)
+    with path.open("rb") as file:
+        start = file.read(9)
+    if not start:
+        raise wrong(path, "the file is empty")
+    kind = next((kind for kind, magic in _OTHER_KINDS.items() if re.match(magic, start, re.DOTALL)), None)
+    if kind is not None:
+        raise wrong(
+            path,
+            f"this is a file of kind {kind}: save the model's tensors as safetensors, or with torch.save",
+        )
 
 
 def _is_pickle(path: Path) -> bool:
@@ -152,68 +209,42 @@ def _in_folder(folder: Path) -> Path:
     for name in _USUAL:
         if (folder / name).exists():
             return folder / name
-    files = sorted(one.name for one in folder.iterdir())
-    for kind in (_ENDS[:1], _ENDS[1:]):  # safetensors first
-        found = [name for name in files if name.lower().endswith(kind)]
-        if len(found) == 1:
-            return folder / found[0]
-        if found:
-            raise wrong(folder, f"the folder holds {', '.join(found):.300}; give one of them")
+    files = sorted(file.name for file in folder.iterdir())
+    # safetensors first; the last ones are refused by their kind
+    for ends in (_ENDS[:1], _ENDS[1:], (".onnx", ".gguf", ".h5", ".hdf5")):
+        names = [name for name in files if name.lower().endswith(ends)]
+        if len(names) == 1:
+            return folder / names[0]
+        if names:
+            raise wrong(folder, f"the folder holds {', '.join(names):.300}; give one of them")
     raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {', '.join(_ENDS)}")
 
 
-def _choose(shown: Path, files: Mapping[str, Path], prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
+def _choose(shown: Path, places: _Places, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
     """The naming and the full prefix of the model, and the stem of the tensors of each of its layers."""
-    found = find_layers(files)
-    if not found:
-        some = ", ".join(repr(name) for name in sorted(files)[:3]) or "none"
+    if adapter := sorted(name for name in places if "lora_" in name):
+        merge = "which is not part of the weights: merge it into them (in peft, merge_and_unload)"
+        raise wrong(shown, f"the file has an adapter, {adapter[0]!r:.200}, {merge}")
+    layers = find_layers(places)
+    if not layers:
+        some = ", ".join(repr(name) for name in sorted(places)[:3]) or "none"
+        why = _Config.read(shown.parent, "").other_logits or _RENAME
         raise wrong(
             shown,
-            f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}"
-            f"{_why_unknown(shown, files)}",
+            f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}; {why}",
         )
-    fitting = list(found)
+    fitting = list(layers)
     if prefix is not None:
-        exact = [one for one in found if one[1] in (prefix, f"{prefix}.")]
-        fitting = exact or [one for one in found if one[1].startswith(prefix)]
+        prefix = unwrapped(prefix)
+        exact = [at for at in layers if at[1] in (prefix, f"{prefix}.")]
+        fitting = exact or [at for at in layers if at[1].startswith(prefix)]
     if len(fitting) != 1:
         listed = "; ".join(
-            f"{one[1]!r} ({one[0].name} naming, {_ranges(found[one])})" for one in fitting or list(found)
+            f"{at[1]!r} ({at[0].name} naming, {_ranges(layers[at])})" for at in fitting or list(layers)
         )
         why = "several models fit" if fitting else f"no layers have the prefix {prefix!r}"
         raise ValueError(f"{shown}: {why}: give as prefix one of {listed}.")
-    return *fitting[0], found[fitting[0]]
-
-
-def _why_unknown(shown: Path, files: Mapping[str, Path]) -> str:
-    """What the config, or the shapes of the first maps, say of a model with another naming."""
-    config = _read_config(shown.parent / "config.json")
-    if config is not None and config.rotated:
-        return f"; by config.json, {_ROTATES}"
-    query = next((name for name in sorted(files) if name.endswith(".q_proj.weight")), "")
-    key = query.replace(".q_proj.", ".k_proj.")
-    if not query:
-        return f"; {_RENAME}"
-    if key in files:
-        rows = [len(_stored(files, [name])[name][0]) for name in (query, key)]
-        if rows[0] != rows[1]:
-            return f"; {_SHARES}: {rows[1]} rows of keys, {rows[0]} of queries"
-    return (
-        "; models with a q_proj may rotate queries and keys by position, which no layer of this class does; if this "
-        f"one does not, {_RENAME}"
-    )
-
-
-def _require_plain(shown: Path, config: "_Config | None", tensors: Collection[str]) -> None:
-    """Refuse a layer that computes something else from the same tensors."""
-    if config is not None and config.rotated:
-        raise wrong(shown, f"by config.json, {_ROTATES}")
-    if rotary := sorted(name for name in tensors if "rotary" in name):
-        raise wrong(shown, f"by {rotary[0]!r:.200}, {_ROTATES}")
-    if added := sorted(name for name in tensors if name.endswith(("bias_k", "bias_v"))):
-        raise wrong(
-            shown, f"the layer has {added[0]!r:.200}, a learned token that no layer of this class has"
-        )
+    return *fitting[0], layers[fitting[0]]
 
 
 def _ranges(numbers: Collection[int]) -> str:
@@ -223,158 +254,244 @@ def _ranges(numbers: Collection[int]) -> str:
     return f"layers {', '.join(map(str, ordered)):.200}"
 
 
-def _stored(files: Mapping[str, Path], names: Collection[str]) -> dict[str, tuple[np.ndarray, str]]:
+@dataclass(frozen=True)
+class _Config:
+    """What the ``config.json`` beside a checkpoint says of the model with a prefix; no values if there is none."""
+
+    path: Path
+    prefix: str
+    values: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path, prefix: str) -> "_Config":
+        path = folder / "config.json"
+        values = read_json(path, "config") if path.exists() else {}
+        parts = [re.sub("_(model|tower)$", "", segment) for segment in prefix.split(".")]
+        sections = [values.get(name) for part in parts for name in (part, f"{part}_config")]
+        # a composite model has a section for each part
+        section = next((section for section in sections if isinstance(section, dict)), {})
+        return cls(path, prefix, values | section)
+
+    @property
+    def model_type(self) -> str | None:
+        """The architecture in timm, or else the model type."""
+        given = self.values.get("architecture") or self.values.get("model_type")
+        return None if given is None else str(given)
+
+    @property
+    def other_logits(self) -> str | None:
+        """Why the logits are others than those of the class; None if nothing says so."""
+        positions = self.values.get("position_embedding_type")
+        keys = [name for name, value in self.values.items() if value and _OTHER_LOGITS.fullmatch(name)]
+        if positions not in _PLAIN_POSITIONS:
+            keys.insert(0, "position_embedding_type")
+        if not keys:
+            return None
+        why = "its logits have terms, a scale or a window that no layer of this class has"
+        if any(word in f"{keys[0]} {positions}" for word in ("rope", "rotary")):
+            why = _ROTATES
+        return f"by config.json ({keys[0]} = {self.values[keys[0]]!r:.60}), {why}"
+
+    def flag(self, name: str) -> bool | None:
+        if not isinstance(value := self.values.get(name), bool | None):
+            raise wrong(self.path, f"{name} is {value!r:.40}: true or false is needed")
+        return value
+
+    def count(self, *names: str) -> tuple[str, int] | None:
+        """The first of these names that is given, and its value; those that are given must agree."""
+        given = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise wrong(self.path, f"{name} is {value!r:.40}: a whole number from 1 on is needed")
+        if len(set(given.values())) > 1:
+            listed = " and ".join(f"{name} = {value}" for name, value in given.items())
+            raise wrong(self.path, f"{listed} differ, and should be the same")
+        return next(iter(given.items()), None)
+
+    @property
+    def heads(self) -> tuple[str, int] | None:
+        """The number of heads, with the name that it has in the config."""
+        stacks = [part for part in self.prefix.split(".") if part in ("encoder", "decoder")]
+        return self.count(*(f"{stack}_attention_heads" for stack in stacks[:1])) or self.count(
+            "num_attention_heads", "attention_heads", "n_head", "n_heads", "num_heads"
+        )
+
+
+def _require_plain(shown: Path, naming: Naming, config: _Config, places: _Places, stem: str) -> bool:
+    """Refuse a layer that computes something else from the same tensors; whether it has a causal mask."""
+    if why := config.other_logits:
+        raise wrong(shown, why)
+    if "auto_map" in config.values:
+        raise wrong(
+            shown, "by config.json (auto_map), the model runs code of its own, which is not known here"
+        )
+    plain = config.values.get("use_rope") is False or config.values.get("position_embedding_type") is not None
+    if naming.rotates and not plain:
+        unless = "as far as config.json does not say otherwise"
+        raise wrong(shown, f"in models with {naming.name}'s names, {unless}, {_ROTATES}")
+    if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
+        raise wrong(
+            shown,
+            f"by config.json, the model is of type {config.model_type!r:.60}, and layers with these names are known of "
+            f"{', '.join(naming.types)} only; {_RENAME}",
+        )
+    for name in sorted(places):
+        match = _OF_POSITIONS.match(name)
+        if match and (stem.startswith(match[1]) or match[1].startswith(stem)):
+            why = _ROTATES if re.search("rotary|rope", name) else "its logits have terms of the positions"
+            raise wrong(shown, f"by the tensor {name!r:.200}, {why}")
+    own = {name.removeprefix(stem) for name in places if name.startswith(stem + naming.scope)}
+    read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
+    if unread := sorted(own - read - naming.known):
+        name, why = next((name, why) for part, why in _BESIDE.items() for name in unread if part in name)
+        raise wrong(shown, f"the layer has {name!r:.200}, {why}")
+    return causal or bool(config.flag("is_decoder"))
+
+
+def _stored(places: _Places, names: Collection[str]) -> dict[str, tuple[np.ndarray, str]]:
     """Tensors by name, each with its type in the file."""
-    of_file: dict[Path, list[str]] = defaultdict(list)
+    of_file: dict[Path, dict[str, str]] = defaultdict(dict)
     for name in names:
-        of_file[files[name]].append(name)
-    found: dict[str, tuple[np.ndarray, str]] = {}
+        file, stored = places[name]
+        of_file[file][stored] = name
+    tensors: dict[str, tuple[np.ndarray, str]] = {}
     for path, some in of_file.items():
         if _is_pickle(path):
             held = read_torch_file(path)
             if missing := [name for name in some if name not in held]:
                 raise wrong(path, f"the file holds no tensor named {missing[0]!r:.200}")
-            found |= {name: held[name]() for name in some}
+            tensors |= {name: held[stored]() for stored, name in some.items()}
         else:
             arrays, types = read_safetensors(path, some, bfloat16=True)[0], tensor_types(path)
-            brain = {name for name in some if types[name] == "BF16"}
-            found |= {
-                name: (array, "bfloat16" if name in brain else str(array.dtype))
-                for name, array in arrays.items()
+            brain = {stored for stored in some if types[stored] == "BF16"}
+            tensors |= {
+                some[stored]: (array, "bfloat16" if stored in brain else str(array.dtype))
+                for stored, array in arrays.items()
             }
-    for name, (array, kind) in found.items():
+    for name, (array, kind) in tensors.items():
         if array.dtype.kind != "f":
-            raise wrong(files[name], f"tensor {name!r:.200} has dtype {kind}; floats are needed")
-        require_finite(files[name], f"tensor {name!r:.200}", array)
-    return found
+            raise wrong(places[name][0], f"tensor {name!r:.200} has dtype {kind}; floats are needed")
+        require_finite(places[name][0], f"tensor {name!r:.200}", array)
+    return tensors
 
 
-def _read_projections(
-    shown: Path, naming: Naming, files: Mapping[str, Path], stem: str
-) -> tuple[Projections, set[str]]:
-    """The four maps from the tensors of each module, with biases if there are any; and the types in the file."""
+def _read_maps(shown: Path, naming: Naming, places: _Places, stem: str) -> tuple[dict[str, Any], set[str]]:
+    """The four maps, rows as outputs, and the biases that there are, as for `Projections`; the types in the file."""
     names = {
         (role, kind): f"{stem}{module}{kind}"
         for role, module in naming.modules.items()
         for kind in ("weight", "bias")
-        if f"{stem}{module}{kind}" in files
+        if f"{stem}{module}{kind}" in places
     }
-    in_one = ("query", "key", "value")
-    there = {role for role, kind in names if kind == "weight"}
-    there |= set(in_one) if "fused" in there else set()
-    if missing := [role for role in (*in_one, "output") if role not in there]:
+    in_one = _ROLES[:3]
+    weights = {role for role, kind in names if kind == "weight"}
+    weights |= set(in_one) if "fused" in weights else set()
+    if missing := [role for role in _ROLES if role not in weights]:
         module = naming.modules.get(missing[0]) or naming.modules["fused"]
         raise wrong(shown, f"the tensor {f'{stem}{module}weight'!r:.200} is missing")
     alone = sorted(names[role, "weight"] for role in in_one if (role, "weight") in names)
     if alone and ("fused", "weight") in names:
         both = f"{names['fused', 'weight']!r:.200} and {alone[0]!r:.200}"
         raise wrong(shown, f"the layer has {both}: one of the two is needed, as they may differ")
-    found = _stored(files, names.values())
-    arrays = {place: found[name][0] for place, name in names.items()}
-    if ("query", "weight") in arrays:
-        keys, queries = (arrays[role, "weight"].shape for role in ("key", "query"))
-        if len(keys) == len(queries) == 2 and 0 < keys[0] < queries[0] and queries[0] % keys[0] == 0:
-            raise wrong(shown, f"{_SHARES}: {keys[0]} rows of keys, {queries[0]} of queries")
-
-    def made() -> Projections:
-        maps: dict[str, Any] = {}
-        for (role, kind), array in arrays.items():
-            turned = array.T if naming.transposed and kind == "weight" else array
-            roles, parts = (in_one, np.split(turned, 3)) if role == "fused" else ((role,), [turned])
-            maps |= dict(
-                zip([one if kind == "weight" else f"{one}_bias" for one in roles], parts, strict=True)
-            )
-        return Projections(**maps)
-
-    first = next(iter(names.values()))
-    shapes = "(d, 3 p) and (p, d)" if naming.transposed else "(p, d) and (d, p)"
-    projections = guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
-    return projections, {kind for _, kind in found.values()}
-
-
-class _Config(msgspec.Struct):
-    """The values that are read from the ``config.json`` beside a checkpoint; None if the file lacks one."""
-
-    num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    n_head: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    n_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    is_decoder: bool | None = None
-    scale_attn_weights: bool | None = None
-    scale_attn_by_inverse_layer_idx: bool | None = None
-    position_embedding_type: Any = None
-    rope_theta: Any = None
-    rope_scaling: Any = None
-    rope_parameters: Any = None
-    rotary_dim: Any = None
-    model_type: Any = None
-
-    @property
-    def rotated(self) -> bool:
-        """Whether queries and keys are rotated by their positions."""
-        keys = (self.rope_theta, self.rope_scaling, self.rope_parameters, self.rotary_dim)
-        return self.position_embedding_type == "rotary" or any(keys)
-
-
-def _read_config(path: Path) -> _Config | None:
-    """The values of a config file; None if there is no such file."""
-    if not path.exists():
-        return None
-    values = read_json(path, "config")
-    return guarded(path, "the config is not as it should be", lambda: msgspec.convert(values, _Config))
-
-
-def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
-    """The number of heads of the layer, and notes on it."""
-    names = ("num_attention_heads", "n_heads", "n_head")
-    name = next((one for one in names if getattr(config, one, None)), names[0])
-    named: int | None = getattr(config, name, None)
-    if heads is not None:
-        if p % heads:
-            raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
-        if named is None or named * p == heads * d:
-            return heads, []
-        asked = f"{heads} heads were asked for, where config.json says {name} = {named}"
-        return heads, [f"{asked}: this layer is then another one than the model's."]
-    if named is None:
-        told = f"{path} does not tell" if config else f"{path} is not there to tell"
-        raise ValueError(f"{told} how many heads the layer has: give heads (--heads).")
-    if d % named or p % (d // named):
+    stored = _stored(places, names.values())
+    arrays = {at: stored[name][0] for at, name in names.items()}
+    if any(
+        array.ndim != (2 if kind == "weight" else 1) or not array.size for (_, kind), array in arrays.items()
+    ):
+        raise wrong(shown, f"the tensors of {stem!r:.200} are no matrices and vectors")
+    if ("fused", "weight") in arrays:
+        fused, output = arrays["fused", "weight"], arrays["output", "weight"]
+        if len(fused) != 3 * output.shape[1]:
+            # the rows of a Conv1D are inputs: (d, 3 p) and (p, d) are never (3 p, d) and (d, p) of another p and d
+            arrays |= {("fused", "weight"): fused.T, ("output", "weight"): output.T}
+    maps: dict[str, Any] = {}
+    for (role, kind), array in arrays.items():
+        roles, parts = (in_one, np.array_split(array, 3)) if role == "fused" else ((role,), [array])
+        maps |= dict(zip([f"{role}_bias" if kind == "bias" else role for role in roles], parts, strict=True))
+    if maps["output"].shape != maps["query"].shape[::-1]:
+        shapes = f"{maps['query'].shape} and {maps['output'].shape}"
         raise wrong(
-            path,
-            f"{name} is {named}, which does not divide a query map of {p} rows and {d} columns into heads",
+            shown, f"the maps of queries and outputs of {stem!r:.200} have shapes {shapes}: (p, d) and (d, p)"
         )
-    left = p * named // d
-    pruned = f"Of the {named} heads in config.json {left} are there: the others were pruned."
-    return left, [pruned] if p != d else []
+    return maps, {kind for _, kind in stored.values()}
 
 
-def _beyond(naming: Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
-    """The factor of the logits, and notes on what the model computes and the layer does not."""
-    config = found or _Config()
+def _heads(config: _Config, asked: int | None, p: int, d: int, *, known: bool) -> tuple[int, list[str]]:
+    """The number of heads of the layer, and notes on it; `known` says whether the model's type is."""
+    if asked is not None and p % asked:
+        raise ValueError(f"heads is {asked}: a divisor of {p}, the rows of the query map, is needed.")
+    named = config.heads
+    size = config.count("head_dim", "attention_head_size", "head_size", "d_head", "d_kv", "kv_channels")
+    if named is None and size is None:
+        if asked is not None:
+            return asked, []
+        state = "does not tell" if config.path.exists() else "is not there to tell"
+        raise ValueError(f"{config.path} {state} how many heads the layer has: give heads (--heads).")
+    said = " and ".join(f"{name} = {value}" for name, value in filter(None, (named, size)))
+    number = named[1] if named else 0
+    h = size[1] if size else d // number if number and d % number == 0 else 0
+    fits = {p // h} if h and p % h == 0 and not 0 < number < p // h else set()
+    # heads may be smaller or larger than d / number where neither the config nor the model's type gives their size
+    if number and size is None and not known and p % number == 0 and not config.values.get("pruned_heads"):
+        fits.add(number)
+    if asked is not None:
+        other = f"{asked} heads were asked for, where config.json says {said}: this layer is then another one than the"
+        return asked, [] if asked in fits else [f"{other} model's."]
+    if len(fits) != 1:
+        ways = "fits in two ways, with and without pruned heads," if fits else "does not fit"
+        raise wrong(
+            config.path, f"{said} {ways} to a query map of {p} rows and {d} columns: give heads (--heads)"
+        )
+    left = fits.pop()
+    pruned = f"Of the {number} heads in config.json {left} are there: the others were pruned."
+    return left, [pruned] if left < number else []
+
+
+def _expand_groups(shown: Path, config: _Config, maps: dict[str, Any], m: int) -> list[str]:
+    """Repeat the keys and values that groups of heads share; notes on it."""
+    p, rows = len(maps["query"]), len(maps["key"])
+    h = p // m
+    named = config.count("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv")
+    groups = rows // h if rows % h == 0 else 0
+    if not groups or m % groups or len(maps["value"]) != rows or (named and named[1] != groups):
+        counts = f"{p} rows of queries, {rows} of keys and {len(maps['value'])} of values"
+        said = f", and config.json says {named[0]} = {named[1]}" if named else ""
+        raise wrong(shown, f"{counts} make no groups of {m} heads of dimension {h}{said}")
+    if groups == m:
+        return []
+    for name in ("key", "value", "key_bias", "value_bias"):
+        if name in maps and len(maps[name]) == rows:
+            grouped = maps[name].reshape(groups, h, *maps[name].shape[1:])
+            maps[name] = np.repeat(grouped, m // groups, axis=0).reshape(p, *maps[name].shape[1:])
+    return [f"Keys and values are shared by groups of {m // groups} heads: here each head has its own copy."]
+
+
+def _beyond(
+    naming: Naming, config: _Config, number: int, h: int, *, causal: bool, known: bool
+) -> tuple[float, list[str]]:
+    """The factor of the logits, and notes on what the model computes beyond the layer, or is assumed to compute."""
     scale = 1 / math.sqrt(h)
     around = "any layer norm" if naming.norm is None else f"the layer norm {naming.norm} it"
     notes = [f"The residual connection around the layer and {around} are no part of it."]
-    if naming.causal or config.is_decoder:
+    if causal:
         notes.append(
             "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
         )
-    if naming.causal and config.scale_attn_weights is False:
+    if config.flag("scale_attn_weights") is False:
         scale = 1.0
         notes.append("The logits are not divided by sqrt(h), as config.json says.")
-    if naming.causal and config.scale_attn_by_inverse_layer_idx:
+    if config.flag("scale_attn_by_inverse_layer_idx"):
         scale /= number + 1
         notes.append(
             f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."
         )
-    if config.position_embedding_type not in (None, "absolute"):
+    if not known:
+        why = "The config.json names no type of model" if config.path.exists() else "There is no config.json"
+        order = "queries, keys and values stacked in this order, " if "fused" in naming.modules else ""
         notes.append(
-            f"The model's position terms in the logits ({config.position_embedding_type!r:.40}) are left out."
+            f"{why} that tells more than the names of the tensors. Assumed are softmax self-attention, {order}products "
+            f"divided by sqrt(h), no terms of the positions, and {'a' if causal else 'no'} causal mask."
         )
-    if config.model_type not in (None, *naming.models):
-        notes.append(
-            f"The model is of type {config.model_type!r:.40}: what it does otherwise than {naming.name} is not known "
-            "here."
-        )
-    if found is None:
-        notes.append("There is no config.json beside the file: what it might say is taken to be as usual.")
+    if (config.path.parent / "adapter_config.json").exists():
+        notes.append("An adapter lies beside the file (adapter_config.json). It is not merged.")
     return scale, notes

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -15,6 +16,7 @@ __all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "con
 
 Biases = Literal["kept", "dropped"]
 _MAPS = ("query", "key", "value", "output")
+_SAME = 1e-6  # relative; both compute in float64, where layers of any size agree to 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,21 +149,31 @@ def convert_torch_module(
 
     Notes
     -----
-    A ValueError if `module` is of another class, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
+    A ValueError if `module` is of another class, a subclass among them, has hooks, or uses ``kdim``, ``vdim``,
+    ``add_bias_kv`` or ``add_zero_attn``. A copy of the module runs once, in float64 on random tokens: a ValueError if
+    its outputs differ from the layer's by more than 1e-6.
     """
     torch = sys.modules.get("torch")  # a caller with such a module has imported torch
-    if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
-        raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
-    beyond = {
-        "kdim or vdim other than embed_dim": not module._qkv_same_embed_dim,
-        "add_bias_kv": module.bias_k is not None or module.bias_v is not None,
-        "add_zero_attn": module.add_zero_attn,
-    }
-    if used := [name for name, one in beyond.items() if one]:
-        raise ValueError(f"The module uses {used[0]}, which no layer of this class can express.")
+    if torch is None or type(module) is not torch.nn.MultiheadAttention:
+        shown = f"{type(module).__module__}.{type(module).__qualname__}"
+        raise ValueError(
+            f"module is a {shown}: a torch.nn.MultiheadAttention is needed, as another class, a subclass too, may "
+            "compute something else."
+        )
     parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
-    if not all(one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters):
-        raise ValueError("The module's parameters are quantised or on the meta device: load them first.")
+    tensors = [one for one in parameters if one is not None]
+    if not module._qkv_same_embed_dim:
+        beyond = "kdim or vdim: keys and values of other tokens (cross-attention) are no layer of this class"
+    elif module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
+        beyond = "add_bias_kv or add_zero_attn: a further token that no layer of this class has"
+    elif module._forward_hooks or module._forward_pre_hooks:
+        beyond = "hooks, which may change what it computes: remove them"
+    elif not all(torch.is_tensor(one) and not one.is_meta and one.is_floating_point() for one in tensors):
+        beyond = "parameters that are complex, quantised or on the meta device: real numbers are needed"
+    else:
+        beyond = ""
+    if beyond:
+        raise ValueError(f"The module has {beyond}.")
     # float64 on the CPU holds every other floating type exactly
     inward, inward_bias, outward, outward_bias = [
         None if one is None else one.detach().cpu().double().numpy() for one in parameters
@@ -169,12 +181,34 @@ def convert_torch_module(
     inward_biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
     given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
     projections = Projections(*given)
+    _require_same(module, convert_projections(projections, heads=module.num_heads).layer)
     converted = convert_projections(
         projections, heads=module.num_heads, biases=biases, coordinates=coordinates
     )
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes
     return replace(converted, source=f"a torch.nn.{type(module).__name__}", notes=notes)
+
+
+def _require_same(module: Any, layer: AttentionLayer) -> None:
+    """Refuse a module that computes something else from its parameters than the layer of them."""
+    import torch
+
+    x = np.random.default_rng(0).normal(size=(2, 3, layer.dim))
+    tokens = torch.from_numpy(x if module.batch_first else x.swapaxes(0, 1).copy())
+    try:
+        alone = deepcopy(module).cpu().double().eval()
+        with torch.no_grad():
+            output = alone(tokens, tokens, tokens, need_weights=False)[0].numpy()
+    except Exception as error:  # what a changed module raises is not known
+        raise ValueError(f"The module fails on random tokens: {' '.join(str(error).split()):.200}.") from None
+    wanted = layer(x)
+    distance = np.linalg.norm((output if module.batch_first else output.swapaxes(0, 1)) - wanted)
+    if not distance <= _SAME * np.linalg.norm(wanted):
+        raise ValueError(
+            f"On random tokens, the module's outputs differ from those of the layer of its parameters by "
+            f"{distance / (np.linalg.norm(wanted) or 1):.2g}: it computes something else."
+        )
 
 
 def _parameters(

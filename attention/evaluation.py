@@ -17,17 +17,20 @@ from attention.validation import checked, require_array
 
 EXACT_ERROR = 1e-10
 """A smaller error on held-out examples is rounding: only the target itself predicts them so well."""
+CONFIDENCE = 0.95
+"""The confidence of `error_rate_bound`."""
 HELD_OUT_SHARE = 20
-"""One example in this many is held out."""
+"""One example in this many is held out, and more of those that a fit can spare."""
 ENOUGH = 2
-"""This many held-out inputs, with labels that no fitted input determines, are evidence that a layer is exact."""
-ENOUGH_IN_SPAN = 8
-"""A linear class needs this many if its fitted inputs do not span all features: other inputs may be outside, too."""
+"""A success needs this many held-out inputs whose labels no fitted input determines."""
 
 # Extra heads make a fit ill-conditioned, which has cost up to three digits on held-out examples.
 _NEARLY_EXACT = 1e-6
-# Where inputs repeat, at most one orbit in this many is held out, to leave enough of them for the fit.
+# Where inputs repeat or have equal tokens, at most one in this many of the others is held out: the fit needs them.
 _ORBIT_SHARE = 8
+# Of the examples beyond twice what is needed to fit, one in _SPARE_SHARE is held out, but no more than bound the error
+# rate by 5 %. Newton's successes at four counting floors stay as they are (measured).
+_SPARE_SHARE, _USEFUL = 4, 59
 # A fitted error below this share of the held-out error means that the examples were memorised.
 _MEMORISED = 0.1
 # Predicting zero has the relative error 1. An error from _NOTHING to 1 counts as no better if its square is less than
@@ -260,11 +263,12 @@ def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
 def which_held_out(
     x: Float[np.ndarray, "n k d"],
     *,
-    least: int = 1,
+    least: int | None = None,
     before: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Bool[np.ndarray, " n"]:
     """Which examples are held out: a twentieth, at least two, and all others with the same inputs up to symmetry.
 
+    If there are more than twice the `least`, up to 59 are held out, but no more than a quarter of the surplus.
     On a very small domain this would leave too few examples to fit. Then copies of held-out inputs are fitted, and
     `HeldOut.evidence` does not count them.
 
@@ -272,20 +276,22 @@ def which_held_out(
     ----------
     x : array (n, k, d)
         Inputs, in the order in which they were drawn. The first ones are held out.
-    least : int
-        How many fitted examples are needed, including the fitted ones in `before`.
+    least : int, optional
+        How many fitted examples are needed, including the fitted ones in `before`; one, if it is not known.
     before : tuple of array, optional
         Inputs that are fitted already, and inputs that are held out already.
     """
     names = orbits(x)
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
-    left_over = len(x) + (0 if before is None else len(before[0])) - least
-    share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE), left_over))
-    distinct = len(set(names.tolist()) | fitted | held)
-    repeated = distinct < len(x) + len(fitted) + len(held)
-    wanted = min(share, max(1, distinct // _ORBIT_SHARE)) if repeated else share
+    left_over = len(x) + (0 if before is None else len(before[0])) - (least or 1)
+    spare = min(_USEFUL - len(held), (left_over - least) // _SPARE_SHARE) if least else 0
+    share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE, spare), left_over))
     trivial = _trivial(x)
-    for name in names[~trivial] if not trivial.all() else names:
+    telling = names if trivial.all() else names[~trivial]
+    distinct = len(set(telling.tolist()) | fitted | held)
+    few = distinct < len(x) + len(fitted) + len(held)
+    wanted = min(share, max(1, distinct // _ORBIT_SHARE)) if few else share
+    for name in telling:
         if wanted <= 0:
             break
         if name not in fitted and name not in held:
@@ -327,22 +333,20 @@ class HeldOut:
         *,
         fitted: float,
         otherwise: Outcome,
-        evidence: Callable[[], int] | None = None,
         **standard: Any,
-    ) -> tuple[Outcome, float]:
-        """The outcome of a fit on these examples, and its relative error; `standard` goes to the function `verdict`."""
+    ) -> "Verdict":
+        """The verdict on a fit by these examples; `standard` goes to the function `verdict`."""
         predicted = self._predicted(predict)
         error = _error(predicted, self.y)
         if otherwise in _CONVERGED and _no_better_than_zero(predicted, self.y, error):
             otherwise = Outcome.NOTHING_LEARNED
-        outcome = verdict(
+        return verdict(
             fitted=fitted,
             held_out=error,
-            evidence=(lambda: self.evidence) if evidence is None else evidence,
+            evidence=self.evidence,
             otherwise=otherwise,
             **standard,
         )
-        return outcome, error
 
     def _predicted(self, predict: Predictor) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -350,24 +354,56 @@ class HeldOut:
 
 
 def hold_out(
-    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, least: int = 1
+    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, least: int | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], HeldOut]:
     """Divide the examples into those to fit and those to hold out; see `which_held_out`."""
     held = which_held_out(x, least=least)
     return (x[~held], y[~held]), HeldOut(x[held], y[held], x[~held])
 
 
+def error_rate_bound(evidence: int) -> float:
+    """The upper confidence bound on the error rate from `evidence` held-out inputs: 1 - .05^(1/n) at confidence .95.
+
+    An error is an input on which a fit is worse than on all of the held-out ones. If its probability is above q, all n
+    held-out inputs are no error with probability below (1 - q)^n (Wilks 1941; proved for independent inputs).
+    """
+    return float(1 - (1 - CONFIDENCE) ** (1 / evidence)) if evidence else 1.0
+
+
+def percent(bound: float) -> str:
+    """An upper bound on a share in per cent, rounded up to two digits.
+
+    Examples
+    --------
+    >>> [percent(error_rate_bound(n)) for n in (2, 17, 59, 5000)]
+    ['78%', '17%', '5%', '0.06%']
+    """
+    size = math.floor(math.log10(100 * bound)) - 1
+    return f"{math.ceil(100 * bound / 10.0**size) * 10.0**size:.3g}%"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a fit ended, as the held-out examples tell."""
+
+    outcome: Outcome
+    held_out_error: float = math.nan  #: the relative error on the held-out examples; NaN without any
+    #: of a success: with confidence .95, the fit is wrong on at most this share of inputs, as in `Fit`
+    error_rate_bound: float | None = None
+
+
 def verdict(
     *,
     fitted: float,
     held_out: float,
-    evidence: Callable[[], int],
+    evidence: int,
     otherwise: Outcome,
     tolerance: float = 0.0,
     rounding: float = EXACT_ERROR,
     enough: int = ENOUGH,
-) -> Outcome:
-    """The outcome of a fit, from its errors on fitted and on held-out examples.
+    converged: bool = True,
+) -> Verdict:
+    """The verdict on a fit, from its errors on fitted and on held-out examples.
 
     A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both kinds of examples, and
     enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact and the held-out
@@ -377,8 +413,8 @@ def verdict(
     ----------
     fitted, held_out : float
         Relative errors on the fitted and on the held-out examples.
-    evidence : callable
-        Gives the evidence in the held-out examples, as `HeldOut.evidence` counts it; called only if errors are small.
+    evidence : int
+        The number of held-out inputs that are evidence, as `HeldOut.evidence` counts them.
     enough : int
         How much evidence a success needs.
     otherwise : Outcome
@@ -387,6 +423,9 @@ def verdict(
         The requested relative error.
     rounding : float
         Below this relative error, fitted examples are reproduced to the precision of the arithmetic.
+    converged : bool
+        Whether more work no longer lowers the held-out error. If it does, the fit is not overfitted; it ends with
+        `otherwise`, such as WORK_SPENT. A fit that reproduces the fitted examples to `rounding` has converged.
     """
     success = None
     if held_out < EXACT_ERROR and fitted < _NEARLY_EXACT:
@@ -396,8 +435,11 @@ def verdict(
     elif fitted < rounding and held_out < _NEARLY_EXACT:
         success = Outcome.PRECISION_FLOOR
     if success is not None:
-        return success if evidence() >= enough else Outcome.UNCONFIRMED
-    return Outcome.OVERFITTED if fitted < _MEMORISED * held_out else otherwise
+        if evidence < enough:
+            return Verdict(Outcome.UNCONFIRMED, held_out)
+        return Verdict(success, held_out, error_rate_bound(evidence))
+    overfitted = fitted < _MEMORISED * held_out and (converged or fitted < rounding)
+    return Verdict(Outcome.OVERFITTED if overfitted else otherwise, held_out)
 
 
 def _error(predicted: np.ndarray, y: np.ndarray) -> float:

@@ -58,21 +58,31 @@ class ExampleOracle:
         self._target, self._inputs, self._noise = target, inputs, noise
         self._rng = random_generator(rng)
         self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
+        self.held_out: tuple[np.ndarray, np.ndarray] | None = None
         self._shape = (inputs.k, inputs.d)
         self._drawn = 0
         self._streams: list[ExampleOracle] = []
 
     @classmethod
     @checked
-    def from_arrays(cls, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> "ExampleOracle":
+    def from_arrays(
+        cls,
+        x: Float[np.ndarray, "n k d"],
+        y: Float[np.ndarray, "n k d"],
+        *,
+        held_out: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> "ExampleOracle":
         """An oracle that serves copies of the given examples, each once and in order; then it raises an error.
 
         Parameters
         ----------
         x, y : array (n, k, d)
             Token matrices and their labels.
+        held_out : tuple of two arrays, optional
+            Other examples, to judge fits; a learner that would hold examples out takes these instead.
         """
         oracle = cls.__new__(cls)
+        oracle.held_out = held_out
         oracle._left, oracle._shape = (np.array(x), np.array(y)), x.shape[1:]
         oracle._drawn, oracle._streams = 0, []
         return oracle

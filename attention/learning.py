@@ -1,5 +1,6 @@
 """The protocol of learners and attacks: what a learner is, and what it returns."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,18 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention.evaluation import Outcome, Predictor, parameter_errors, relative_error, unknown_part_error
+from attention.evaluation import (
+    CONFIDENCE,
+    HeldOut,
+    Outcome,
+    Predictor,
+    Verdict,
+    hold_out,
+    parameter_errors,
+    percent,
+    relative_error,
+    unknown_part_error,
+)
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
@@ -79,6 +91,11 @@ class Fit:
     examples_needed: int | None = None
     #: what the oracle counts, "example" or "query": what is drawn, held out and spent
     counted: Literal["example", "query"] = "example"
+    held_out_error: float = math.nan  #: the relative error on the examples held out; NaN if none were
+    #: of a success, the upper confidence bound on its error rate: with confidence .95, the fit is worse than on all
+    #: held-out examples on at most this share of inputs, drawn as those were. Inputs on which the fitted examples
+    #: determine every layer, by a symmetry or as all tokens are equal, count neither as held out nor in the share
+    error_rate_bound: float | None = None
 
     @property
     def explanation(self) -> str:
@@ -94,7 +111,11 @@ class Fit:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 
     def __str__(self) -> str:
-        return f"{self.explanation}\n  {self._counts()}"
+        lines = [self.explanation, f"  {self._counts()}"]
+        if self.error_rate_bound is not None:
+            share = percent(self.error_rate_bound)
+            lines.append(f"  wrong on at most {share} of inputs, with confidence {CONFIDENCE:g}")
+        return "\n".join(lines)
 
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
@@ -281,21 +302,35 @@ class Recorder:
 
     def fit(
         self,
-        outcome: Outcome,
+        ended: Outcome | Verdict,
         *,
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
         alone: str = "",
         examples_needed: int | None = None,
     ) -> Fit:
-        """The `Fit` from the records; without `predict`, the layer is the predictor."""
+        """The `Fit` from the records; without `predict`, the layer is the predictor.
+
+        An outcome alone is that of a fit without held-out examples.
+        """
+        verdict = Verdict(ended) if isinstance(ended, Outcome) else ended
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
         trace = tuple(self._trace)
         counted: Literal["example", "query"] = "query" if hasattr(self._oracle, "ask") else "example"
         return Fit(
-            predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed, counted
+            predictor,
+            layer,
+            verdict.outcome,
+            self.examples,
+            self.seconds,
+            trace,
+            alone,
+            examples_needed,
+            counted,
+            verdict.held_out_error,
+            verdict.error_rate_bound,
         )
 
 
@@ -402,6 +437,18 @@ def require_oracle(oracle: Any, access: Access | None = "random examples") -> No
     given = f"gives {_MADE[able[0]][0]}" if able else f"is of the type {type(oracle).__name__}"
     needed = "an oracle is needed" if access is None else f"{access} are needed"
     raise ValueError(f"The oracle {given}: {needed}, of {' or '.join(_MADE[verb][1] for verb in wanted)}.")
+
+
+def draw_and_hold_out(
+    oracle: ExampleOracle, n: int, *, least: int | None = None
+) -> tuple[tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]], HeldOut]:
+    """Draw `n` examples, and divide them as `hold_out` does, unless the oracle has held-out examples itself."""
+    x, y = draw_examples(oracle, n)
+    given = getattr(oracle, "held_out", None)
+    if given is None:
+        return hold_out(x, y, least=least)
+    x_held, y_held = given
+    return (x, y), HeldOut(x_held, y_held, x)
 
 
 def draw_examples(

@@ -1,5 +1,6 @@
 """Files that ``torch.save`` wrote: their tensors, without running any code that is in them."""
 
+import argparse
 import re
 import warnings
 import zipfile
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attention.files import guarded, require_file, wrong
+from attention.foreign import printable
 
 __all__ = ["read_torch_file"]
 
@@ -34,7 +36,8 @@ def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]
         try:
             # a mapped file is read only where a tensor is used
             mapped = zipfile.is_zipfile(path)
-            with warnings.catch_warnings():
+            # training settings, as fairseq stores them: a plain record
+            with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what torch.load warns of, it then refuses
                 content = torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped)
         except UnpicklingError as error:
@@ -47,7 +50,7 @@ def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]
         return dict(_tensors("", content))
 
     tensors = guarded(path, "the file is no valid PyTorch file", load)
-    return {name: partial(_array, path, name, tensor) for name, tensor in tensors.items()}
+    return {printable(name): partial(_array, path, name, tensor) for name, tensor in tensors.items()}
 
 
 def _tensors(stem: str, content: Any) -> Iterator[tuple[str, Any]]:

@@ -56,7 +56,7 @@ def checked(subject: Checked) -> Checked:
     Parameters
     ----------
     subject : function or class
-        Decorate a class below its ``@dataclass``; its own ``__post_init__`` runs after the checks.
+        Decorate a class below its ``@dataclass``; its ``__post_init__``, or its parent's, runs after the checks.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def checked(subject: Checked) -> Checked:
     ValueError: times is 0: a whole number of at least 1 is needed.
     """
     if isinstance(subject, type):
-        own = subject.__dict__.get("__post_init__")
+        own = getattr(subject, "__post_init__", None)  # that of the parent, if the class has none
 
         def post_init(self: Any) -> None:
             given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}

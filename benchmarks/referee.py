@@ -64,11 +64,9 @@ class OptimistixLM(LearnerBase):
             )
             if residual < _ROUNDING:
                 break
-        outcome, error = held.verdict(
-            layer, fitted=residual, tolerance=_ROUNDING, otherwise=Outcome.LOCAL_MINIMUM
-        )
-        recorder.step("End", layer=layer, residual=residual, held_out_error=error)
-        return recorder.fit(outcome, layer=layer)
+        verdict = held.verdict(layer, fitted=residual, tolerance=_ROUNDING, otherwise=Outcome.LOCAL_MINIMUM)
+        recorder.step("End", layer=layer, residual=residual, held_out_error=verdict.held_out_error)
+        return recorder.fit(verdict, layer=layer)
 
 
 @lru_cache

@@ -13,6 +13,8 @@ from sphinx.util import rst
 sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
 from arena.cli.main import app as command_line
+from paper_checks import all_checks
+from paper_checks.claims_folder import ClaimsFolder
 from studies import STUDIES, find_studies, load_result
 from studies.folder import render_page
 
@@ -65,6 +67,11 @@ sphinx_gallery_conf = {
 }
 
 
+def _write_claims(app):
+    # the pages of claims show the results beside them
+    ClaimsFolder(Path(app.srcdir) / "claims").write_pages(all_checks())
+
+
 def _norms_are_not_substitutions(app, what, name, obj, options, lines):
     # docstrings write norms as |x|, which reStructuredText takes for a substitution
     for place, line in enumerate(lines):
@@ -102,6 +109,7 @@ def _describe(name: str, command) -> Iterator[str]:
 
 
 def setup(app):
-    """Connect the docstrings, the pages of studies and the page of commands with what they are made from."""
+    """Connect the docstrings, the pages of claims and studies, and the page of commands with their sources."""
+    app.connect("builder-inited", _write_claims)
     app.connect("autodoc-process-docstring", _norms_are_not_substitutions)
     app.connect("source-read", _fill_in)

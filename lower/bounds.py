@@ -4,21 +4,16 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from attention.validation import PositiveInt, Whole, checked
-
-if TYPE_CHECKING:
-    import sympy
+from attention.validation import PositiveInt, checked
 
 __all__ = [
     "Number",
     "eliminated_per_query",
     "exact_fraction",
     "exact_tolerance",
-    "parity_targets",
     "query_lower_bound",
 ]
 
@@ -106,20 +101,3 @@ def query_lower_bound(
         raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
     most = min(targets, eliminated_per_query(tolerance, eigenvalue=eigenvalue))
     return max(0, math.ceil((share * targets - 1) / most))
-
-
-@checked
-def parity_targets(heads: Annotated[int, Whole(1, 60)]) -> "sympy.Poly":
-    """The number C(d - 1, 2m - 1) of parities that m heads hide, as a polynomial in d of degree 2m - 1.
-
-    Examples
-    --------
-    >>> parity_targets(2).as_expr().factor()
-    (d - 3)*(d - 2)*(d - 1)/6
-    """
-    import sympy  # half a second to import, and nothing else here needs it
-
-    d = sympy.Symbol("d", integer=True, positive=True)
-    bits = 2 * heads - 1
-    falling = sympy.prod([d - 1 - step for step in range(bits)])
-    return sympy.Poly(sympy.expand(falling / sympy.factorial(bits)), d)

@@ -56,7 +56,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Card:
-    """The assumption of a problem, and the known reductions that lead to it; none if nothing is assumed."""
+    """The assumption of a problem, and known reductions that lead to it; none if nothing is assumed."""
 
     parameters: LWRParameters
     samples: int  #: so many samples determine the secret, by their bits; 0 if there is nothing to find
@@ -69,7 +69,7 @@ class Card:
 
     @property
     def rests_on(self) -> str:
-        """The problem from which covering reductions lead here, as far back as they go."""
+        """The problem from which covering reductions of this card lead here, as far back as they go."""
         if not self.reductions:
             return "nothing"
         ways = {one.to: one.start for one in reversed(self.reductions) if one.covers}
@@ -83,7 +83,10 @@ class Card:
         if self.reductions:
             lines.append(f"  samples that determine the secret: {self.samples}")
             lines += [f"  {one}" for one in self.reductions]
-            lines.append(f"  rests on: {self.rests_on}. A reduction is no claim of security at this size.")
+            lines.append(
+                f"  rests on: {self.rests_on}, as far as these reductions lead. A reduction is no claim of security "
+                "at this size."
+            )
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -106,13 +109,18 @@ def card_of(parameters: LWRParameters) -> Card:
     Rounding by p of q residues with errors of size B before it: among q residues at most 2 B p change their label by
     some error of that size, two runs of B at each of the p ends. If labels with errors look uniform, m of them round to
     other labels than without errors with probability at most 2 B p m / q (Banerjee, Peikert and Rosen 2012, derived
-    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret.
+    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
+    about solvers that succeed with a probability above 1/2.
+
+    Cards do not have every known reduction. Where p divides q, learning with errors that are uniform on q/p
+    neighbouring residues leads to learning with rounding, at a loss of a factor q/p in samples (page "Reductions and
+    what they lose").
 
     Rows of bits for q = 2^k: take bits of uniform rows a' = G a. Then <a', s> = <a, G^T s>, and with a uniform r that
     one adds to labels as <a, r>, the secret G^T s + r is uniform. So plain learning with errors in n covariates is as
     hard as the standard problem in floor(n / k) entries (derived here; the idea is Boneh, Lewi, Montgomery and
     Raghunathan 2013). Ternary rows are differences of two such rows. Rounded labels cannot be shifted: so for plain
-    learning with rounding nothing is known to us but the way by errors.
+    learning with rounding nothing is known to us but ways by errors.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Results of checks, stored in a folder as soon as they exist, and the pages written from them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,9 +63,9 @@ class ClaimsFolder:
             del results[result.id, other]
         results[result.id, result.scale] = result
         ordered = sorted(results.values(), key=lambda one: (one.id, one.scale.value))
-        data = {"version": _VERSION, "results": [one.to_json() for one in ordered]}
+        lines = [json.dumps(one.to_json(), ensure_ascii=False) for one in ordered]  # one a line, for git
         self._path.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        text = f'{{"version": {_VERSION}, "results": [\n' + ",\n".join(lines) + "\n]}\n"
         write_whole(self._path / "claims.json", text.encode())
         self._results = results
 
@@ -79,11 +79,6 @@ class ClaimsFolder:
             if (one.id, scale) in self._results
         }
 
-    def pages(self, checks: Sequence[Check]) -> Iterator[tuple[Path, str]]:
-        """The files of the pages and their contents."""
-        for name, text in render_claims(checks, self.shown(checks)).items():
-            yield self._path / name, text
-
     def write_pages(self, checks: Sequence[Check]) -> None:
         """Write the pages of these checks, usually all checks of the project.
 
@@ -93,8 +88,8 @@ class ClaimsFolder:
             If one cannot be written.
         """
         self._path.mkdir(parents=True, exist_ok=True)
-        for path, text in self.pages(checks):
-            write_whole(path, text.encode())
+        for name, text in render_claims(checks, self.shown(checks)).items():
+            write_whole(self._path / name, text.encode())
 
     def _read(self) -> _Results:
         path = self._path / "claims.json"

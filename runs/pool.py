@@ -1,6 +1,7 @@
 """Local processes that compute cells; a process that crashes or is stopped ends nothing else."""
 
 import copy
+import errno
 import importlib
 import json
 import multiprocessing
@@ -8,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -42,6 +44,7 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     module : str
         A module that each process imports first, so that the import does not count in the time of a call.
     """
+    _require_files(jobs)
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
         _Base.set_forkserver_preload(["runs.pool", module])
     with _apart():
@@ -62,7 +65,41 @@ class _Pool:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
-        return self._workers.submit(call, timeout, packed)
+        running = self._workers.submit(call, None, packed)
+        if timeout is None:
+            return running
+        limited: Future[tuple[Status, str]] = Future()
+        threading.Thread(target=_limit, args=(running, limited, timeout), daemon=True).start()
+        return limited
+
+
+def _limit(running: "Future[Any]", limited: "Future[Any]", seconds: float) -> None:
+    """Pass on what a call returns, or a TimeoutError; pebble's own limit follows the clock on the wall."""
+    while not (running.running() or running.done()):
+        time.sleep(0.02)
+    if not limited.set_running_or_notify_cancel():
+        return
+    try:
+        limited.set_result(running.result(seconds))
+    except TimeoutError as error:
+        running.cancel()  # ends the process
+        limited.set_exception(error)
+    except BaseException as error:
+        limited.set_exception(error)
+
+
+def _require_files(jobs: int) -> None:
+    """Allow as many open files as so many processes need; an OSError if the system does not."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    needed = 24 + 4 * jobs
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < needed:
+        raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)} for {jobs} processes, which need {needed}")
+    if resource.RLIM_INFINITY != soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def call(packed: bytes) -> tuple[Status, str]:

@@ -44,11 +44,9 @@ class Bound:
         return f"{self.name}: {self.inequality} [{self.source}]"
 
 
-def _cap(
-    value: Fraction, formula: str, source: str, *, whole: int | None = None, name: str = _RULED_OUT
-) -> Bound:
+def _cap(value: Fraction, formula: str, source: str, *, name: str = _RULED_OUT) -> Bound:
     """The bound "fewer than `value`", with the formula and its numbers."""
-    whole = ceil(value) - 1 if whole is None else whole
+    whole = ceil(value) - 1
     return Bound(name, value, whole, f"M < {formula} = {shown(value)}, so M <= {whole}", source)
 
 
@@ -88,14 +86,13 @@ def full_query_cap(tolerance: Number) -> Bound:
 
 
 def szorenyi_cap(correlation: Number, tolerance: Number) -> Bound:
-    """What one query rules out of unit hidden parts with |correlations| <= gamma < tau^2: 2(1-gamma)/(tau^2-gamma).
+    """What one query rules out of unit hidden parts with |correlations| <= gamma < tau^2: (1-gamma)/(tau^2-gamma).
 
     Notes
     -----
-    Let s candidates have <h, f_S> > tau. Then s tau < <h, sum f_S> <= |sum f_S| <= sqrt(s + s (s-1) gamma), that is
-    s < (1 - gamma)/(tau^2 - gamma). The same holds for candidates below -tau. (In fact half of the bound covers both
-    kinds together: flip the signs of the latter; the |correlations| do not change. At gamma = 0 half of the bound is
-    `orthogonal_cap`.)
+    Let s candidates have |<h, f_S>| > tau, and let e_S be the sign of <h, f_S>. The e_S f_S have the same
+    |correlations|. So s tau < <h, sum e_S f_S> <= |sum e_S f_S| <= sqrt(s + s (s-1) gamma), that is
+    s < (1 - gamma)/(tau^2 - gamma). At gamma = 0 this is `orthogonal_cap`.
 
     References
     ----------
@@ -105,7 +102,7 @@ def szorenyi_cap(correlation: Number, tolerance: Number) -> Bound:
     Examples
     --------
     >>> print(szorenyi_cap("1/100", "1/5").inequality)
-    M < 2(1-gamma)/(tau^2-gamma) = 2(1-0.01)/(0.04-0.01) = 66, so M <= 64
+    M < (1-gamma)/(tau^2-gamma) = (1-0.01)/(0.04-0.01) = 33, so M <= 32
     """
     gamma, tau = exact_fraction("correlation", correlation), exact_tolerance(tolerance)
     if not 0 <= gamma < tau**2:
@@ -113,12 +110,10 @@ def szorenyi_cap(correlation: Number, tolerance: Number) -> Bound:
             f"correlation is {correlation} at tolerance {tolerance}: at least 0 and below tolerance^2 = "
             f"{shown(tau**2)} is needed."
         )
-    one_sign = (1 - gamma) / (tau**2 - gamma)
     return _cap(
-        2 * one_sign,
-        f"2(1-gamma)/(tau^2-gamma) = 2(1-{shown(gamma)})/({shown(tau**2)}-{shown(gamma)})",
+        (1 - gamma) / (tau**2 - gamma),
+        f"(1-gamma)/(tau^2-gamma) = (1-{shown(gamma)})/({shown(tau**2)}-{shown(gamma)})",
         "Szörényi 2009, the argument; constants derived here",
-        whole=2 * (ceil(one_sign) - 1),
     )
 
 

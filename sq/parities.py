@@ -68,7 +68,7 @@ class ParityHeads(ProfileHeads):
 @register
 @dataclass(frozen=True, kw_only=True)
 class ParityFamily(SymmetricFamily):
-    """Layers of two tokens that hide a parity of l bits behind a gate: hard for statistical queries.
+    """Layers of two tokens that hide a parity of l bits behind a gate, with orthogonal targets.
 
     The hidden parts are f_S = u_0 chi_S(y) [1; -1] with y_j = x_1j x_2j. There are C(d - 1, l) of them.
 
@@ -273,8 +273,9 @@ def parity_heads(
 
     References
     ----------
-    Derived here. That fewer heads do not suffice is a numerical observation, not a theorem; Hsu, arXiv 2605.12171,
-    proves a related bound.
+    Derived here. That the equations of D have a solution is computed for the default slopes up to m = 10, and not
+    proved for every m. That fewer heads do not suffice is a numerical observation, not a theorem; Hsu, arXiv
+    2605.12171, proves a related bound.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -55,9 +55,10 @@ class PeriodicFamily(SingleIndexFamily):
     References
     ----------
     Song, Zadik and Bruna 2021, "On the cryptographic hardness of learning single periodic neurons": with label noise
-    of inverse polynomial size a polynomial-time learner implies a quantum one for worst-case lattice problems; without
-    it lattice reduction learns such functions. Bruna, Regev, Song and Tang 2021, "Continuous LWE" (arXiv 2005.09595).
-    Only the abstracts were at hand, so their ranges of frequency and noise are not checked.
+    of inverse polynomial size and gamma >= 2 sqrt(n) a polynomial-time learner implies a quantum one for worst-case
+    lattice problems; without noise lattice reduction learns such functions. Bruna, Regev, Song and Tang 2021,
+    "Continuous LWE" (arXiv 2005.09595). Later work needs gamma of about sqrt(log n), under a stronger assumption. So
+    nothing is claimed for a fixed gamma as d grows. Only the abstracts were at hand.
 
     Examples
     --------
@@ -77,6 +78,17 @@ class PeriodicFamily(SingleIndexFamily):
         "Half the range on which the wave is periodic, in standard deviations; more raises small bounds.",
         default=9.0,
     )
+
+    @classmethod
+    def with_growing_frequency(cls, dim: int, **parameters: Any) -> "PeriodicFamily":
+        """The family with gamma = 2 sqrt(n), n = dim - 1: the least frequency that the reduction from lattices covers.
+
+        Examples
+        --------
+        >>> PeriodicFamily.with_growing_frequency(dim=17).gamma
+        8.0
+        """
+        return cls(dim=dim, gamma=2 * math.sqrt(dim - 1), **parameters)
 
     @property
     def beta(self) -> float:

@@ -144,14 +144,14 @@ class PeriodicLattice(LearnerBase):
         layer = family.heads_of(form, w).layer()
         worst = relative_error(layer(fresh_x), fresh_y)
         recorder.step("Solve for the direction", layer=layer, held_out_error=worst)
-        outcome = verdict(
+        judged = verdict(
             fitted=worst,
             held_out=worst,
-            evidence=lambda: len(np.unique(fresh_x, axis=0)),
+            evidence=len(np.unique(fresh_x, axis=0)),
             otherwise=Outcome.NOTHING_LEARNED,
             tolerance=1e-3,
         )
-        return recorder.fit(outcome, layer=layer) if outcome.succeeded else ended(outcome)
+        return recorder.fit(judged, layer=layer) if judged.outcome.succeeded else ended(judged.outcome)
 
 
 def _inverse(family: PeriodicFamily, labels: np.ndarray) -> np.ndarray:

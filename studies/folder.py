@@ -42,7 +42,9 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     record = {"version": _VERSION, **result_json(result)}
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    rows = record.pop("rows")
+    head, *lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) for one in (record, *rows))
+    text = f'{head[:-1]}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"  # a row a line, for git
     write_whole(folder / f"{study.name}.json", text.encode())
     table, out = study.table(result.rows), io.StringIO()
     writer = csv.DictWriter(out, list(table[0]), lineterminator="\n")

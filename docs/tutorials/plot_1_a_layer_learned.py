@@ -21,9 +21,9 @@ practice, and the one that has a theorem. Runs in about ten seconds.
 # learning from examples as in PAC learning. Here the distribution of X is known. The labels are exact unless noise is
 # added.
 #
-# Two results are known. If the heads are in general position, in the sense of Chen and Li (arXiv 2402.04084), a learner
-# provably succeeds in time :math:`(dk)^{O(m^3)}`. In the worst case no learner succeeds in polynomial time, under an
-# assumption of cryptography. This page is about the first result.
+# Two results are known. If the layer meets the quantitative conditions of Chen and Li (arXiv 2402.04084), k is at most
+# logarithmic in d and m far below d, a learner provably succeeds in time :math:`(dk)^{O(m^3)}`. In the worst case no
+# learner succeeds in polynomial time, under an assumption of cryptography. This page is about the first result.
 
 # %%
 # A nice layer

@@ -16,7 +16,7 @@ from attention import (
     Recorder,
     draw_examples,
 )
-from attention.evaluation import orbits, verdict
+from attention.evaluation import Verdict, orbits, verdict
 from attention.learning import Access, LearnerBase, Predictor
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
@@ -44,8 +44,8 @@ __all__ = ["AttackLearner", "LearnerAttack", "label_values"]
 _READINGS = 8
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24
-_TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
 _SURPLUS_BITS = 10  # bits of labels beyond those of the secret: a wrong secret passes with probability 2^-10
+_TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class AttackLearner(LearnerBase):
         layer = self._layer(result)
         accuracy = 0.0 if result.accuracy is None else result.accuracy
         recorder.step("Attack", predict=predict, layer=layer, largest_error=worst, fresh_accuracy=accuracy)
-        outcome = {
+        ended: Outcome | Verdict = {
             AttackOutcome.TOO_FEW_SAMPLES: spent,
             AttackOutcome.BUDGET_SPENT: Outcome.WORK_SPENT,
             AttackOutcome.REFUSED: Outcome.WORK_SPENT,
@@ -214,15 +214,15 @@ class AttackLearner(LearnerBase):
             AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR if self.parameters.noisy else Outcome.LOCAL_MINIMUM,
         }.get(result.outcome, Outcome.LOCAL_MINIMUM)
         if result.outcome is AttackOutcome.BROKEN and worst <= _TOLERANCE:
-            outcome = verdict(
+            ended = verdict(
                 fitted=worst,
                 held_out=worst,
-                evidence=lambda: _surplus_bits(samples, self.parameters),
-                enough=_SURPLUS_BITS,
+                # a secret cannot learn rows by heart: if it is determined, held-out copies are evidence too
+                evidence=result.fresh if _surplus_bits(samples, self.parameters) >= _SURPLUS_BITS else 0,
                 otherwise=spent,
                 tolerance=_TOLERANCE,
             )
-        return recorder.fit(outcome, predict=predict, layer=layer)
+        return recorder.fit(ended, predict=predict, layer=layer)
 
     def _samples(self, x: np.ndarray, y: np.ndarray) -> LWRSamples | None:
         """The samples on the gate; None if an example does not have the pattern."""

@@ -188,26 +188,6 @@ def agnostic(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
     yield at_least("the risk itself: no linear attention fits", best, 0.01)
 
 
-@checks("linear-certificate/sample-bound")
-def sample_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Checks 2 (d^4 - D) = d^2 (d - 1)(2 d + 1) in whole numbers at more places than its degree. The exact
-    rank of random whole examples shows that D of them suffice. The theorem's constant is not known to us, and
-    its setting is agnostic: nothing here contradicts it.
-    """
-    dims = range(1, 51)
-    count = {d: d * d * (d + 1) // 2 for d in dims}
-    power = claim.power
-    yield equal("D at most d^4 for d = 1 to 50", all(count[d] <= d**power for d in dims), True)
-    yield equal(
-        "the factorisation at d = 1 to 50",
-        all(2 * (d**power - count[d]) == d * d * (d - 1) * (2 * d + 1) for d in dims),
-        True,
-    )
-    for d in (2, 3, 4) if scale is Scale.QUICK else (2, 3, 4, 5, 6):
-        x = rng.integers(-9, 10, (count[d], 3, d))
-        yield equal(f"rank of D examples, d = {d}", rank(cubic(x)), count[d])
-
-
 @checks("linear-certificate/adam")
 def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Each run has one small planted model, full batches and several starts. The start that is best on the

@@ -1,14 +1,12 @@
 """Claims: Parities hidden by heads."""
 
 from collections.abc import Iterator, Sequence
-from math import comb, factorial
+from math import comb
 
 import numpy as np
 from numpy.random import Generator
-from sympy import integer_nthroot
 
 from attention import AttentionLayer
-from lower.bounds import parity_targets
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS, REVERSED_COEFFICIENTS
 from paper_checks.claims._gated_parities import (
@@ -24,9 +22,7 @@ from paper_checks.claims._gated_parities import (
 )
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, equal
-from paper_checks.faults import given
 from sq import parity_heads
-from sq.parities import heads_needed
 
 _SIZES = (1, 2, 3, 4, 5)
 _SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}
@@ -156,41 +152,6 @@ def orthogonal_targets(claim: Constants, scale: Scale, rng: Generator) -> Iterat
             products = whole @ whole.T
             expected = claim.norm * len(x) * np.eye(len(whole), dtype=np.int64)
             yield equal(f"d = {d}, m = {m}: orthonormal", bool(np.array_equal(products, expected)), True)
-
-
-@checks("parities/query-exponent", given(lambda heads: heads + 1))
-def query_exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Takes differences of the counts C(d-1, l), where l is the most bits of m heads. The difference of order
-    2m - 1 is 1 and the next 0. The degree of lower.parity_targets is compared, m = 1 to 6.
-    """
-    for m in range(1, 7):
-        bits = max(one for one in range(1, 40) if heads_needed("D", one) == m)
-        degree = claim.slope * m + claim.offset
-        counts = np.array([comb(d - 1, bits) for d in range(1, 60)], dtype=object)
-        steps = np.diff(counts, n=degree)
-        yield equal(f"m = {m}: difference of order {degree} is", sorted(set(steps.tolist())), [1])
-        polynomial = parity_targets(m)
-        yield equal(f"m = {m}: degree in d", polynomial.degree(), degree)
-        yield equal(f"m = {m}: leading coefficient", polynomial.LC() * factorial(degree), 1)
-
-
-@checks("parities/queries-or-tolerance")
-def queries_or_tolerance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """By queries/lower-bound Q (ceil(1/tau^2) - 1) >= N - 1. This gives q > (N - 1) tau^2, so not both can be
-    below the cube root. The check is in whole numbers, with the largest 1/tau^2 below its bound, where q is
-    least. m = 1 to 6, d to 4096.
-    """
-    power, root = claim.power, claim.root
-    below = []
-    sizes = [(m, d) for m in range(1, 7) for d in (16, 48, 256, 1024, 4096)]
-    for m, d in sizes:
-        others = comb(d - 1, 2 * m - 1) - 1
-        # the largest whole n = 1/tau^2 with sqrt(n) < others^(power/root)
-        squares = int(integer_nthroot(others ** (2 * power) - 1, root)[0])
-        queries = -(-others // (squares - 1)) if squares > 1 else others
-        if queries**root < others**power:
-            below.append((m, d))
-    yield equal(f"sizes (m, d) with both below, of {len(sizes)}", len(below), 0)
 
 
 def _error(layer: AttentionLayer, secret: Sequence[int], c: float, c0: float) -> float:

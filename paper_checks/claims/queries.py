@@ -11,7 +11,7 @@ from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import REPLIES_NEAR_ONE
 from paper_checks.claims.tables import checks
-from paper_checks.comparison import Comparison, at_most, covers, equal
+from paper_checks.comparison import Comparison, covers, equal
 from paper_checks.faults import returned
 from sq import (
     CSQ,
@@ -27,7 +27,6 @@ from sq import (
     ScanLearner,
     SignedGroupLearner,
 )
-from upper.six_phase import QueryPlan, six_phase_queries
 
 _TAUS = ("0.9", "0.5", "0.3", "0.1", "0.05")
 _TABLE = {
@@ -111,6 +110,10 @@ def sandwich(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
     """The learner asks one group after another and bisects the one with a hit. Takes all 126 targets of (d,
     l) = (10, 4), tau = .3, .1. Full adds all 455 of (16, 3). Without the logarithm the bound fails.
     """
+    for tau, count in zip((0.3, 0.1), claim.preserved, strict=True):
+        family = ParityFamily(dim=16, bits=3)
+        asked = GroupLearner().learn(MostPreservingAdversary(CSQ(tau), family), family).asked
+        yield equal(f"d = 16, l = 3, tau = {tau}: against the most-preserving adversary", asked, count)
     for dim, bits in ((10, 4),) if scale is Scale.QUICK else ((10, 4), (16, 3)):
         family = ParityFamily(dim=dim, bits=bits)
         targets = comb(dim - 1, bits)
@@ -233,28 +236,3 @@ def convention(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     yield equal("a vector of d = 4", oracle.asked, claim.vector)
     result = DescentLearner(heads=2, steps=1).learn(ExactOracle(CSQ(0.1), family, 0), family, rng=rng)
     yield equal("one gradient step of 2 heads", result.asked, claim.step)
-
-
-@checks("queries/six-phase", returned(lambda phases: phases[:3]))
-def six_phase(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Compares differences of the counts of upper.six_phase_queries in d = 10, ..., 40 with d^2 + 2
-    ((d(d+1)/2)^2 + d^2 + 3 + steps) + d(d+1)/2 + d^2 + steps. Takes the smallest tolerance times d^2. These
-    are plans, not runs. That the answers suffice is measured elsewhere.
-    """
-    dims, steps = range(10, 41), 12
-    for m, k in ((2, 2), (3, 2), (2, 3)):
-        plans = [six_phase_queries(QueryPlan(m=m, k=k, d=d, steps=steps)) for d in dims]
-        totals = [sum(one.count for one in plan) for plan in plans]
-        formula = [
-            d**2 + 2 * ((d * (d + 1) // 2) ** 2 + d**2 + 3 + steps) + d * (d + 1) // 2 + d**2 + steps
-            for d in dims
-        ]
-        yield equal(f"m = {m}, k = {k}: counts are the formula's", totals == formula, True)
-        differences = np.diff(np.array(totals, dtype=object), n=claim.degree)
-        name = f"m = {m}, k = {k}: fourth differences"  # 4! times the leading coefficient
-        yield equal(name, sorted(set(differences.tolist())), [claim.leading])
-        scaled = [
-            min(one.tolerance for one in plan) * d**claim.power for plan, d in zip(plans, dims, strict=True)
-        ]
-        spread = max(scaled) / min(scaled) - 1
-        yield at_most(f"m = {m}, k = {k}: spread of tolerance d^2", spread, claim.spread)

@@ -24,26 +24,38 @@ from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
-from paper_checks.faults import given, returned
+from paper_checks.faults import returned
 from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
 
 
-@checks("span-and-net/hull-dimension", given(lambda theta: theta[:2]))
+@checks("span-and-net/hull-dimension", lambda right: lambda theta, rng: right(theta[:2], rng))
 def hull_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Takes random whole heads at d = 3. For every whole x with entries from -2 to 2, cross products give all
-    whole v orthogonal to the x (Theta_i - Theta_1). The dimension is d^2 less the rank of the x (x) v in
-    rational numbers. That agreeing rows span so much is observed for these sizes, not proved for all.
+    """Takes random whole heads. For random whole x, all v orthogonal to the x (Theta_i - Theta_1) are found in
+    rational numbers. The dimension is d^2 less the rank of the x (x) v. Proof for m <= d: by Bertini's theorem the
+    pairs (x, v) form an irreducible variety that lies in no smaller linear space, and real pairs are dense in it,
+    as every real x has a real v. At d = 2, x (Theta_i - Theta_1) v = 0 for i = 2, 3, 4 asks for a common zero
+    of two quadratic forms in x; their resultant is not 0. For quaternions the x (Theta_i - Theta_1) have the
+    determinant |x|^4, so no v is orthogonal to all; the same holds for heads near these.
     """
-    for _ in range(3 if scale is Scale.QUICK else 30):
-        heads = _independent_heads(rng)
-        cases = {
-            "two heads": (heads[:2], 2),
-            "three heads": (heads, 3),
-            "three heads on a line": (np.stack([heads[0], heads[1], 2 * heads[1] - heads[0]]), 2),
-        }
-        for name, (theta, in_general_position) in cases.items():
-            left = 9 - _rank(_agreeing(theta))
-            yield equal(f"dimensions left by {name}", left, in_general_position - claim.less)
+    for d, m in ((2, 2), (3, 2), (3, 3), (4, 3), (4, 4)) * (1 if scale is Scale.QUICK else 5):
+        theta = rng.integers(-9, 10, (m, d, d))
+        yield equal(f"dimensions left, d = {d}, m = {m}", _dimensions_left(theta, rng), m - claim.less)
+        line = np.stack([theta[0], theta[1], 2 * theta[1] - theta[0]])
+        yield equal(
+            f"dimensions left by three on a line, d = {d}", _dimensions_left(line, rng), 2 - claim.less
+        )
+    s = sympy.Symbol("s")
+    x = sympy.Matrix([[1, s]])  # up to scale all x but (0, 1), which is no zero of a generic form
+    resultants = []
+    for _ in range(10 if scale is Scale.QUICK else 100):
+        first, *rest = (sympy.Matrix(one) for one in rng.integers(-99, 100, (3, 2, 2)))
+        forms = [sympy.Matrix.vstack(x * first, x * one).det() for one in rest]
+        resultants.append(sympy.resultant(*forms, s))
+    yield equal("d = 2, m = 4: layers with a row that agrees", resultants.count(0), 0)
+    a, b, c, e = x = sympy.symbols("x:4", real=True)
+    rows = sympy.Matrix([x, (-b, a, -e, c), (-c, e, a, -b), (-e, -c, b, a)])
+    square = sum(one**2 for one in x) ** 2
+    yield equal("quaternions: the determinant less |x|^4", sympy.expand(rows.det() - square), 0)
 
 
 @checks("span-and-net/wide-directions", returned(lambda gap: replace(gap, wide=gap.wide + 1)))
@@ -90,23 +102,6 @@ def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator
         float(np.mean(errors["few"]) / np.mean(errors["many"])),
         claim.times,
     )
-
-
-@checks("span-and-net/tuples")
-def tuples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Takes logarithms by sympy for symbols m, k, d and R. Every constant in the exponent of eps is left out:
-    the paper's eps is (kd)^(-O(m)).
-    """
-    m, k, d, r = sympy.symbols("m k d R", positive=True)
-    eps = r * (k * d) ** (-claim.spacing * m)
-    for over, dimension, expected in (
-        ("span", m, m**claim.power),
-        ("hull", m - 1, m ** (claim.power - 1) * (m - 1)),
-    ):
-        # ln(tuples) = m * dimension * ln(R / eps)
-        logarithm = m * dimension * sympy.expand_log(sympy.log(r / eps), force=True)
-        measured = sympy.factor(sympy.simplify(logarithm / sympy.expand_log(sympy.log(k * d), force=True)))
-        yield equal(f"exponent of kd over the {over}", sympy.expand(measured), sympy.expand(expected))
 
 
 @checks(
@@ -182,33 +177,20 @@ def accuracy_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
         yield compare(f"{what}, against (kd)^-m", interval, (k * d) ** -m)
 
 
-def _independent_heads(rng: Generator) -> np.ndarray:
-    """Three whole 3 x 3 matrices in general position: all combinations of differences looked at are regular."""
-    while True:
-        heads = rng.integers(-5, 6, size=(3, 3, 3))
-        first, second = heads[1] - heads[0], heads[2] - heads[0]
-        if all(abs(np.linalg.det(one)) > 0.5 for one in (first, second, first - second)):
-            return heads
-
-
-def _agreeing(theta: np.ndarray) -> np.ndarray:
-    """The x (x) v with x Theta_i v the same for all heads: v is orthogonal to x (Theta_i - Theta_1) for every
-    i.
-    """
-    differences = theta[1:] - theta[0]
-    if _rank(differences.reshape(-1, 9)) == 1:
-        differences = differences[:1]
-    rows = []
-    for x in product(range(-2, 3), repeat=3):
-        across = np.array(x) @ differences
-        others = across[1:] if len(across) == 2 else np.eye(3, dtype=np.int64)
-        rows += [np.outer(x, np.cross(across[0], other)).ravel() for other in others]
-    return np.array(rows)
+def _dimensions_left(theta: np.ndarray, rng: Generator) -> int:
+    """d^2 less the rank of the x (x) v with x Theta_i v the same for all heads, for 6 d random whole x."""
+    d, rows = theta.shape[1], []
+    for x in rng.integers(-9, 10, (6 * d, d)):
+        across = sympy.Matrix(x @ (theta[1:] - theta[0]))
+        rows += [np.outer(x, np.array(v / sympy.gcd(tuple(v)))).ravel() for v in across.nullspace()]
+    return d * d - _rank(np.array(rows))
 
 
 def _rank(rows: np.ndarray) -> int:
     """The rank of whole rows in rational numbers."""
-    matrix = DomainMatrix([[sympy.QQ(int(entry)) for entry in row] for row in rows], rows.shape, sympy.QQ)
+    matrix = DomainMatrix(
+        [[sympy.QQ.from_sympy(entry) for entry in row] for row in rows], rows.shape, sympy.QQ
+    )
     return int(matrix.rank())
 
 

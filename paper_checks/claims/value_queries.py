@@ -232,13 +232,12 @@ def sum_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
 
 @checks("value-queries/merged-heads")
 def merged_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Heads of rank one in one direction, W_i = r_i a w^T, with the same Theta and c, and with opposite ones. Exact
-    answers to random queries of two and of three tokens.
+    """Heads with any whole W_1 and W_2, with the same Theta and c, and with opposite ones. Exact answers to random
+    queries of two and of three tokens. Proof: patterns depend on Theta and c alone, and sigmoid(-z) = 1 - sigmoid(z).
     """
     dim, queries = (2, 10) if scale is Scale.QUICK else (5, 40)
     theta, c, bias = wholes(rng, dim, dim), wholes(rng, dim) * 2 + 1, wholes(rng, dim)
-    a_w = np.outer(wholes(rng, dim) * 2 + 1, wholes(rng, dim) * 2 + 1)
-    one, two = 3 * a_w, 2 * a_w
+    one, two = wholes(rng, dim, dim), 2 * wholes(rng, dim, dim) + 1  # odd entries: W_2 is not 0
     equal_heads = [Head(theta, c, one), Head(theta, c, two)], [Head(theta, c, one + two)]
     opposite = (
         [Head(theta, c, one), Head(-theta, -c, two)],

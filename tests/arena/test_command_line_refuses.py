@@ -213,7 +213,7 @@ COMMANDS = commands()
 
 def compute_here(patch):
     """Let what runs in processes of its own run in this one."""
-    patch.setattr(runs.engine, "_apart", lambda cells, *_: (runs.engine._here(one) for one in cells))
+    patch.setattr(runs.engine, "_apart", lambda cells, *options: runs.engine._here(cells, options[-1]))
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,15 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     assert learned.held_out_error == pytest.approx(share, rel=0.25)
 
 
+@pytest.mark.parametrize("learner", ["newton", "l-bfgs", "linear", "linear-attention", "one-step"])
+def test_outcome_and_error_are_of_the_same_held_out_examples(files, learner):
+    heads = 2 if learner in ("newton", "l-bfgs") else None
+    learned = learn_examples(files, learner, heads=heads)
+    assert learned.fit.examples_used == N - learned.held_out
+    if learner != "one-step":  # it has no verdict
+        assert learned.fit.held_out_error == pytest.approx(learned.held_out_error, rel=1e-6, abs=1e-12)
+
+
 def test_a_fit_that_held_out_examples_contradict_is_not_exact(files):
     x, y = np.load(files[0]), np.load(files[1])
     held = np.flatnonzero([not np.isin(one, seen_by_learner(files)) for one in orbits(x)])

@@ -1,5 +1,6 @@
 """Layers of checkpoints compute what torch makes of the same tensors; wrong files are one sentence."""
 
+import argparse
 import json
 import os
 
@@ -59,17 +60,27 @@ def bert_tensors(layers, prefix=""):
     return tensors
 
 
+def fused(pattern, inward, outward):
+    """A maker of tensors that hold queries, keys and values in one, with rows as outputs."""
+
+    def make(layers, prefix=""):
+        tensors = {}
+        for number, maps in enumerate(layers):
+            stem = prefix + pattern.format(number)
+            parts = [np.concatenate(part) for part in zip(*(maps[role] for role in ROLES[:3]), strict=True)]
+            for name, arrays in ((inward, parts), (outward, maps["output"])):
+                tensors |= {f"{stem}.{name}.weight": arrays[0], f"{stem}.{name}.bias": arrays[1]}
+        return tensors
+
+    return make
+
+
 def gpt2_tensors(layers, prefix=""):
-    tensors = {}
-    for number, maps in enumerate(layers):
-        stem = f"{prefix}h.{number}.attn"
-        weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
-        tensors |= {
-            f"{stem}.c_attn.weight": np.concatenate(weights).T,
-            f"{stem}.c_attn.bias": np.concatenate(biases),
-        }
-        tensors |= {f"{stem}.c_proj.weight": maps["output"][0].T, f"{stem}.c_proj.bias": maps["output"][1]}
-        tensors[f"{stem}.bias"] = np.tril(np.ones((1, 1, 4, 4), dtype=np.uint8))
+    """In transformers the weights of GPT-2 have rows as inputs."""
+    tensors = fused("h.{}.attn", "c_attn", "c_proj")(layers, prefix)
+    tensors = {name: array.T for name, array in tensors.items()}
+    for number in range(len(layers)):
+        tensors[f"{prefix}h.{number}.attn.bias"] = np.tril(np.ones((1, 1, 4, 4), dtype=np.uint8))
     return tensors
 
 
@@ -121,9 +132,17 @@ NAMINGS = {
         separate("layer.{}.attention.{}", (*(f"attention.{one}" for one in ROLES[:3]), "output.dense")),
         "num_attention_heads",
     ),
+    "timm": (fused("blocks.{}.attn", "qkv", "proj"), "num_heads"),
+    "nanoGPT": (fused("h.{}.attn", "c_attn", "c_proj"), "n_head"),
+    "BART": (separate("layers.{}.self_attn.{}_proj", ("q", "k", "v", "out")), "encoder_attention_heads"),
+    "OpenAI's Whisper": (
+        separate("blocks.{}.attn.{}", (*ROLES[:3], "out")),
+        "num_attention_heads",
+    ),
     "PyTorch": (in_torch("layers.{}.self_attn"), "num_attention_heads"),
     "MultiheadAttention": (in_torch("blocks.{}.attn", fused=False), "num_attention_heads"),
 }
+READ_AS = {"nanoGPT": "GPT-2"}  # the same names, with rows as outputs
 both = pytest.mark.parametrize("naming", NAMINGS)
 
 
@@ -160,17 +179,18 @@ class TestForwardPass:
     def test_every_layer_of_a_model(self, torch, tmp_path, naming, biases):
         rng = np.random.default_rng(1)
         layers = [random_maps(rng, 12, 12) for _ in range(3)]
-        path = write(tmp_path, naming, layers, prefix="model.", heads=3)
+        path = write(tmp_path, naming, layers, prefix="model.encoder.", heads=3)
         for number, maps in enumerate(layers):
             got = read_checkpoint_layer(path, layer=number, biases=biases)
-            prefix = {"MultiheadAttention": "model.blocks.N.attn."}.get(naming, "model.")
-            assert (got.naming, got.prefix, got.number, got.head_dim) == (naming, prefix, number, 4)
+            prefix = {"MultiheadAttention": "model.encoder.blocks.N.attn."}.get(naming, "model.encoder.")
+            assert (got.naming, got.prefix) == (READ_AS.get(naming, naming), prefix)
+            assert (got.number, got.head_dim) == (number, 4)
             assert_computes(torch, got, maps, 3)
 
     @both
     def test_pruned_heads_keep_the_dimension_that_the_config_tells(self, torch, tmp_path, naming):
         maps = random_maps(np.random.default_rng(2), 12, 6)  # two of four heads of dimension 3 are left
-        path = write(tmp_path, naming, [maps], prefix="x.layer.0.h.", heads=4)
+        path = write(tmp_path, naming, [maps], prefix="encoder.layer.0.h.", heads=4)
         got = read_checkpoint_layer(path, layer=0)
         assert (got.layer.heads, got.head_dim) == (2, 3)
         assert "Of the 4 heads in config.json 2 are there" in notes_of(got)
@@ -205,14 +225,52 @@ class TestForwardPass:
         assert ("not divided by sqrt(h)" in notes_of(got)) is not weights
         assert ("divided by 3" in notes_of(got)) is by_layer
 
-    def test_the_causal_mask_is_what_differs_from_gpt2(self, torch, tmp_path):
+    @pytest.mark.parametrize(
+        ("naming", "prefix", "config", "causal"),
+        [
+            ("GPT-2", "", {"model_type": "gpt2", "n_head": 2}, True),
+            ("nanoGPT", "", {"n_head": 2}, True),
+            ("BART", "encoder.", {"model_type": "bart", "encoder_attention_heads": 2}, False),
+            ("BART", "model.decoder.", {"model_type": "whisper", "decoder_attention_heads": 2}, True),
+            ("BART", "decoder.sentence_encoder.", {"num_attention_heads": 2}, False),
+            ("BERT", "bert.", {"model_type": "bert", "num_attention_heads": 2, "is_decoder": True}, True),
+            ("BERT", "bert.", {"model_type": "bert", "num_attention_heads": 2}, False),
+        ],
+    )
+    def test_a_causal_mask_is_what_differs(self, torch, tmp_path, naming, prefix, config, causal):
         maps = random_maps(np.random.default_rng(5), 6, 6)
-        got = read_checkpoint_layer(write(tmp_path, "GPT-2", [maps], heads=2), layer=0)
+        got = read_checkpoint_layer(write(tmp_path, naming, [maps], prefix=prefix, **config), layer=0)
+        assert ("causal mask is left out" in notes_of(got)) is causal
         x = np.random.default_rng(6).normal(size=(2, 3, 6))
-        masked, out = torch_forward(torch, maps, 2, x, biased=True, causal=True), got.layer(x)
-        np.testing.assert_allclose(out[:, -1], masked[:, -1], rtol=0, atol=1e-12)
-        assert np.abs(out[:, 0] - masked[:, 0]).max() > 1e-3
-        assert "causal mask" in notes_of(got)
+        model, out = torch_forward(torch, maps, 2, x, biased=True, causal=causal), got.layer(x)
+        np.testing.assert_allclose(out[:, -1], model[:, -1], rtol=0, atol=1e-12)
+        assert (np.abs(out[:, 0] - model[:, 0]).max() > 1e-3) is np.True_ if causal else True
+
+    @pytest.mark.parametrize("naming", ["BERT", "BART"])
+    @pytest.mark.parametrize("groups", [1, 2])
+    def test_keys_that_heads_share_are_repeated(self, torch, tmp_path, naming, groups):
+        maps = random_maps(np.random.default_rng(3), 12, 12)
+        shared = {role: maps[role] for role in ("query", "output")}
+        for role in ("key", "value"):
+            heads = [array.reshape(4, 3, *array.shape[1:]) for array in maps[role]]
+            of_groups = [array[:: 4 // groups] for array in heads]
+            shared[role] = [array.reshape(-1, *array.shape[2:]) for array in of_groups]
+            whole = [array[[head * groups // 4 for head in range(4)]] for array in of_groups]
+            maps[role] = [array.reshape(12, *array.shape[2:]) for array in whole]
+        path = write(tmp_path, naming, [shared], num_attention_heads=4, num_key_value_heads=groups)
+        got = read_checkpoint_layer(path, layer=0)
+        assert "shared by groups" in notes_of(got)
+        assert_computes(torch, got, maps, 4)
+
+    def test_llamas_names_where_nothing_is_rotated(self, torch, tmp_path):
+        maps = four_by_four()
+        tensors = separate("layers.{}.self_attn.{}_proj", "qkvo")([maps])
+        config = {"num_attention_heads": 2, "use_rope": False}
+        got = read_checkpoint_layer(save(tmp_path / "model.safetensors", tensors, config), layer=0)
+        assert_computes(torch, got, maps, 2)
+        save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
+        with pytest.raises(FileFormatError, match="are rotated by their positions"):
+            read_checkpoint_layer(tmp_path, layer=0)
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
     def test_entries_of_every_floating_type(self, torch, tmp_path, dtype):
@@ -231,6 +289,134 @@ class TestForwardPass:
         save_file(rounded, tmp_path / "model.safetensors")
         with pytest.raises(FileFormatError, match=r"key\.bias' holds NaN or infinite"):
             read_checkpoint_layer(tmp_path, layer=0, heads=2)
+
+
+class TestConfig:
+    """A config says what the model computes; what it does not say is assumed, and the notes say so."""
+
+    @pytest.mark.parametrize("name", ["head_dim", "attention_head_size"])
+    @both
+    def test_the_dimension_of_a_head(self, torch, tmp_path, naming, name):
+        maps = random_maps(np.random.default_rng(4), 24, 48)
+        path = write(tmp_path, naming, [maps], prefix="encoder.", heads=4, **{name: 12})
+        got = read_checkpoint_layer(path, layer=0)
+        assert (got.layer.heads, got.head_dim) == (4, 12)
+        assert_computes(torch, got, maps, 4)
+
+    @pytest.mark.parametrize(
+        ("rows", "config", "words"),
+        [
+            (48, {"head_dim": 7}, "head_dim = 7 does not fit"),
+            (48, {"head_dim": 6}, "head_dim = 6 does not fit"),  # twice as many heads
+            (48, {"head_dim": 12, "attention_head_size": 6}, "differ"),
+            (24, {"n_head": 8}, "num_attention_heads = 4 and n_head = 8 differ"),
+            (48, {"model_type": "bert"}, "does not fit"),  # whose heads have dimension 6
+            (12, {}, "two ways"),  # four heads of dimension 3, or two of 6
+            (24, {"num_key_value_heads": 2}, "no groups"),
+        ],
+    )
+    def test_contradictions(self, tmp_path, rows, config, words):
+        maps = random_maps(np.random.default_rng(4), 24, rows)
+        path = write(tmp_path, "BERT", [maps], heads=4, **config)
+        with pytest.raises(FileFormatError, match=words):
+            read_checkpoint_layer(path, layer=0)
+
+    def test_heads_without_a_config_of_their_size(self, torch, tmp_path):
+        maps = random_maps(np.random.default_rng(4), 24, 12)
+        for config, heads in [({"model_type": "bert"}, 2), ({"pruned_heads": {"0": [1, 2]}}, 2)]:
+            path = write(tmp_path, "BERT", [maps], heads=4, **config)
+            assert read_checkpoint_layer(path, layer=0).layer.heads == heads
+        path = write(tmp_path, "BERT", [random_maps(np.random.default_rng(4), 24, 48)], heads=4)
+        assert read_checkpoint_layer(path, layer=0).head_dim == 12
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {"rotary_emb_base": 10000},
+            {"rotary_pct": 0.25},
+            {"use_rope": True},
+            {"rope_theta": 1e4},
+            {"rope_parameters": {"rope_type": "default"}},
+            {"rope_scaling": {"type": "linear"}},
+            {"rotary_dim": 2},
+            {"position_embedding_type": "rotary"},
+        ],
+    )
+    def test_rotation(self, tmp_path, config):
+        for naming in ("BERT", "BART", "timm", "MultiheadAttention"):
+            path = write(tmp_path, naming, [four_by_four()], heads=2, **config)
+            with pytest.raises(FileFormatError, match="are rotated by their positions"):
+                read_checkpoint_layer(path, layer=0)
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {"alibi": True},
+            {"position_embedding_type": "relative_key"},
+            {"relative_attention_num_buckets": 32},
+            {"attn_logit_softcapping": 50.0},
+            {"attention_multiplier": 0.5},
+            {"sliding_window": 4},
+            {"auto_map": {"AutoModel": "modeling.Own"}},
+            *({"model_type": name} for name in ("roformer", "esm", "gptj", "t5", "bloom", "swin", "none")),
+            {"architecture": "vit_small_patch16_dinov3"},
+        ],
+    )
+    def test_other_attention(self, tmp_path, config):
+        for naming in ("BERT", "BART", "timm", "GPT-2", "PyTorch"):
+            path = write(tmp_path, naming, [four_by_four()], heads=2, **config)
+            with pytest.raises(FileFormatError, match=r"by config\.json"):
+                read_checkpoint_layer(path, layer=0)
+
+    def test_positions_of_another_part_are_no_reason(self, tmp_path):
+        tensors = bert_tensors([four_by_four()], "vision.") | {"text.rotary_emb.inv_freq": np.ones(2)}
+        path = save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
+        assert read_checkpoint_layer(path, layer=0).layer.heads == 2
+
+    def test_what_is_off_is_no_reason(self, tmp_path):
+        off = {"use_rope": False, "rope_scaling": None, "rotary_value": False, "alibi": False}
+        path = write(tmp_path, "BERT", [four_by_four()], heads=2, position_embedding_type="absolute", **off)
+        assert read_checkpoint_layer(path, layer=0).layer.heads == 2
+
+    @pytest.mark.parametrize(
+        ("naming", "config", "assumed"),
+        [
+            ("BERT", {"model_type": "bert"}, False),
+            ("BERT", {}, True),
+            ("timm", {"architecture": "vit_tiny_patch16_224"}, False),
+            ("timm", {}, True),
+            ("MultiheadAttention", {"model_type": "siglip"}, True),
+        ],
+    )
+    def test_what_is_assumed_is_said(self, tmp_path, naming, config, assumed):
+        path = write(tmp_path, naming, [four_by_four()], heads=2, **config)
+        assert ("Assumed are" in notes_of(read_checkpoint_layer(path, layer=0))) is assumed
+
+    def test_the_parts_of_a_composite_model(self, torch, tmp_path):
+        text, vision = (
+            random_maps(np.random.default_rng(0), 6, 6),
+            random_maps(np.random.default_rng(1), 8, 8),
+        )
+        make = NAMINGS["BART"][0]
+        tensors = make([text], "text_model.encoder.") | make([vision], "vision_model.encoder.")
+        config = {
+            "model_type": "clip",
+            "text_config": {"num_attention_heads": 3, "model_type": "clip_text_model"},
+            "vision_config": {"num_attention_heads": 4},
+        }
+        path = save(tmp_path / "model.safetensors", tensors, config)
+        for prefix, maps, heads in (("text", text, 3), ("vision", vision, 4)):
+            got = read_checkpoint_layer(path, layer=0, prefix=prefix)
+            assert_computes(torch, got, maps, heads)
+            assert ("causal mask is left out" in notes_of(got)) is (prefix == "text")
+
+    def test_encoder_and_decoder_have_their_own_heads(self, tmp_path):
+        make = NAMINGS["BART"][0]
+        tensors = make([four_by_four()], "model.encoder.") | make([four_by_four()], "model.decoder.")
+        config = {"model_type": "bart", "encoder_attention_heads": 2, "decoder_attention_heads": 4}
+        save(tmp_path / "model.safetensors", tensors, config)
+        for prefix, heads in (("model.encoder", 2), ("model.decoder", 4)):
+            assert read_checkpoint_layer(tmp_path, layer=0, prefix=prefix).layer.heads == heads
 
 
 class TestTorchFiles:
@@ -263,6 +449,15 @@ class TestTorchFiles:
         wanted = module.double()(x, x, x)[0].detach().numpy()
         np.testing.assert_allclose(got.layer(x.numpy()), wanted, rtol=0, atol=1e-12)
 
+    def test_settings_beside_the_tensors_are_let_through(self, torch, tmp_path):
+        """fairseq stores an argparse.Namespace, which is no code."""
+        content = {
+            "args": argparse.Namespace(lr=[0.1], arch="transformer"),
+            "model": self.module(torch).state_dict(),
+        }
+        torch.save(content, tmp_path / "checkpoint.pt")
+        assert read_checkpoint_layer(tmp_path, layer=0, heads=2).prefix == "model."
+
     def test_parts_are_found_by_an_index(self, torch, tmp_path):
         state = self.module(torch).state_dict()
         parts = {name: f"pytorch_model-{i % 2}.bin" for i, name in enumerate(state)}
@@ -283,13 +478,43 @@ class TestTorchFiles:
         torch.save({stem + name: one for stem in names for name, one in tensors.items()}, tmp_path / "m.pt")
         for prefix, numbers in {"encoder": (0, 1, 2), "h.": (0, 1), "pool": (0,)}.items():
             assert checkpoint_layers(tmp_path, prefix=prefix) == numbers
-        # attention to the tokens of an encoder is none of these
+        # attention to the tokens of an encoder is none of these, also where fairseq names it
+        crossed = {f"layers.0.encoder_attn.{name}": tensor for name, tensor in tensors.items()}
+        torch.save(
+            crossed | {"layers.0.self_attn." + name: one for name, one in tensors.items()}, tmp_path / "m.pt"
+        )
+        assert checkpoint_layers(tmp_path) == (0,)
         decoder = torch.nn.TransformerDecoder(torch.nn.TransformerDecoderLayer(4, 2, 4), 2)
         torch.save(decoder.state_dict(), tmp_path / "m.pt")
         assert checkpoint_layers(tmp_path) == (0, 1)
 
 
 class TestFinding:
+    @pytest.mark.parametrize(
+        "wrapped",
+        [
+            "_orig_mod.module.bert.layer.{}",
+            "module.bert._fsdp_wrapped_module.layer.{}._orig_mod",
+            "bert.layer.{}._checkpoint_wrapped_module",
+        ],
+    )
+    def test_segments_of_wrappers_are_ignored(self, tmp_path, wrapped):
+        plain = bert_tensors([four_by_four(0), four_by_four(1)], "bert.")
+        names = {
+            name: name.replace(f"bert.layer.{n}", wrapped.format(n))
+            for n in (0, 1)
+            for name in plain
+            if f".{n}." in name
+        }
+        path = save(tmp_path / "wrapped" / "a.safetensors", {names[name]: plain[name] for name in plain})
+        got = read_checkpoint_layer(path, layer=1, heads=2, prefix="module.bert")
+        wanted = read_checkpoint_layer(save(tmp_path / "a.safetensors", plain), layer=1, heads=2)
+        np.testing.assert_array_equal(got.layer.theta, wanted.layer.theta)
+        assert got.prefix == wanted.prefix == "bert."
+        path = save(path, plain | {f"module.{name}": array for name, array in plain.items()})
+        with pytest.raises(FileFormatError, match="differ in wrappers only"):
+            read_checkpoint_layer(path, layer=1, heads=2)
+
     def test_a_checkpoint_in_parts(self, tmp_path):
         tensors = bert_tensors([four_by_four(0), four_by_four(1)], "bert.encoder.")
         whole = read_checkpoint_layer(save(tmp_path / "whole" / "a.safetensors", tensors), layer=1, heads=2)
@@ -367,22 +592,44 @@ WRONG_TENSORS = {
     ),
     "rotary": (
         {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
-        "rotate queries and keys by position",
+        "are rotated by their positions",
     ),
-    "grouped and unknown": (
-        {
-            f"layers.0.self_attn.{one}_proj.weight": np.zeros((rows, 4))
-            for one, rows in {"q": 4, "k": 2}.items()
-        },
-        "its heads share keys.*2 rows of keys, 4 of queries",
+    "keys grouped and values not": (changed(BERT, "key.weight", lambda a: a[:2]), "make no groups"),
+    "adapter": (
+        BERT | {"layer.0.attention.self.query.lora_A.default.weight": np.zeros((1, 4))},
+        "has an adapter, .*lora_A.*merge",
     ),
-    "grouped": (changed(BERT, "key.weight", lambda a: a[:2]), "its heads share keys"),
+    "adapter of peft": (
+        {name.replace("query.", "query.base_layer."): array for name, array in BERT.items()}
+        | {"base_model.layer.0.attention.self.query.lora_B.weight": np.zeros((4, 1))},
+        "has an adapter, .*lora_B.*merge",
+    ),
+    "normalised queries": (
+        fused("blocks.{}.attn", "qkv", "proj")([four_by_four()])
+        | {"blocks.0.attn.q_norm.weight": np.ones(2)},
+        "has 'attn.q_norm.weight', and what it does",
+    ),
+    "relative positions": (
+        BERT | {"layer.0.attention.self.distance_embedding.weight": np.ones((7, 2))},
+        "has 'attention.self.distance_embedding.weight', and what it does",
+    ),
     "rotary in BERT": (
         BERT | {"layer.0.attention.self.rotary.freq": np.zeros(2)},
         "are rotated by their positions",
     ),
+    "rotary in the model": (
+        {f"bert.{name}": array for name, array in BERT.items()} | {"bert.rotary_emb.inv_freq": np.ones(2)},
+        "are rotated by their positions",
+    ),
+    "relative in the model": (
+        BERT | {"relative_attention_bias.weight": np.ones((4, 2))},
+        "logits have terms of the positions",
+    ),
     "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
-    "queries of others": (TORCH | {"k_proj_weight": np.zeros((4, 3))}, r"no shapes \(p, d\)"),
+    "keys of other tokens": (
+        TORCH | {"k_proj_weight": np.zeros((4, 3))},
+        r"key is an array of shape \(4, 3\)",
+    ),
     "queries twice": (
         TORCH | {"in_proj_weight": np.zeros((12, 4))},
         "has 'in_proj_weight' and 'k_proj_weight': one of the two",
@@ -391,11 +638,14 @@ WRONG_TENSORS = {
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
     "no c_proj": (without(GPT2, "c_proj.weight"), "missing"),
-    "key shape": (changed(BERT, "key.weight", lambda a: a[:3]), r"key is an array of shape \(3, 4\)"),
+    "key shape": (
+        changed(BERT, "key.weight", lambda a: a[:3]),
+        "4 rows of queries, 3 of keys and 4 of values",
+    ),
     "bias shape": (changed(BERT, "dense.bias", lambda a: a[:3]), r"output_bias is an array of shape \(3,\)"),
-    "query a vector": (changed(BERT, "query.weight", np.ravel), r"query is an array of shape \(16,\)"),
-    "query empty": (changed(BERT, "query.weight", lambda a: a[:0]), r"query is an array of shape \(0, 4\)"),
-    "linear layout": (changed(GPT2, "c_attn.weight", np.transpose), r"no shapes \(d, 3 p\)"),
+    "query a vector": (changed(BERT, "query.weight", np.ravel), "no matrices and vectors"),
+    "query empty": (changed(BERT, "query.weight", lambda a: a[:0]), "no matrices and vectors"),
+    "neither layout": (changed(GPT2, "c_attn.weight", lambda a: a[:, :9]), r"shapes .*: \(p, d\) and"),
     "nan": (changed(BERT, "0.attention.self.value.bias", poisoned), "value.bias' holds NaN"),
     "integers": (changed(BERT, "query.weight", lambda a: a.astype(np.int32)), "has dtype int32"),
 }
@@ -403,10 +653,10 @@ WRONG_CONFIGS = {
     "{": "not valid JSON",
     "[]": "not a JSON object",
     '{"n_head": NaN}': "not valid JSON",
-    '{"num_attention_heads": "4"}': "got `str` - at `.*num_attention_heads`",
-    '{"num_attention_heads": true}': "got `bool` - at `.*num_attention_heads`",
+    '{"num_attention_heads": "4"}': "num_attention_heads is '4'",
+    '{"num_attention_heads": true}': "num_attention_heads is True",
     '{"n_head": 0}': "n_head",
-    '{"num_attention_heads": 3}': "does not divide",
+    '{"num_attention_heads": 3}': "does not fit",
     '{"num_attention_heads": 2, "is_decoder": 3}': "is_decoder",
 }
 WRONG_INDICES = [
@@ -459,9 +709,20 @@ class TestWrongFiles:
             (tmp_path / "model.safetensors.index.json").write_text(index)
             self.refused(tmp_path, r"index (has no weight_map|is not valid JSON)")
 
-    def test_rotary_by_config(self, tmp_path):
-        path = write(tmp_path, "BERT", [four_by_four()], heads=2, position_embedding_type="rotary")
-        self.refused(path, "by config.json, its queries and keys are rotated")
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "is empty"),
+            (b"GGUF\x03\0\0\0\0\0\0\0", "kind GGUF"),
+            (b"\x89HDF\r\n\x1a\n\0\0\0", "kind HDF5"),
+            (b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x10", "kind ONNX"),
+        ],
+    )
+    def test_files_of_other_kinds_are_named(self, tmp_path, content, words):
+        for name in ("model.safetensors", "model.pt", "model.onnx"):
+            (tmp_path / name).write_bytes(content)
+            self.refused(tmp_path, rf"{name}.*{words}", heads=2)
+            (tmp_path / name).unlink()
 
     def test_pickles_that_are_more_than_tensors_are_refused_and_run_nothing(self, torch, tmp_path):
         ran = tmp_path / "ran"
@@ -481,7 +742,7 @@ class TestWrongFiles:
             state = TestTorchFiles.module(torch).state_dict()
             torch.save(state, path, _use_new_zipfile_serialization=zipped)
             whole = path.read_bytes()
-            for content in (b"", b"hello", whole[: len(whole) // 2], whole[:-100]):
+            for content in (b"hello", whole[: len(whole) // 2], whole[:-100]):
                 path.write_bytes(content)
                 self.refused(path, "no valid PyTorch file")
         torch.save({"in_proj_weight": torch.full((12, 4), torch.nan)}, path)

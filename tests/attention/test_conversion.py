@@ -82,11 +82,12 @@ class TestTorch:
         with torch.no_grad():
             unfinished.out_proj.bias[0] = torch.nan
         for wrong, words in [
-            (module(4, 2, kdim=3), "kdim"),
-            (module(4, 2, vdim=5), "vdim"),
+            (module(4, 2, kdim=3), "kdim or vdim.*cross-attention"),
+            (module(4, 2, vdim=5), "kdim or vdim.*cross-attention"),
             (module(4, 2, add_bias_kv=True), "add_bias_kv"),
             (module(4, 2, add_zero_attn=True), "add_zero_attn"),
             (module(4, 2, device="meta"), "meta device"),
+            (module(4, 2, dtype=torch.complex64), "parameters that are complex"),
             (unfinished, "output_bias is an array with NaN"),
             (torch.nn.Linear(3, 3), r"a torch.nn.MultiheadAttention is needed"),
             (None, r"a torch.nn.MultiheadAttention is needed"),
@@ -95,6 +96,66 @@ class TestTorch:
                 convert_torch_module(wrong)
         with pytest.raises(ValueError, match="'kept' or 'dropped'"):
             convert_torch_module(module(4, 2), biases="absorbed")
+
+    @pytest.mark.bad_input
+    def test_modules_that_compute_something_else(self, torch):
+        """A subclass, a hook, a parametrisation or another forward pass changes what the same parameters compute."""
+        from torch.ao.nn.quantizable import MultiheadAttention as Quantizable
+
+        module = torch.nn.MultiheadAttention
+
+        class Doubled(module):
+            def forward(self, *args, **options):
+                output, weights = super().forward(*args, **options)
+                return 2 * output, weights
+
+        def changed(change):
+            whole = module(6, 2)
+            change(whole)
+            return whole
+
+        def override(whole, forward):
+            whole.forward = forward
+
+        def twice(whole):
+            once = whole.forward
+            override(whole, lambda *args, **options: [2 * once(*args, **options)[0]])
+
+        def orthogonal(whole):
+            torch.nn.utils.parametrizations.orthogonal(whole, "in_proj_weight")
+
+        def twice_by(number):
+            def forward(query, *_, **__):
+                return number * query, None
+
+            return lambda whole: override(whole, forward)
+
+        for wrong, words in [
+            (Doubled(6, 2), "a subclass too"),
+            (Quantizable(6, 2), "a subclass too"),
+            (changed(orthogonal), "a subclass too"),
+            (changed(lambda whole: whole.register_forward_hook(lambda *_: None)), "has hooks"),
+            (changed(lambda whole: whole.register_forward_pre_hook(lambda *_: None)), "has hooks"),
+            (changed(twice_by(2.0)), "differ from those of the layer"),
+            (changed(twice_by("a")), "fails on random tokens"),
+            (changed(twice), "fails on random tokens|differ"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                convert_torch_module(wrong)
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+    def test_the_comparison_leaves_the_module_as_it_is(self, torch, dtype):
+        module = torch.nn.MultiheadAttention(6, 2, dropout=0.5, dtype=getattr(torch, dtype))
+        before, state = (
+            {name: one.clone() for name, one in module.state_dict().items()},
+            torch.get_rng_state(),
+        )
+        convert_torch_module(module)
+        assert module.training
+        assert torch.equal(state, torch.get_rng_state())
+        for name, tensor in module.state_dict().items():
+            assert tensor.dtype == before[name].dtype
+            assert torch.equal(tensor, before[name])
 
 
 class TestMaps:

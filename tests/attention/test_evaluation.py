@@ -22,7 +22,15 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
-from attention.evaluation import HeldOut, hold_out, orbits, verdict, which_held_out
+from attention.evaluation import (
+    CONFIDENCE,
+    HeldOut,
+    error_rate_bound,
+    hold_out,
+    orbits,
+    verdict,
+    which_held_out,
+)
 from attention.testing import check_learner
 from lwe import LWRParameters, make_lwr_instance
 from lwe.attacks.exhaustive import ExhaustiveAttack
@@ -116,10 +124,10 @@ def test_a_success_without_evidence_is_unconfirmed():
         return verdict(
             fitted=fitted,
             held_out=held_out,
-            evidence=lambda: evidence,
+            evidence=evidence,
             otherwise=Outcome.LOCAL_MINIMUM,
             **standard,
-        )
+        ).outcome
 
     assert of(2) is Outcome.EXACT
     assert of(2, held_out=1e-8) is Outcome.PRECISION_FLOOR
@@ -128,6 +136,39 @@ def test_a_success_without_evidence_is_unconfirmed():
     assert not Outcome.UNCONFIRMED.succeeded
     assert of(2, 0.01, 0.5) is Outcome.OVERFITTED
     assert of(2, 0.3, 0.5) is Outcome.LOCAL_MINIMUM
+    # more work lowers the held-out error, unless nothing is left to fit
+    assert of(2, 0.01, 0.5, converged=False) is Outcome.LOCAL_MINIMUM
+    assert of(2, 1e-12, 0.5, converged=False) is Outcome.OVERFITTED
+
+
+@given(n=st.integers(1, 10**6), share=st.floats(1e-6, 1))
+def test_a_larger_error_rate_than_the_bound_shows_with_confidence(n, share):
+    unseen = (1 - share) ** n  # the probability that no held-out input is wrong
+    assert (unseen < 1 - CONFIDENCE) == (share > error_rate_bound(n)) or np.isclose(unseen, 1 - CONFIDENCE)
+
+
+@pytest.mark.parametrize(
+    ("n", "least", "held"), [(100, None, 5), (100, 90, 5), (100, 20, 15), (1000, 20, 59)]
+)
+def test_what_a_fit_can_spare_is_held_out(n, least, held):
+    assert which_held_out(GaussianInputs(3, 4).sample(n, rng=0), least=least).sum() == held
+
+
+def test_inputs_of_unequal_tokens_are_fitted_too_where_they_are_rare():
+    x = GaussianInputs(3, 4).sample(800, rng=0)
+    x[40:] = x[40:, :1]
+    held = which_held_out(x)
+    assert held.sum() == held[:40].sum() == 5
+
+
+@pytest.mark.parametrize("learner", [Newton(2), LBFGS(2), LinearAttentionLearner("aug"), LinearBaseline()])
+def test_a_success_states_its_error_rate_and_no_other_outcome_does(learner):
+    inputs, zero = GaussianInputs(3, 4), np.zeros((2, 4, 4))
+    for layer in (AttentionLayer(zero, zero + np.eye(4)), make_nice_layer(heads=2, dim=4, rng=0)):
+        fit = learner.fit(ExampleOracle(layer, inputs, rng=1), rng=2)
+        assert (fit.error_rate_bound is not None) == fit.outcome.succeeded
+        assert fit.outcome.succeeded == ("wrong on at most" in str(fit))
+        assert fit.held_out_error >= 0
 
 
 def learners(k, d, m):

@@ -157,6 +157,13 @@ def test_fields_of_a_dataclass_are_held_before_its_own_checks():
                 raise ValueError("share * n is above 2: at most 2 is needed.")
 
     assert Pair(np.int64(2), 1) == Pair(2, 1.0)
+
+    @dataclass(frozen=True)
+    @checked
+    class Triple(Pair):
+        more: PositiveInt = 1
+
     for arguments, words in (((0, 1), "n is 0"), ((1, 2), "share is 2.0"), ((3, 1), "is above 2")):
-        with pytest.raises(ValueError, match=words):
-            Pair(*arguments)
+        for kind in (Pair, Triple):
+            with pytest.raises(ValueError, match=words):
+                kind(*arguments)

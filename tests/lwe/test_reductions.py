@@ -190,3 +190,17 @@ def test_every_preset_has_a_card_whose_numbers_are_json(name):
 )
 def test_what_a_problem_rests_on(parameters, rests_on):
     assert card_of(parameters).rests_on == rests_on
+
+
+def test_rounding_is_learning_with_errors_uniform_on_neighbours_where_p_divides_q():
+    """The cards lack this reduction, so they may not say that none covers rounding."""
+    rounding = [one for one in PRESETS.values() if one.levels < one.modulus and not one.noisy]
+    divided = {(one.modulus, one.levels) for one in rounding if one.modulus % one.levels == 0}
+    assert len(rounding) == 22
+    assert sum(one.modulus % one.levels == 0 for one in rounding) == 17
+    for q, p in divided:
+        products, errors = np.arange(q)[:, None], np.arange(1 - q // p, 1)
+        labels = (products + errors) % q
+        kept = labels % (q // p) == 0
+        assert np.all(kept.sum(axis=1) == 1)  # so the rows stay what they are
+        assert np.array_equal(labels[kept] // (q // p), rounded(np.arange(q), q, p))

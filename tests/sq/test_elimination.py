@@ -78,6 +78,20 @@ def test_too_few_examples_end_without_a_claim():
     assert ParityElimination.for_instance(instance).fit(given).outcome is Outcome.EXAMPLES_RAN_OUT
 
 
+def test_an_and_of_three_bits_is_no_parity():
+    def target(x):
+        bits = (x[:, 0, 1:4] != x[:, 1, 1:4]).all(axis=1)
+        half = (x[:, 0, 0] - x[:, 1, 0]) / 2 * np.where(bits, -1, 1)
+        return half[:, None, None] * np.array([[1.0], [-1.0]]) * np.eye(6)[0]
+
+    fits = [
+        ParityElimination().fit(ExampleOracle(target, BooleanInputs(2, 6), rng=seed)) for seed in range(40)
+    ]
+    exact = [fit for fit in fits if fit.outcome.succeeded]
+    assert len(exact) <= 2  # with half as many equations held out it was every eleventh
+    assert all(fit.error_rate_bound > 1 / 16 for fit in exact)  # the share that is wrong
+
+
 @pytest.mark.parametrize(
     ("k", "inputs"), [(2, BooleanInputs(2, 20)), (3, BooleanInputs(3, 20)), (2, GaussianInputs(2, 20))]
 )

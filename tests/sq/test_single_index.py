@@ -220,3 +220,13 @@ def test_marks_belong_to_the_tokens():
     family = PeriodicFamily(dim=6, bits=2)
     with pytest.raises(ValueError, match="marks"):
         family.hidden(0, np.ones((1, 2, 6)))
+
+
+def test_at_a_fixed_frequency_what_degree_one_sees_does_not_depend_on_the_dimension():
+    shares = [
+        family.hermite[1] ** 2 / family.variance for family in (PeriodicFamily(dim=8), PeriodicFamily(dim=64))
+    ]
+    assert shares[0] == shares[1] == pytest.approx(8e-67, rel=0.05)
+    for dim in (5, 17):
+        family = PeriodicFamily.with_growing_frequency(dim=dim)
+        assert family.gamma >= 2 * math.sqrt(family.dim - 1)

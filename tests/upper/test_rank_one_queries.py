@@ -97,4 +97,4 @@ def test_neighbouring_heads_of_a_gadget_rounding_are_missed_by_no_check(i):
 def agreement(target, found, scale, seed):
     from upper.value_queries.learner import _agreement
 
-    return _agreement(ValueOracle(target, k=2), found, scale, np.random.default_rng(seed))
+    return _agreement(ValueOracle(target, k=2), found, scale, np.random.default_rng(seed)).outcome

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention import ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import namespace
-from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
-from attention.learning import LearnerBase, Predictor
+from attention.evaluation import HeldOut
+from attention.learning import LearnerBase, Predictor, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
 from upper.linear import linear_part
@@ -81,17 +81,14 @@ class LinearBaseline(LearnerBase):
     ) -> Fit:
         least = self.minimum_examples(oracle.k, oracle.d)
         n = 16 * least if budget is None else budget
-        (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
-        predictor, rank = linear_part(x, y)
+        (x, y), held = draw_and_hold_out(oracle, n, least=least - 1)
+        predictor, _ = linear_part(x, y)
         fitted = HeldOut(x, y, x).error(predictor)
-        outcome, error = held.verdict(
-            predictor,
-            fitted=fitted,
-            otherwise=Outcome.BEST_OF_CLASS,
-            enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
+        verdict = held.verdict(predictor, fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        recorder.step(
+            "Least squares", predict=predictor, residual=fitted, held_out_error=verdict.held_out_error
         )
-        recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
-        return recorder.fit(outcome, predict=predictor)
+        return recorder.fit(verdict, predict=predictor)
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class OneGradientStep(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        (x, y), held = hold_out(*draw_examples(oracle, 64 * oracle.d if budget is None else budget))
+        (x, y), held = draw_and_hold_out(oracle, 64 * oracle.d if budget is None else budget)
         n, k, d = x.shape
         zero = np.zeros((d, d))
         theta, w = zero.copy(), zero.copy()

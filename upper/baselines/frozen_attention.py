@@ -1,16 +1,16 @@
 """Frozen attention: random attention matrices give features, and a regression gives the projections."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
 
-from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import HeldOut, hold_out
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import HeldOut
 from attention.layer import read_tokens
-from attention.learning import LearnerBase, apart
+from attention.learning import LearnerBase, apart, draw_and_hold_out
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked
 
@@ -93,17 +93,21 @@ class FrozenAttention(LearnerBase):
         drawn = apart(rng)
         theta = drawn.standard_normal((self.heads, d, d)) * (_SIGMA / d) if self.theta is None else self.theta
         default = -(-4 * self.heads * oracle.d // oracle.k) + 1
-        x, y = draw_examples(oracle, default if budget is None else budget)
+        (x, y), held = draw_and_hold_out(oracle, default if budget is None else budget)
         unit = float(np.abs(y).max()) or 1.0
-        (x, y), held = hold_out(x, y / unit)
+        y, held = y / unit, replace(held, y=held.y / unit)
         layers = [AttentionLayer(theta, w) for w in regress_projections(x, y, theta, _RIDGES)]
         best = int(np.argmin([held.error(layer) for layer in layers]))
         fitted = HeldOut(x, y, x).error(layers[best])
-        outcome, error = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        verdict = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
         layer = AttentionLayer(theta, unit * layers[best].w)
-        measures: dict[str, Any] = {"residual": fitted, "held_out_error": error, "ridge": _RIDGES[best]}
+        measures: dict[str, Any] = {
+            "residual": fitted,
+            "held_out_error": verdict.held_out_error,
+            "ridge": _RIDGES[best],
+        }
         recorder.step("Regressed projections", layer=layer, **measures)
-        return recorder.fit(outcome, layer=layer)
+        return recorder.fit(verdict, layer=layer)
 
 
 def regress_projections(

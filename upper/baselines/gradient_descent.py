@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown
-from attention.evaluation import EXACT_ERROR, hold_out, verdict
-from attention.learning import LearnerBase
+from attention.evaluation import EXACT_ERROR, Verdict, verdict
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
@@ -43,6 +43,8 @@ _RATES: dict[OptimizerName, float] = {"adam": 0.003, "muon": 0.01, "soap": 0.003
 _HIGHEST_RATE_OF_SGD = 0.25
 # A few times the rounding error; no schedule gets much below it. Errors in bfloat16 are no success.
 _ROUNDING = {"float64": EXACT_ERROR, "float32": 1e-6, "bfloat16": 0.0}
+# A held-out error below this share of the one at the record before is still falling.
+_STILL_FALLING = 0.98
 # Steps between records: enough for a curve, at negligible cost.
 _LOOK_EVERY = 50
 # Predicting zero has the error 1.
@@ -218,16 +220,14 @@ class GradientDescent(LearnerBase):
         if self.reused is None:
             batches = fresh_batches(oracle, self.batch, convert)
         else:
-            batches = batches_of(
-                *hold_out(*draw_examples(oracle, kept)), size=self.batch, rng=rng, convert=convert
-            )
+            batches = batches_of(*draw_and_hold_out(oracle, kept), size=self.batch, rng=rng, convert=convert)
 
         def tell(step: int, **errors: Any) -> None:
             layer = student.layer() if recorder.measuring else None
             recorder.step(f"Step {step}", layer=layer, **errors)
 
-        outcome = train(self, student, batches, oracle, steps=steps, tell=tell)
-        return recorder.fit(outcome, layer=student.layer())
+        ended = train(self, student, batches, oracle, steps=steps, tell=tell)
+        return recorder.fit(ended, layer=student.layer())
 
 
 class Student:
@@ -263,12 +263,12 @@ def train(
     *,
     steps: int,
     tell: Callable[..., None],
-) -> Outcome:
+) -> Verdict:
     """Take steps until the error is below the tolerance, the parameters diverge or the steps are taken.
 
     `tell` is called at every record with the step and the errors; the student keeps the result.
     """
-    running, error, seen = _RunningError(), 0.0, 0.0
+    running, error, before, seen = _RunningError(), math.inf, math.inf, 0.0
     for step in range(1, steps + 1):
         x, y = batches.next()
         with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
@@ -276,7 +276,8 @@ def train(
             running.add(student.step(x, y, share), y)
         if step % _LOOK_EVERY and step < steps:
             continue
-        error = seen = running.pop()
+        before, error = error, running.pop()
+        seen = error
         diverged = not (seen < _DIVERGED and student.finite())
         if diverged:
             for part in student.parameters:  # after a divergence, predict zero
@@ -286,7 +287,7 @@ def train(
             error = errors["held_out_error"] = batches.held_out.error(student.layer())
         tell(step, **errors)
         if diverged:
-            return Outcome.DIVERGED
+            return Verdict(Outcome.DIVERGED)
         if error <= learner.tolerance:
             break
     if steps == learner.work:
@@ -297,10 +298,11 @@ def train(
     return verdict(
         fitted=error if error <= learner.tolerance else seen,
         held_out=error,
-        evidence=batches.evidence,
+        evidence=batches.evidence(),
         otherwise=ended,
         tolerance=learner.tolerance,
         rounding=_ROUNDING[learner.dtype],
+        converged=error > _STILL_FALLING * before,
     )
 
 

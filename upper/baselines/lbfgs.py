@@ -1,15 +1,15 @@
 """L-BFGS on all examples at once (SciPy), the usual quasi-Newton method."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown
-from attention.evaluation import EXACT_ERROR, hold_out
-from attention.learning import LearnerBase
+from attention.evaluation import EXACT_ERROR
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
@@ -86,10 +86,10 @@ class LBFGS(LearnerBase):
             8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * _HISTORY + 8),
             advice="allow fewer examples, or take fewer heads",
         )
-        x, y = draw_examples(oracle, n)
+        (x, y), held = draw_and_hold_out(oracle, n)
         # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
         unit = float(np.abs(y).max()) or 1.0
-        (x, y), held = hold_out(x, y / unit)
+        y, held = y / unit, replace(held, y=held.y / unit)
 
         def in_units(layer: AttentionLayer) -> AttentionLayer:
             return AttentionLayer(theta=layer.theta, w=unit * layer.w)
@@ -110,15 +110,15 @@ class LBFGS(LearnerBase):
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
         ended = Outcome.WORK_SPENT if run.spent else Outcome.LOCAL_MINIMUM
-        outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
+        verdict = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         measures: dict[str, Any] = {
             "residual": fitted,
-            "held_out_error": error,
+            "held_out_error": verdict.held_out_error,
             "passes": run.passes,
             "starts": starts,
         }
         recorder.step("Best start", layer=in_units(best), **measures)
-        return recorder.fit(outcome, layer=in_units(best))
+        return recorder.fit(verdict, layer=in_units(best))
 
 
 class _WorkSpentError(Exception):

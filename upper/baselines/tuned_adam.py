@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import hold_out
-from attention.learning import LearnerBase
+from attention import ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import Verdict
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from upper.baselines.descent import Schedule, batches_of, random_start
 from upper.baselines.gradient_descent import GradientDescent, Student, train
@@ -103,7 +103,7 @@ class TunedAdam(LearnerBase):
         # a missing library or device fails before the grid starts
         convert = self.settings()[0].converter()
         start = random_start(self.m, oracle.d, rng)
-        examples, held_out = hold_out(*draw_examples(oracle, min(self.reused, budget or self.reused)))
+        examples, held_out = draw_and_hold_out(oracle, min(self.reused, budget or self.reused))
         drawn = recorder.seconds
 
         runs: list[_Run] = []
@@ -113,7 +113,7 @@ class TunedAdam(LearnerBase):
                 break
             run = _Run(setting, setting.student(oracle.k, start), recorder, recorder.seconds - drawn)
             batches = batches_of(examples, held_out, size=self.batch, rng=rng.spawn(1)[0], convert=convert)
-            run.outcome = train(
+            run.verdict = train(
                 setting, run.student, batches, oracle, steps=min(setting.work, left), tell=run.tell
             )
             run.error = held_out.error(run.student.layer())
@@ -131,13 +131,13 @@ class TunedAdam(LearnerBase):
             grid_steps=self.work - left,
             **best.cost,
         )
-        return recorder.fit(best.outcome, layer=layer)
+        return recorder.fit(best.verdict, layer=layer)
 
 
 class _Run:
     """One setting of a grid: its steps in the trace, its own cost, and its result."""
 
-    outcome: Outcome
+    verdict: Verdict
     error: float
 
     def __init__(self, setting: GradientDescent, student: Student, recorder: Recorder, began: float) -> None:
@@ -155,5 +155,5 @@ class _Run:
         self._recorder.step(f"{self.name}: step {step}", layer=layer, **errors, **self.cost)
 
     def rank(self) -> tuple[bool, float]:
-        reached = self.outcome is Outcome.REACHED_TOLERANCE
+        reached = self.verdict.outcome is Outcome.REACHED_TOLERANCE
         return not reached, self.cost["run_steps"] if reached else self.error

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import ENOUGH_IN_SPAN, HELD_OUT_SHARE, HeldOut, orbits
-from attention.learning import LearnerBase
+from attention import ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import HELD_OUT_SHARE
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.linear_attention.features import (
     as_tokens,
@@ -32,10 +32,7 @@ __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
 
 _Features = Literal["plain", "aug", "cent"]
 _EQUATIONS = 4  # equations per unknown of one output, by default
-_MOST_HELD_OUT = 4096
-_LEAST_HELD_OUT = 16  # unless that is more than a quarter
-_EXTRA = 2  # if the queries of this many extra examples beyond the rank fit too, the fit is no accident
-_DEPENDENT = 1e-9  # singular values of an example's tokens below this share of the largest count as zero
+_LEAST_HELD_OUT = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +102,9 @@ class LinearAttentionLearner(LearnerBase):
     soon as the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
     independent. On softmax attention it is the best predictor of its class.
 
-    The outcome is EXACT if fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and there is
-    enough evidence. Evidence is the number of independent rows beyond the rank; it must be at least 2 min(k, d), and at
-    least three. Copies of an example, in any order of the tokens, count once. If features are dependent, eight held-out
-    inputs are needed that do not follow from fitted ones by a symmetry. Otherwise the outcome is UNCONFIRMED. This is
-    evidence, not proof.
+    The outcome is EXACT if fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6), and two
+    held-out inputs at least do not follow from fitted ones by a symmetry; otherwise it is UNCONFIRMED. This is
+    evidence, not proof: `Fit.error_rate_bound` says how much.
 
     References
     ----------
@@ -143,72 +138,29 @@ class LinearAttentionLearner(LearnerBase):
         if n is None:
             equations = -(-_EQUATIONS * features // min(k, d))
             n = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
-        held_out = max(1, min(_LEAST_HELD_OUT, n // 4), min(_MOST_HELD_OUT, n // HELD_OUT_SHARE))
-        if not self.least_norm:
-            held_out = min(held_out, n - self.minimum_examples(k, d) + 1)
-        rows = (n - held_out) * k
-        few = rows < features  # and welcome
         # r rows of F features hold no more than a matrix of sqrt(r F)
-        require_feature_memory(math.isqrt(rows * features) if few else features)
-
-        x_held, y_held = draw_examples(oracle, held_out)
-        extra = max(3, _EXTRA * min(k, d))
-        seen = _IndependentRows(self.features, features + extra)
-        new = set(seen.add(x_held))
-        x, y = draw_examples(oracle, n - held_out)
-        new.difference_update(seen.add(x))
+        require_feature_memory(min(math.isqrt(n * k * features), features))
+        least = None if self.least_norm else self.minimum_examples(k, d) - 1
+        (x, y), held = draw_and_hold_out(oracle, n, least=least)
 
         def stream() -> Iterator[Block]:
             for part in blocks(len(x), k * features):
                 phi = softmax_features(x[part], self.features)
                 yield phi.reshape(-1, features), y[part].reshape(-1, d)
 
-        if few:
+        if len(x) * k < features:
             phi, labels = (np.concatenate(parts) for parts in zip(*stream(), strict=True))
             regression = regress_features(phi, labels, least_norm=True)
         else:
             regression = regress_blocks(stream, features, d)
         predict = LinearAttentionPredictor(self.features, regression)
-        # of a linear class what counts is how many rows of all were not needed for the rank of the features
-        spanned = regression.unique or len(new) >= ENOUGH_IN_SPAN
-        outcome, error = HeldOut(x_held, y_held, x_held).verdict(
-            predict,
-            fitted=regression.residual,
-            otherwise=Outcome.BEST_OF_CLASS,
-            evidence=lambda: seen.count - regression.rank if spanned else 0,
-            enough=extra,
-        )
+        verdict = held.verdict(predict, fitted=regression.residual, otherwise=Outcome.BEST_OF_CLASS)
         recorder.step(
             "Cubic regression",
             predict=predict,
             residual=regression.residual,
-            held_out_error=error,
+            held_out_error=verdict.held_out_error,
             features=features,
             rank=regression.rank,
         )
-        return recorder.fit(outcome, predict=predict)
-
-
-class _IndependentRows:
-    """Counts the linearly independent rows of all examples; copies up to order and sign of the tokens count once.
-
-    Within one example, the features are linear in the query, so only independent queries add information. Counting
-    stops at `enough`.
-    """
-
-    def __init__(self, kind: _Features, enough: int) -> None:
-        self.kind, self.enough = kind, enough
-        self.count = 0
-        self.orbits: set[int] = set()
-
-    def add(self, x: Float[np.ndarray, "n k d"]) -> list[int]:
-        """Count the rows of more examples, until there are enough; gives the examples' orbits."""
-        names, first = np.unique(orbits(x), return_index=True)
-        if self.count < self.enough:
-            fresh = x[first[~np.isin(names, list(self.orbits))][: self.enough]]
-            if self.kind != "plain":  # the features of the row mean are alike in all rows of an example
-                mean = np.linalg.norm(fresh.mean(axis=1), axis=1)[:, None, None]
-                fresh = np.concatenate([fresh, np.broadcast_to(mean, (*fresh.shape[:2], 1))], axis=2)
-            self.count += int(np.linalg.matrix_rank(fresh, rtol=_DEPENDENT).sum())
-            self.orbits.update(names.tolist())
-        return names.tolist()
+        return recorder.fit(verdict, predict=predict)

@@ -222,7 +222,7 @@ class Newton(LearnerBase):
     def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
         best, examples, passes = found.best, found.examples, found.passes
-        outcome, held_error = judge(
+        verdict = judge(
             best,
             examples.held_out,
             tolerance=self.tolerance,
@@ -233,13 +233,13 @@ class Newton(LearnerBase):
         shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
         own: dict[str, Any] = {
             "residual": best.residual,
-            "held_out_error": held_error,
+            "held_out_error": verdict.held_out_error,
             "total_passes": passes,
         }
         layer = examples.layer(best)
         recorder.step("Held-out examples", layer=layer, **own, **shared)
-        if outcome is not Outcome.RESIDUAL_FLOOR:
-            return recorder.fit(outcome, layer=layer)
+        if verdict.outcome is not Outcome.RESIDUAL_FLOOR:
+            return recorder.fit(verdict, layer=layer)
         examples, count = examples.together(), 0
         if found.heads:
             _, k, d = examples.x.shape
@@ -252,7 +252,7 @@ class Newton(LearnerBase):
         own["expected_excess"] = noise * noise * count / examples.x.size
         layer = examples.layer(best)
         recorder.step("Refit with the held-out examples", layer=layer, **own, **shared)
-        return recorder.fit(outcome, layer=layer)
+        return recorder.fit(verdict, layer=layer)
 
     def _iterates(
         self,

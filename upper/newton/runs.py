@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
 from attention._arrays import to_numpy
-from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
+from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, which_held_out
 from attention.layer import read_tokens
 from upper.floor import unknowns
 from upper.newton.loop import FOUND, Iterate
@@ -103,11 +103,12 @@ class SplitExamples:
     unit: float
     scale: float = 1.0
     whitening: Whitening | None = None
+    lent: bool = False  #: whether the held-out examples are the oracle's, which are never fitted
 
     @property
     def drawn(self) -> int:
-        """The number of all examples, fitted or held out."""
-        return len(self.x) + len(self.x_held)
+        """The number of all examples drawn, fitted or held out."""
+        return len(self.x) + (0 if self.lent else len(self.x_held))
 
     @property
     def held_out(self) -> HeldOut:
@@ -115,7 +116,9 @@ class SplitExamples:
         return HeldOut(self.x_held, self.y_held, self.x)
 
     def together(self) -> "SplitExamples":
-        """The same held-out examples, but with all examples to fit, the held-out ones included."""
+        """The same held-out examples, but with all examples to fit, the held-out ones included if they were drawn."""
+        if self.lent:
+            return self
         x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
         return replace(self, x=x, y=y)
 
@@ -149,8 +152,10 @@ def draw_split(
     """Draw examples until there are `n`; hold out a twentieth of the new ones, but leave at least `least` to fit.
 
     Examples drawn `before` stay fitted or held out, and keep their units. If they are enough, nothing is drawn.
-    `whiten` maps the first tokens drawn to their whitening; None leaves them as they are.
+    `whiten` maps the first tokens drawn to their whitening; None leaves them as they are. If the oracle has held-out
+    examples, these are taken and all drawn ones are fitted.
     """
+    lent = getattr(oracle, "held_out", None)
     if before is None:
         none = np.empty((0, oracle.k, oracle.d))
         before = SplitExamples(none, none, none, none, unit=0.0, scale=0.0)
@@ -162,6 +167,11 @@ def draw_split(
     x = x if whitening is None else whitening(x)
     scale = before.scale or (_root_mean_square(x) if whitening is None else 1.0)
     x, y = x / scale, y / (unit or 1.0)
+    if lent is not None:
+        x_held, y_held = lent
+        x_held = x_held if whitening is None else whitening(x_held)
+        x, y = np.concatenate([before.x, x]), np.concatenate([before.y, y])
+        return SplitExamples(x, y, x_held / scale, y_held / (unit or 1.0), unit, scale, whitening, lent=True)
     held = which_held_out(x, least=least, before=(before.x, before.x_held) if before.drawn else None)
     return SplitExamples(
         x=np.concatenate([before.x, x[~held]]),
@@ -424,8 +434,8 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
 
 def judge(
     best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
-) -> tuple[Outcome, float]:
-    """The outcome of the best iterate on held-out examples, and its relative error there."""
+) -> Verdict:
+    """The verdict on the best iterate by the held-out examples."""
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
     otherwise = Outcome.RESIDUAL_FLOOR if at_floor else ended
     return held_out.verdict(best.layer, fitted=best.residual, tolerance=tolerance, otherwise=otherwise)

@@ -63,10 +63,10 @@ def certify_agreement(
     Notes
     -----
     If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is as large as the error of
-    W^. Conversely, a small residual implies agreement if the W_i are in general position and k and m are much smaller
-    than d. For projections of rank one this fails. Without the constraint, the scale of W^ would be free. Two equal
-    tokens make the regression singular, and two opposite tokens free the scale; such examples get an infinite residual.
-    Patterns and residuals do not depend on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
+    W^. Conversely, a small residual implies agreement if the W_i are incoherent and k and m are much smaller than d.
+    For projections of rank one, and for W_1 = W_2, this fails. Without the constraint, the scale of W^ would be free.
+    Two equal tokens make the regression singular, and two opposite tokens free the scale; such examples get an infinite
+    residual. Patterns and residuals do not depend on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
     Source: Chen and Li, arXiv 2402.04084, phase 2; batched form and sum-to-one constraint as derived here.
     """
     n, k, d = x.shape

@@ -89,10 +89,9 @@ def measure_agreement(
 
     Notes
     -----
-    For Gaussian tokens, the (m - 1)(k - 1) differences of logits have a bounded density at zero. For Boolean tokens a
-    local limit theorem gives the same, down to tolerances that shrink with d. So the probability is of order
-    tolerance^((m-1)(k-1)). O(rows m d (d + k)).
-    Source: Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
+    For Gaussian tokens and d far above m and k, the (m - 1)(k - 1) differences of logits have a bounded density at
+    zero. So the probability is at most of order tolerance^((m-1)(k-1)). For Boolean tokens this order is measured, not
+    proved. O(rows m d (d + k)). Source: Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
     """
     if not tolerances:
         raise ValueError("tolerances is empty: at least one number is needed.")

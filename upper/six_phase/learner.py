@@ -16,7 +16,7 @@ from attention import (
     Recorder,
     draw_examples,
 )
-from attention.evaluation import verdict
+from attention.evaluation import Verdict, verdict
 from attention.inputs import Rng
 from attention.learning import LearnerBase, Progress
 from attention.validation import (
@@ -170,12 +170,12 @@ class SixPhase(LearnerBase):
 
     Notes
     -----
-    The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions. The
-    constants here are our own. The squared relative errors measured in paper mode are 1e-6 to 3e-6 at
-    (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the asymptotics: with margins over the
-    proxy phase 3 fails; with margins over the body about half of the targets are learned. On hard instances a phase
-    fails within the budget. Phases 1 to 5 are statistical queries; see `six_phase_queries`.
-    Source: Chen and Li, "Provably learning a multi-head attention layer", arXiv 2402.04084.
+    The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions, for k at
+    most logarithmic in d and m far below d. The constants here are our own. The squared relative errors measured in
+    paper mode are 1e-6 to 3e-6 at (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the
+    asymptotics: with margins over the proxy phase 3 fails; with margins over the body about half of the targets are
+    learned. On hard instances a phase fails within the budget. Phases 1 to 5 are statistical queries; see
+    `six_phase_queries`. Source: Chen and Li, "Provably learning a multi-head attention layer", arXiv 2402.04084.
 
     Examples
     --------
@@ -242,12 +242,12 @@ class SixPhase(LearnerBase):
         if why:
             recorder.step("Not applicable", layer=run.provisional())
             return run.ended(
-                run.provisional(), Outcome.NOT_APPLICABLE, f"the six phases do not apply: {why}."
+                run.provisional(), Verdict(Outcome.NOT_APPLICABLE), f"the six phases do not apply: {why}."
             )
         try:
             return self._six_phases(run, rng)
         except PhaseFailedError as failure:
-            return run.ended(run.provisional(), failure.outcome, failure.explanation)
+            return run.ended(run.provisional(), Verdict(failure.outcome), failure.explanation)
 
     def _six_phases(self, run: "_Run", rng: np.random.Generator) -> Phases:
         """The six phases; practical mode skips phase 2, and has its own methods for phases 3 and 6."""
@@ -301,9 +301,10 @@ class SixPhase(LearnerBase):
             found = fit_heads(
                 oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
             )
-            reason = f"the fit ended with relative error {found.error:.2g} on held-out examples."
-            alone = found.outcome.succeeded and found.by_newton and not span.is_clear
-            return run.ended(found.layer, found.outcome, reason, alone="Newton" if alone else "")
+            judged = found.verdict
+            reason = f"the fit ended with relative error {judged.held_out_error:.2g} on held-out examples."
+            alone = judged.outcome.succeeded and found.by_newton and not span.is_clear
+            return run.ended(found.layer, judged, reason, alone="Newton" if alone else "")
         needed = 2 - (-2 * run.heads * oracle.d // oracle.k)
         if examples < needed:
             few = f"{examples} examples are left for the net, and {run.heads} heads need {needed}."
@@ -314,10 +315,10 @@ class SixPhase(LearnerBase):
         error, goal = math.sqrt(net.error), self.tolerance
         if goal is None:
             goal = (oracle.k * oracle.d) ** (-run.heads / 2)
-        outcome = verdict(
+        judged = verdict(
             fitted=error,
             held_out=error,
-            evidence=lambda: net.evidence,
+            evidence=net.evidence,
             otherwise=Outcome.NET_TOO_COARSE,
             tolerance=goal,
         )
@@ -325,7 +326,7 @@ class SixPhase(LearnerBase):
             f"the best of {net.candidates} candidates has relative error {error:.2g} on held-out examples, and "
             f"{goal:.2g} is asked for."
         )
-        return run.ended(net.layer, outcome, reason)
+        return run.ended(net.layer, judged, reason)
 
     def _wishes(self, k: int, d: int) -> dict[tuple[int, int], Wish]:
         """The examples that each phase would draw in each round, in order; chosen here by the measured errors."""
@@ -439,8 +440,9 @@ class _Run:
         w = self.sums[-1].w / m if self.sums else np.zeros((d, d))
         return AttentionLayer(theta=np.stack([theta] * m), w=np.stack([w] * m))
 
-    def ended(self, layer: AttentionLayer, outcome: Outcome, reason: str, *, alone: str = "") -> Phases:
+    def ended(self, layer: AttentionLayer, judged: Verdict, reason: str, *, alone: str = "") -> Phases:
         """The fit and the results so far; after too few examples, also the number that the phases would draw."""
+        outcome = judged.outcome
         wanted = sum(wish.wanted for wish in self.wishes.values())
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
@@ -451,10 +453,11 @@ class _Run:
             )
             if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
                 ran_out = self.oracle.remaining == 0
-                outcome = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
+                spent = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
+                judged = replace(judged, outcome=spent)
         return Phases(
             fit=self.recorder.fit(
-                outcome, layer=layer, alone=alone, examples_needed=wanted if too_few else None
+                judged, layer=layer, alone=alone, examples_needed=wanted if too_few else None
             ),
             reason=reason,
             doubts=tuple(self.doubts),

@@ -7,6 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Outcome
+from attention.evaluation import Verdict
 from upper.floor import counting_floor
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.runs import Runner, SplitExamples, draw_split, judge
@@ -21,11 +22,10 @@ _AWAY = 0.5  # distance of Newton's second start from the first, relative to the
 
 @dataclass(frozen=True, eq=False)
 class FittedHeads:
-    """The best fit, with its outcome and relative error on held-out examples, and whether Newton found it."""
+    """The best fit, the verdict on it, and whether Newton found it."""
 
     layer: AttentionLayer
-    outcome: Outcome
-    error: float
+    verdict: Verdict
     by_newton: bool
 
 
@@ -91,7 +91,7 @@ def fit_heads(
         tell=trace_iterate,
     )
     best = min([within, *ends.iterates], key=attrgetter("residual"))
-    outcome, error = judge(
+    verdict = judge(
         best,
         split.held_out,
         tolerance=tolerance,
@@ -99,5 +99,9 @@ def fit_heads(
         at_floor=ends.at_floor,
     )
     layer = split.layer(best)
-    tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=layer)
-    return FittedHeads(layer, outcome, error, by_newton=best is not within)
+    tell(
+        "held-out examples",
+        {"residual": best.residual, "held_out_error": verdict.held_out_error},
+        layer=layer,
+    )
+    return FittedHeads(layer, verdict, by_newton=best is not within)

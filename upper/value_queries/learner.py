@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
-from attention.evaluation import EXACT_ERROR, relative_error
+from attention.evaluation import EXACT_ERROR, Verdict, error_rate_bound, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
@@ -123,16 +123,16 @@ class ByQueries(LearnerBase):
         recorder.step("Equal tokens", predict=linear.layer)
         within = oracle if budget is None else oracle.limited(budget - recorder.examples)
         try:
-            found, outcome = self._found(TwoTokens(within, linear), random, recorder)
+            found, verdict = self._found(TwoTokens(within, linear), random, recorder)
         except QueriesExhaustedError:
-            found, outcome = None, Outcome.EXAMPLES_SPENT
+            found, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
         if found is None:
-            return recorder.fit(outcome, predict=linear.layer)
-        return recorder.fit(outcome, layer=found)
+            return recorder.fit(verdict, predict=linear.layer)
+        return recorder.fit(verdict, layer=found)
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[AttentionLayer | None, Outcome]:
+    ) -> tuple[AttentionLayer | None, Verdict]:
         linear = pairs.linear
         # rays and points may miss where heads bend that cancel elsewhere
         for _ in range(_SCALES):
@@ -148,9 +148,9 @@ class ByQueries(LearnerBase):
             recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
         found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
         if found is not None:
-            outcome = _verdict(pairs.oracle, found, random)
-            if outcome is Outcome.EXACT or rank > 1:
-                return found, outcome
+            verdict = _verdict(pairs.oracle, found, random)
+            if verdict.outcome is Outcome.EXACT or rank > 1:
+                return found, verdict
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
             rank = rank_of_values(pairs, scale, random)
         # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
@@ -161,13 +161,11 @@ class ByQueries(LearnerBase):
                 continue
             found = Parameters(heads.theta, heads.w, heads.key_bias, linear.bias).layer
             recorder.step("Heads assembled", layer=found, heads=len(heads.w), **numbered(heads.condition))
-            outcome = _agreement(pairs.oracle, found, scale, random)
-            if outcome is Outcome.EXACT or (outcome.succeeded and floor is not None):
-                return found, outcome
-            floor = found if outcome.succeeded else floor
-        if floor is not None:
-            return floor, Outcome.PRECISION_FLOOR
-        return None, Outcome.NOT_SEPARATED
+            verdict = _agreement(pairs.oracle, found, scale, random)
+            if verdict.outcome is Outcome.EXACT or (verdict.outcome.succeeded and floor is not None):
+                return found, verdict
+            floor = (found, verdict) if verdict.outcome.succeeded else floor
+        return (None, Verdict(Outcome.NOT_SEPARATED)) if floor is None else floor
 
     def _learn_noisy(
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, random: np.random.Generator
@@ -184,10 +182,10 @@ class ByQueries(LearnerBase):
             )
             if found is None:
                 return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
-            outcome = _noisy_verdict(kept, found, self.noise, random)
+            verdict = _noisy_verdict(kept, found, self.noise, random)
         except QueriesExhaustedError:
             return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
-        return recorder.fit(outcome, layer=found)
+        return recorder.fit(verdict, layer=found)
 
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
@@ -211,7 +209,7 @@ class ByQueries(LearnerBase):
         return found
 
 
-def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Outcome:
+def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Verdict:
     """Whether fresh queries are answered as the oracle does.
 
     Half of them have shorter and shorter tokens. Heads that cancel where they are saturated show there.
@@ -227,30 +225,35 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
             if np.any(answers[part])
             else float(np.abs(predicted[part]).max())
             for part in parts
-        )
+        ),
+        len(x),
     )
 
 
-def _judged(error: float) -> Outcome:
-    if error < EXACT_ERROR:
-        return Outcome.EXACT
-    return Outcome.PRECISION_FLOOR if error < _FLOOR else Outcome.NOT_SEPARATED
+def _judged(error: float, checks: int) -> Verdict:
+    if error >= _FLOOR:
+        return Verdict(Outcome.NOT_SEPARATED, error)
+    outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.PRECISION_FLOOR
+    return Verdict(outcome, error, error_rate_bound(checks))
 
 
 def _noisy_verdict(
     oracle: ValueOracle, found: AttentionLayer, noise: float, random: np.random.Generator
-) -> Outcome:
+) -> Verdict:
     """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
     off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
     within = off < max(_LOUD * noise, EXACT_ERROR * size) and off < size / 2
-    return Outcome.NOISE_FLOOR if within else Outcome.NOT_SEPARATED
+    error = off / (size or 1.0)
+    if not within:
+        return Verdict(Outcome.NOT_SEPARATED, error)
+    return Verdict(Outcome.NOISE_FLOOR, error, error_rate_bound(len(x)))
 
 
 def _agreement(
     oracle: ValueOracle, found: AttentionLayer, scale: float, random: np.random.Generator
-) -> Outcome:
+) -> Verdict:
     """How closely fresh answers are as predicted, relative to the heads' values X W_i, which may cancel.
 
     A third of the tokens are Gaussian of unit variance, a third Boolean. A third have lengths from the scale down to
@@ -262,4 +265,4 @@ def _agreement(
     difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
     values = 0 if found.bias is None else np.linalg.norm(found.bias)
     values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
-    return _judged(float(np.max(difference / values)))
+    return _judged(float(np.max(difference / values)), len(x))

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from attention import (
     AttentionLayer,
@@ -14,9 +12,10 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
+from attention.evaluation import hold_out
 from upper.linear_attention import feature_count, make_linear_attention
 from upper.linear_attention.features import softmax_feature_count, softmax_features
-from upper.linear_attention.learner import LinearAttentionLearner, _IndependentRows
+from upper.linear_attention.learner import LinearAttentionLearner
 
 KINDS = ("plain", "aug", "cent")
 
@@ -41,18 +40,17 @@ def test_linear_attention_is_learned_exactly_from_as_many_equations_as_features(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("inputs", [BooleanInputs(2, 4), GaussianInputs(3, 4)], ids=repr)
-@pytest.mark.parametrize(("examples", "held_out"), [(12, 3), (120, 16)], ids=["few", "many"])
+@pytest.mark.parametrize("examples", [12, 120], ids=["few", "many"])
 def test_no_predictor_of_the_class_does_better_on_the_examples_and_none_as_good_has_a_smaller_norm(
-    kind, inputs, examples, held_out
+    kind, inputs, examples
 ):
     layer = make_nice_layer(heads=2, dim=4, rng=0)
     learner = LinearAttentionLearner(kind, examples, least_norm=True)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=1))
     assert fit.layer is None
-    assert examples < 120 or inputs.k > 2 or fit.outcome is Outcome.BEST_OF_CLASS
+    assert examples < 120 or inputs.k > 2 or not fit.outcome.succeeded
     same = ExampleOracle(layer, inputs, rng=1)
-    same.draw(held_out)
-    x, y = same.draw(examples - held_out)
+    (x, y), _ = hold_out(*same.draw(examples))
     phi, labels = softmax_features(x, kind).reshape(-1, softmax_feature_count(kind, 4)), y.reshape(-1, 4)
     best = np.linalg.lstsq(phi, labels, rcond=1e-8)[0]
     np.testing.assert_allclose(fit.predict.coefficients, best, atol=1e-8)
@@ -81,16 +79,10 @@ def _softmax_head(d, seed=0):
 def test_signs_that_repeat_themselves_prove_nothing(k, d, kind, examples, least_norm):
     # held-out examples were copies of fitted ones, and softmax attention was taken for linear attention
     head, inputs = _softmax_head(d), BooleanInputs(k, d)
-    x = inputs.sample(500, rng=99)
-    tiny = 0
     for seed in range(12):
         learner = LinearAttentionLearner(kind, examples, least_norm)
         fit = learner.fit(ExampleOracle(head, inputs, rng=seed))
         assert fit.outcome is not Outcome.EXACT
-        tiny += (
-            fit.trace[-1].measures["held_out_error"] < 1e-10 and relative_error(fit.predict(x), head(x)) > 0.1
-        )
-    assert tiny > 0 or examples > 2  # of two examples one is often a copy of the other
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,30 +102,17 @@ def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(
         assert LinearAttentionLearner(examples=least).fit(oracle).outcome is Outcome.UNCONFIRMED
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    kind=st.sampled_from(KINDS),
-    n=st.integers(1, 6),
-    k=st.integers(1, 4),
-    d=st.integers(1, 3),
-    signs=st.booleans(),
-    seed=st.integers(0, 2**20),
-)
-def test_orders_and_signs_of_tokens_say_nothing_new(kind, n, k, d, signs, seed):
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n, k, d))
-    x = np.sign(x) if signs else x
-    counted = _IndependentRows(kind, 1000)
-    counted.add(x)
-    phi = softmax_features(x, kind).reshape(n * k, -1)
-    assert np.linalg.matrix_rank(phi, rtol=1e-8) <= counted.count <= n * min(k, d + (kind != "plain"))
-    if n == 1:
-        assert counted.count == np.linalg.matrix_rank(phi, rtol=1e-8)
-    before = counted.count
-    counted.add(rng.choice([-1.0, 1.0], (n, 1, 1)) * x[rng.permutation(n)][:, rng.permutation(k)])
-    assert counted.count == before
-    if not signs and d > 1:
-        assert before == n * np.linalg.matrix_rank(phi[:k], rtol=1e-8)
+def test_equal_tokens_are_no_evidence_for_a_linear_class():
+    # all layers are linear there, so softmax attention was taken for linear attention in most of the runs
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = GaussianInputs(3, 4).sample(400, rng=rng)
+        equal = rng.random(400) > 0.01
+        x[equal] = x[equal, :1]
+        layer = make_nice_layer(heads=2, dim=4, rng=seed)
+        for kind in KINDS:
+            fit = LinearAttentionLearner(kind).fit(ExampleOracle.from_arrays(x, layer(x)))
+            assert not fit.outcome.succeeded
 
 
 def test_few_examples_are_refused_before_any_is_drawn():
@@ -152,7 +131,7 @@ def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
         LinearAttentionLearner().fit(oracle)
     assert oracle.drawn == 0
     few = LinearAttentionLearner(examples=20, least_norm=True).fit(oracle)
-    assert few.predict.regression.examples == 30
+    assert few.predict.regression.examples == 36
 
 
 def test_the_predictor_takes_any_batch_and_torch():

@@ -197,7 +197,7 @@ def test_exact_says_so_where_newton_alone_did_the_work():
     assert phases.fit.outcome is Outcome.EXACT
     assert "no clear gap" in phases.explanation
     assert phases.fit.alone == "Newton"
-    assert str(phases.fit).endswith("by Newton alone")
+    assert "by Newton alone" in str(phases.fit)
     phases, _ = run(SixPhase(m=2, examples=20_000), 2, 2, 8)
     assert (phases.fit.outcome, phases.fit.alone) == (Outcome.EXACT, "")
 
