@@ -139,6 +139,7 @@ def attack(
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> Attacked:
     """Attack an instance of learning with rounding, or a hidden parity, that is realised by heads.
@@ -159,6 +160,8 @@ def attack(
         Seeds the samples and the attacks' own random choices.
     isolated : bool
         Whether each runs in its own process, so that a crash or an endless loop ends nothing else.
+    progress : bool
+        As of `runs.run`.
     on_result : callable, optional
         Called with each result as soon as it exists.
 
@@ -177,8 +180,8 @@ def attack(
     target = target if isinstance(target, Target) else load_target(target)
     drawn, parameters, secret = samples_of(target, samples, seed=seed)
     kinds = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "on_result": on_result}
-    results = attack_samples(drawn, parameters, kinds, seconds=seconds, **options)
+    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "progress": progress}
+    results = attack_samples(drawn, parameters, kinds, seconds=seconds, on_result=on_result, **options)
     return Attacked(target.record.title, parameters, len(drawn), float(seconds), results, secret)
 
 
@@ -296,6 +299,7 @@ def attack_samples(
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> tuple[AttackResult, ...]:
     """Attack samples; the options are those of `attack`. A failing attack never loses what the others found.
@@ -312,13 +316,13 @@ def attack_samples(
             _attacked,
             {"attack": kind.name, "stream": [seed, 2, place]},
             {"on": (kind, samples, parameters, budget)},
+            kind.name,
         ): place
         for place, kind in enumerate(kinds)
     }
     found: dict[int, AttackResult] = {}
-    for result in run(
-        work, jobs=jobs, timeout=longest_seconds(budget) if isolated else None, isolated=isolated
-    ):
+    longest = longest_seconds(budget) if isolated else None
+    for result in run(work, jobs=jobs, timeout=longest, isolated=isolated, progress=progress):
         place = work[result.cell]
         found[place] = attack_result(kinds[place].name, result)
         if on_result is not None:

@@ -1,12 +1,12 @@
-"""Shared by all commands: options, JSON on standard output, a progress bar on terminals only, files."""
+"""Shared by all commands: options, JSON on standard output, what work is doing, files."""
 
 import functools
 import inspect
 import os
-import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,7 +21,7 @@ from attention.conversion import Biases
 from attention.files import write_whole
 from attention.foreign import json_text, printable
 from attention.validation import count
-from runs import Store, versions
+from runs import Store, showing, versions
 
 __all__ = [
     "BiasesOption",
@@ -43,13 +43,13 @@ __all__ = [
     "gather",
     "listed",
     "print_json",
-    "progress_bar",
     "report_curve",
     "require_all",
     "require_counts",
     "require_layer_file",
     "require_writable",
     "say",
+    "showing_steps",
     "takes_run_options",
     "write_json",
     "write_target",
@@ -124,7 +124,13 @@ class RunOptions:
             require_writable(out, directory=True)
             place = out / f"{name}.sqlite" if place is None else place
         kept = None if place is None else Store(place)
-        return {"jobs": processes, "cluster": self.dask, "store": kept, "fresh": self.fresh}
+        return {
+            "jobs": processes,
+            "cluster": self.dask,
+            "store": kept,
+            "fresh": self.fresh,
+            "progress": True,
+        }
 
 
 def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -239,30 +245,32 @@ def cores(jobs: int | None, dask: str | None) -> int:
     return (os.cpu_count() or 1) if jobs is None else count("--jobs", jobs)
 
 
+@dataclass
+class _Steps:
+    label: str
+    step: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self, step: str) -> None:
+        self.step = step
+
+    def __str__(self) -> str:
+        step = f", last step: {self.step}" if self.step else ""
+        return f"{self.label}, {time.monotonic() - self.began:.0f} s{step}"
+
+
 @contextmanager
-def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A progress bar on standard error; nothing if standard error is not a terminal.
+def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error for how long work runs, and its last step.
 
     Yields
     ------
     callable
-        Call it with a few words after each unit of work.
+        Call it with a few words after each step.
     """
-    if quiet or not sys.stderr.isatty():
-        yield lambda words: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=total, words="")
-        yield lambda words: progress.update(task, advance=1, words=words)
+    steps = _Steps(label)
+    with showing(steps):
+        yield steps.take
 
 
 def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
@@ -284,21 +292,13 @@ def listed(option: str, text: str, kind: Callable[[str], Item], what: str, examp
         ) from None
 
 
-def gather(
-    label: str, total: int | None, quiet: bool, work: Callable[[Callable[[Any], None]], Iterable[Any]]
-) -> tuple[list[Any], bool]:
-    """The result of `work`, with a progress bar; after an interruption, the parts reported so far, and False."""
+def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list[Any], bool]:
+    """The result of `work`; after an interruption, the parts reported so far, and False."""
     done: list[Any] = []
-    with progress_bar(label, total, quiet=quiet) as tick:
-
-        def keep(one: Any) -> None:
-            done.append(one)
-            tick(f"{len(done)} done")
-
-        try:
-            return list(work(keep)), True
-        except KeyboardInterrupt:
-            return done, False
+    try:
+        return list(work(done.append)), True
+    except KeyboardInterrupt:
+        return done, False
 
 
 def report_curve(
