@@ -97,6 +97,9 @@ def duration_text(seconds: float) -> str:
 @contextmanager
 def showing(state: object) -> Iterator[None]:
     """Within this context `str(state)` is shown on standard error: on a terminal in place, else a line every 5 s."""
+    if sys.stderr is None or sys.stderr.closed:
+        yield
+        return
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live

@@ -38,11 +38,11 @@ def test_says_what_is_done_what_runs_and_what_is_left(monkeypatch):
 
 def test_counts_equal_cells_and_those_of_the_store(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs.progress, "_INTERVAL", 0.02)
-    with Store(tmp_path / "runs.sqlite") as store:
-        list(run([Cell(round, {"number": 1.5})], store=store, isolated=False))
-        cells = [Cell(round, {"number": number}) for number in (1.5, 2.5, 2.5)]
-        for _ in run(cells, store=store, isolated=False, progress=True):
-            time.sleep(0.1)
+    store = Store(tmp_path / "runs.sqlite")
+    list(run([Cell(round, {"number": 1.5})], store=store, isolated=False))
+    cells = [Cell(round, {"number": number}) for number in (1.5, 2.5, 2.5)]
+    for _ in run(cells, store=store, isolated=False, progress=True):
+        time.sleep(0.1)
     lines = re.findall(r"^(\d) of 3", capsys.readouterr().err, re.M)
     assert lines == sorted(lines)
     assert {"1", "3"} <= set(lines)
