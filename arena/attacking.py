@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
 from arena.names import find_name
 from arena.targets import Target, load_target
@@ -41,6 +40,9 @@ from lwe.sample_files import kind_of_file
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from sq.hidden_part import HiddenPart
+
+if TYPE_CHECKING:
+    from arena.attacks import AttackKind
 
 __all__ = [
     "Attacked",
@@ -132,7 +134,7 @@ class Attacked:
 
 def attack(
     target: Target | str | Path,
-    attacks: Sequence[AttackKind] | str | None = None,
+    attacks: "Sequence[AttackKind] | str | None" = None,
     *,
     samples: int = 20_000,
     seconds: float = 30.0,
@@ -177,6 +179,8 @@ def attack(
     >>> found.broken_by
     ('linearisation',)
     """
+    from arena.attacks import choose_attacks
+
     target = target if isinstance(target, Target) else load_target(target)
     drawn, parameters, secret = samples_of(target, samples, seed=seed)
     kinds = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
@@ -293,7 +297,7 @@ def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray
 def attack_samples(
     samples: LWRSamples,
     parameters: LWRParameters,
-    kinds: Sequence[AttackKind],
+    kinds: "Sequence[AttackKind]",
     *,
     seconds: float = 30.0,
     jobs: int = 1,
@@ -331,13 +335,13 @@ def attack_samples(
 
 
 def _attacked(
-    attack: str, stream: list[int], on: tuple[AttackKind, LWRSamples, LWRParameters, Budget]
+    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWRParameters, Budget]"
 ) -> dict[str, Any]:
     return attack_here(*on, stream).to_json()
 
 
 def attack_here(
-    kind: AttackKind, samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
+    kind: "AttackKind", samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
     """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
     try:

@@ -19,7 +19,6 @@ from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
-from upper.value_queries import ByQueries
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -329,6 +328,8 @@ class SetUp:
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
         noise, learner = non_negative("noise", noise), self.learner
+        from upper.value_queries import ByQueries
+
         if isinstance(learner, ByQueries):  # its differences and its thresholds follow from the noise
             learner = dataclasses.replace(learner, noise=learner.noise or noise)
         fit, measures = fit_target(

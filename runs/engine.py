@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from pebble import ProcessExpired
-
 from runs.cell import Cell, Result, Status
 from runs.cluster import cluster as on_cluster
 from runs.pool import attempt, describe_error, pack, pool
@@ -190,6 +188,8 @@ def _put(store: Store | None, result: Result) -> None:
 
 
 def _result(cell: Cell, future: "Future[tuple[Status, str]]", timeout: float | None) -> Result:
+    from pebble import ProcessExpired
+
     try:
         return _attempted(cell, future.result(), timeout)
     except TimeoutError as error:

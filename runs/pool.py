@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
-from pebble import ProcessPool
 
 from runs.cell import Status
 from runs.fingerprint import is_installed
@@ -44,6 +43,8 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     module : str
         A module that each process imports first, so that the import does not count in the time of a call.
     """
+    from pebble import ProcessPool
+
     _require_files(jobs)
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
         _Base.set_forkserver_preload(["runs.pool", module])
@@ -61,7 +62,7 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
 
 
 class _Pool:
-    def __init__(self, workers: ProcessPool) -> None:
+    def __init__(self, workers: Any) -> None:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
