@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from arena.cli.errors import WorkInterruptedError
-from arena.drawing import Drawing
 from arena.formats import as_plain
-from arena.frames import csv_of
-from arena.targets import Target, save_target
 from attention.conversion import Biases
 from attention.files import write_whole
 from attention.foreign import json_text, printable
 from attention.validation import count
 from runs import Store, showing, versions
+
+if TYPE_CHECKING:
+    from arena.drawing import Drawing
+    from arena.targets import Target
 
 __all__ = [
     "BiasesOption",
@@ -302,10 +303,12 @@ def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list
 
 
 def report_curve(
-    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: Drawing, table: str, as_json: bool
+    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
 ) -> None:
     """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
     from pandas import DataFrame
+
+    from arena.frames import csv_of
 
     data = {"versions": versions(), "points": as_plain(list(rows))}
     write_json(out / f"{name}.json", data)
@@ -342,7 +345,7 @@ def require_all(whole: bool, done: str) -> None:
         )
 
 
-def write_target(target: Target, out: Path, as_json: bool) -> None:
+def write_target(target: "Target", out: Path, as_json: bool) -> None:
     """Write the target and report it, as text or as JSON.
 
     Raises
@@ -350,6 +353,8 @@ def write_target(target: Target, out: Path, as_json: bool) -> None:
     OSError
         If the target cannot be written.
     """
+    from arena.targets import save_target
+
     save_target(out, target)
     say(f"{out}: {target.record.title}.", quiet=as_json)
     if as_json:
