@@ -32,11 +32,11 @@ def learners_command(as_json: JsonOption = False) -> None:
         return
     rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in STUDENTS.values()]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    names = aligned([("learner", "needs"), *(row[:2] for row in rows)], left=2).splitlines()
-    indent = max(map(len, names)) + 2
-    for name, promise in zip(names, ["promise", *(row[2] for row in rows)], strict=True):
+    labels = aligned([("learner", "needs"), *(row[:2] for row in rows)], left=2).splitlines()
+    indent = max(map(len, labels)) + 2
+    for label, promise in zip(labels, ["promise", *(row[2] for row in rows)], strict=True):
         text = textwrap.wrap(promise, max(width - indent, 30))
-        say("\n".join([f"{name:<{indent}}{text[0]}", *(" " * indent + line for line in text[1:])]))
+        say("\n".join([f"{label:<{indent}}{text[0]}", *(" " * indent + line for line in text[1:])]))
 
 
 def attacks_command(as_json: JsonOption = False) -> None:
