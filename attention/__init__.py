@@ -49,11 +49,12 @@ if TYPE_CHECKING:
         draw_examples,
     )
     from attention.memory import NotEnoughMemoryError
-    from attention.value_oracle import QueriesExhaustedError, ValueOracle
+    from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
+    "AnswerPrecision",
     "AttentionLayer",
     "BooleanInputs",
     "ExampleOracle",

@@ -55,8 +55,9 @@ class Outcome(Enum):
         "allow longer tokens, for more."
     )
     UNCONFIRMED = (
-        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
-        "from fitted ones by a symmetry; give more examples, of more different inputs."
+        "Unconfirmed: the held-out examples are reproduced, but others may not be: too few of them do not follow from "
+        "fitted ones, or another layer has the same outputs on all examples; give more examples, of more different "
+        "inputs."
     )
     NOTHING_LEARNED = (
         "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "
@@ -122,7 +123,11 @@ class Outcome(Enum):
     )
     NOT_SEPARATED = (
         "Heads not separated: the queries do not tell the heads apart, as where their outputs lie in one "
-        "direction, or where there are more heads than coordinates."
+        "direction, where there are more heads than coordinates, or where answers are too coarse."
+    )
+    NO_LAYER = (
+        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; "
+        "leave out norms and activations."
     )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."

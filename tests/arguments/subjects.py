@@ -129,6 +129,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.ExampleOracle, target=LAYER, inputs=INPUTS),
         partial(attention.ValueOracle, target=LAYER, k=2),
         partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
+        partial(attention.AnswerPrecision),
         partial(queries.ByQueries, m=2),
         partial(upper.certify_layer, layer=LAYER, x=X),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),

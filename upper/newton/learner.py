@@ -10,11 +10,13 @@ import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown, to_numpy
+from attention.evaluation import Verdict
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, choose_engine
 from upper.floor import counting_floor, unknowns
+from upper.newton.determined import determines_other_inputs
 from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
@@ -63,6 +65,8 @@ class Newton(LearnerBase):
     biases : bool
         Whether the layer has biases (see `attention.AttentionLayer`), which are then learned too: c_i with Theta_i, and
         b with W. With "auto" there are none.
+    causal : bool
+        Whether the layer is causal: row j attends to the tokens up to j only.
     engine : "numpy", "torch" or "auto"
         The library of arrays. Results differ in the last digits, so the number of passes may differ too. "auto" is
         torch for larger problems if it is installed and the processor multiplies bfloat16, and else NumPy.
@@ -72,8 +76,8 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank or biases are given with m = "auto". On `fit`, if there are fewer
-        examples than the counting floor, the layer to start from has another shape, or the rank is above d.
+        If a parameter is out of range, or a rank, biases or a mask are given with m = "auto". On `fit`, if there are
+        fewer examples than the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
 
@@ -113,12 +117,15 @@ class Newton(LearnerBase):
     start: Literal["random"] | AttentionLayer = "random"
     rank: PositiveInt | None = None
     biases: bool = False
+    causal: bool = False
     engine: EngineName = "numpy"
     device: str | None = None
 
     def __post_init__(self) -> None:
         if self.m == "auto" and self.rank is not None:
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
+        if self.m == "auto" and self.causal:
+            raise ValueError("m is 'auto' and causal is True: for causal layers a number of heads is needed.")
         if self.m == "auto" and self.biases:
             raise ValueError("m is 'auto' and biases is True: with biases a number of heads is needed.")
 
@@ -185,7 +192,7 @@ class Newton(LearnerBase):
             )
         else:
             found = self._fixed(self.m, runner, draw(self.m, None), tell)
-        return self._judged(found, runner, recorder)
+        return self._judged(found, runner, recorder, rng)
 
     def _draw(
         self, oracle: ExampleOracle, budget: int | None, heads: int, before: SplitExamples | None
@@ -210,7 +217,7 @@ class Newton(LearnerBase):
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
         )
         starts = len(ends.iterates)
-        if self.rank is None and not self.biases:
+        if self.rank is None and not self.biases and not self.causal:
             ends = runner.redraw_weakest(
                 examples,
                 ends,
@@ -219,7 +226,7 @@ class Newton(LearnerBase):
             )
         return HeadCount(m, ends.best, examples, ends.passes, starts, ends.at_floor)
 
-    def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
+    def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder, rng: np.random.Generator) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
         best, examples, passes = found.best, found.examples, found.passes
         verdict = judge(
@@ -229,6 +236,10 @@ class Newton(LearnerBase):
             spent_all=passes >= self.work,
             at_floor=found.at_floor,
         )
+        if verdict.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and found.heads:
+            tokens = np.concatenate([examples.x, examples.x_held])
+            if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=rng):
+                verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
         engine = str(self._engine(len(best.theta), examples.x.shape))
         shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
         own: dict[str, Any] = {
@@ -269,7 +280,8 @@ class Newton(LearnerBase):
             start = replace(start, a=more(start.a)) if isinstance(start, FactoredHeads) else more(start)
         engine = self._engine(free[0], x.shape)
         there = start.map(engine.put) if isinstance(start, FactoredHeads) else engine.put(start)
-        return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, priors=priors, rng=rng)
+        settings: dict[str, Any] = {"tolerance": tolerance, "priors": priors, "causal": self.causal}
+        return gauss_newton(engine.put(x), engine.put(y), there, **settings, rng=rng)
 
     def _start(
         self, examples: SplitExamples, heads: int, number: int, rng: np.random.Generator
@@ -297,7 +309,8 @@ class Newton(LearnerBase):
         return int(not on_path or isinstance(self.start, AttentionLayer))
 
     def _floor(self, heads: int, k: int, d: int) -> int:
-        return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)
+        shape = {"heads": heads, "tokens": k, "dim": d}
+        return counting_floor(**shape, rank=self.rank, biases=self.biases, causal=self.causal)
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):
