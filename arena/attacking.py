@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from arena.attacks import AttackKind
 
 __all__ = [
+    "PRELOADED",
     "Attacked",
     "attack",
     "attack_here",
@@ -54,6 +55,9 @@ __all__ = [
     "open_samples",
     "samples_of",
 ]
+
+PRELOADED = ("arena.attacks", "scipy.linalg", "scipy.special", "scipy.stats")
+"""What the processes of attacks import before they compute."""
 
 _COMPARED = 200  # examples of the layer that are checked against its secret
 _AT_ONCE = 4096  # examples of a layer that are drawn together

@@ -26,6 +26,7 @@ from runs import Result, Store, fingerprint, single_thread
 
 __all__ = [
     "LEAST_COST",
+    "PRELOADED",
     "engine_cell",
     "fit_target",
     "identity",
@@ -35,6 +36,17 @@ __all__ = [
     "target_stream",
 ]
 
+PRELOADED = (
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "upper.newton",
+    "upper.six_phase",
+    "upper.value_queries",
+    "upper.linear_attention",
+)
+"""What the processes of a comparison import before they compute."""
 LEAST_COST = 0.05
 """The cost of a learner that takes milliseconds, beside 1 for the cheapest of the others."""
 

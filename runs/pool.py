@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -41,18 +41,20 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     jobs : int
         The number of processes.
     module : str
-        A module that each process imports first, so that the import does not count in the time of a call.
+        A module that each process imports first, with the modules in its tuple `PRELOADED` if it has one, so that these
+        imports do not count in the time of a call.
     """
     from pebble import ProcessPool
 
     _require_files(jobs)
+    modules = (module, *getattr(sys.modules.get(module), "PRELOADED", ()))
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
-        _Base.set_forkserver_preload(["runs.pool", module])
+        _Base.set_forkserver_preload(["runs.pool", *modules])
     with _apart():
         if os.name == "posix":
             resource_tracker.ensure_running()
         workers = ProcessPool(
-            max_workers=jobs, context=_context, initializer=_begin, initargs=(module, sys.path)
+            max_workers=jobs, context=_context, initializer=_begin, initargs=(modules, sys.path)
         )
     try:
         yield _Pool(workers)
@@ -135,15 +137,16 @@ def describe_error(error: BaseException) -> str:
     return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]
 
 
-def _begin(module: str, path: list[str]) -> None:
+def _begin(modules: Sequence[str], path: list[str]) -> None:
     os.dup2(2, 1)  # the output of a cell must not mix with the output of the command
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for later imports
         os.environ[name] = "1"
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = path
-    if module != "__main__":
-        importlib.import_module(module)
+    for module in modules:
+        if module != "__main__":
+            importlib.import_module(module)
 
 
 def _end_with_parent() -> None:
