@@ -263,6 +263,7 @@ STUDENTS: Mapping[str, Student] = {
             "for the "
             "whole. Measured: it ends at rounding error on nice layers of up to four heads.",
             _six_phase,
+            cost=2.0,
         ),
         Student(
             "six-phase-paper",
@@ -271,6 +272,7 @@ STUDENTS: Mapping[str, Student] = {
             "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
             "measured only; a phase that cannot do its work says so.",
             partial(_six_phase, paper=True),
+            cost=2.0,
         ),
         Student(
             "linear",
@@ -302,6 +304,7 @@ STUDENTS: Mapping[str, Student] = {
             "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
             "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
             lambda target, effort: _attack(lwe.LinearisationAttack, target, effort),
+            cost=0.5,
         ),
         Student(
             "bkw",
@@ -319,6 +322,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
             "the direction of a periodic wave. It knows the family; that it fails is no claim of security.",
             _lattice,
+            cost=1.0,
             extra="fpylll",
         ),
         Student(
@@ -328,6 +332,7 @@ STUDENTS: Mapping[str, Student] = {
             "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
             "It sees more than the others, who draw random examples.",
             _by_queries,
+            cost=0.5,
         ),
         # baselines run only when named: together they take longer than all the others
         Student(
