@@ -16,11 +16,11 @@ from arena.cli.console import (
     SeedOption,
     TokensOption,
     print_json,
-    progress_bar,
     require_counts,
     require_layer_file,
     require_writable,
     say,
+    showing_steps,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_known_engine
@@ -174,7 +174,7 @@ def learn_command(
         for source in given or (file,):
             _require_out(saved, folder, student, source)
     told: Learned | LearnedPhases | LearnedExamples
-    with progress_bar(student.title, None, quiet=as_json) as tick:
+    with showing_steps(student.title) as tick:
         latest = _Latest(tick)
         try:
             if target is None:
