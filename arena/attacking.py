@@ -12,6 +12,7 @@ from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
 from arena.names import find_name
 from arena.targets import Target, load_target
+from attention.foreign import printable
 from attention.validation import checked, count, require_instance
 from lower import HardInstance, family_of
 from lwe import (
@@ -89,7 +90,7 @@ class Attacked:
         return tuple(int(one) for one in result.secret) == self.secret
 
     def __str__(self) -> str:
-        head = f"{self.title}\n  {self.parameters}, {self.samples} samples, {self.seconds:g} s an attack"
+        head = f"{printable(self.title)}\n  {self.parameters}, {self.samples} samples, {self.seconds:g} s an attack"
         if self.parameters.noisy and (best := self.best_accuracy) is not None:
             head += f"\n  The secret itself predicts {best:.3g} of the labels: errors change the others."
         rows = [

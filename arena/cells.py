@@ -20,8 +20,9 @@ from attention import Fit, Learner, ValueOracle
 from attention.inputs import inputs_to_json
 from attention.learning import Progress, access_of
 from attention.validation import count, require_instance
+from lower import FAMILIES
 from runs import Cell as EngineCell
-from runs import Result, Store, single_thread
+from runs import Result, Store, fingerprint, single_thread
 
 __all__ = [
     "engine_cell",
@@ -102,14 +103,16 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
     """The call of `run_cell` in the form that the engine computes and stores.
 
     The arguments hold the records of the target and of the learner, and the number of the target's streams. They also
-    hold the learner as it is set up, or the effort if it cannot be set up.
+    hold a hash of the learner as it is set up (or of how, if it cannot be), of the caller's inputs and family, and of
+    their code.
     """
-    learners = set_up_for(student, [target], effort)
+    learners: list[Any] = list(set_up_for(student, [target], effort))
+    family = None if target.instance is None else FAMILIES.get(target.instance.family)
     arguments = {
         "target": asdict(target.record),
         "stream": target_stream(target),
         "learner": asdict(student.record(learners)),
-        "set_up": identity(learners or [effort]),
+        "set_up": fingerprint((learners or [student.build, effort], target.inputs, family)),
         "seed": seed,
     }
     return EngineCell(_computed, arguments, {"objects": (target, student, effort)})
@@ -136,7 +139,9 @@ def stored_results(store: Store) -> list[Result]:
 
 def _computed(objects: tuple[Target, Student, Effort], seed: int, **records: Any) -> dict[str, Any]:
     target, student, effort = objects
-    return asdict(run_cell(target, student, seed, effort))
+    cell = asdict(run_cell(target, student, seed, effort))
+    msgspec.convert(cell, Cell)  # a learner may return anything
+    return cell
 
 
 def _done(
@@ -175,10 +180,7 @@ def target_stream(target: Target) -> int:
 
 
 def identity(value: Any) -> Any:
-    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, functions by their names.
-
-    Code is not part of it: after a change of code, compute afresh.
-    """
+    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, functions by their names."""
     parts: list[Any] = []
     top, described = _described(value, parts), []
     for part in parts:  # the list grows during the loop

@@ -1,6 +1,5 @@
 """The record of a comparison: exact as JSON, with parts of it, and summaries over seeds and kinds of targets."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,8 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from arena.records import Cell, LearnerRecord, TargetRecord
+from arena.records import Cell, LearnerRecord, TargetRecord, make_printable
 from arena.summary import Summary, Tally, summarise
+from attention.foreign import json_text, strict_json
 
 __all__ = ["ComparisonRecord"]
 
@@ -54,6 +54,7 @@ class ComparisonRecord:
 
     def __post_init__(self) -> None:
         """Check that names are unique, and that every cell names a target and a learner."""
+        make_printable(self)
         for name in ("targets", "learners", "cells"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for what, records in (("target", self.targets), ("learner", self.learners)):
@@ -83,7 +84,7 @@ class ComparisonRecord:
 
     def to_json(self) -> str:
         """As JSON text; `from_json` gives back equal records, every float to its last bit."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
+        return json_text({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls: type[Record], text: str) -> Record:
@@ -95,14 +96,13 @@ class ComparisonRecord:
             If the text is not JSON, is of another kind, lacks a field, or holds a wrong value.
         """
         try:
-            data = json.loads(text, parse_constant=_refuse_constant)
+            data = strict_json(text)
+        except ValueError as error:
+            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
+        try:
             if not isinstance(data, dict) or data.get("format") != _FORMAT:
                 raise ValueError(f"This is not a comparison of the format {_FORMAT!r}: compare again.")
             return msgspec.convert(data, cls)
-        except RecursionError:
-            raise ValueError("The results are nested too deeply to be a comparison.") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
         except msgspec.ValidationError as error:
             raise ValueError(f"The results hold a wrong value. {error}") from None
 
@@ -214,7 +214,3 @@ def _named(what: str, records: Sequence[Any], name: str) -> Any:
         if record.name == name:
             return record
     raise _absent(what, name, [one.name for one in records])
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON: null stands for a number that is not finite.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from arena.comparison_record import ComparisonRecord
 from arena.drawing import Drawing
-from arena.formats import count_text, error_text, printable, seconds_text
+from arena.formats import count_text, error_text, seconds_text
 from arena.records import Cell
 from arena.student_table import learner_looks
 from arena.summary import Summary
@@ -115,7 +115,7 @@ def learning_curves(
                 )
                 mark = {"marker": look["marker"], "color": look["color"], "markeredgecolor": CARD}
                 axes.plot(xs[-1:], ys[-1:], markersize=7, linestyle="none", clip_on=False, zorder=5, **mark)
-        words = f"Error on {printable(record.title)} against {against}, a panel for each learner"
+        words = f"Error on {record.title} against {against}, a panel for each learner"
         return Drawing(figure, words)
 
 
@@ -213,7 +213,7 @@ def _text(
 
 def _fold(text: str, width: int, *, lines: int = 3) -> str:
     """`text` on a few lines; its end is cut if it does not fit."""
-    folded = textwrap.wrap(printable(text), width) or [" "]
+    folded = textwrap.wrap(text, width) or [" "]
     if len(folded) > lines:
         folded = [*folded[: lines - 1], folded[lines - 1][: width - 1] + "…"]
     return "\n".join(folded)

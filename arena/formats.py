@@ -13,7 +13,6 @@ __all__ = [
     "folded",
     "number_text",
     "plural",
-    "printable",
     "seconds_text",
     "sentence",
 ]
@@ -90,17 +89,6 @@ def seconds_text(seconds: float | int | None) -> str:
         digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
         return f"{seconds:.{digits}f} s"
     return f"{seconds / 60:.0f} min" if seconds < 36000 else f"{seconds / 3600:.0f} h"
-
-
-def printable(text: str) -> str:
-    r"""`text` on one line, without characters that move a terminal's cursor or change its colours.
-
-    Examples
-    --------
-    >>> printable("a\x1b[31mb")
-    'a?[31mb'
-    """
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> str:

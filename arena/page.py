@@ -11,7 +11,7 @@ from typing import Any
 
 from arena.comparison_record import ComparisonRecord
 from arena.figures import curve_points, heat_map, learning_curves
-from arena.formats import count_text, error_text, number_text, printable, seconds_text
+from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.frames import cell_frame, csv_of, pair_frame, step_frame
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
@@ -113,7 +113,6 @@ def template(name: str) -> Any:
         "error": error_text,
         "seconds": seconds_text,
         "number": number_text,
-        "printable": printable,
         "setting": _setting,
         "inputs": describe_inputs,
         "words": lambda name: str(name).replace("_", " "),

@@ -1,7 +1,6 @@
 """A six-phase learner on one target, phase by phase: as records, a table, figures and a page."""
 
 import base64
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.drawing import Drawing
-from arena.formats import as_plain, error_text, number_text, printable, seconds_text
+from arena.formats import as_plain, error_text, number_text, seconds_text
 from arena.learned import Learned, set_up
 from arena.page import template
 from arena.phase_figures import draw_phases
@@ -20,6 +19,7 @@ from arena.table import LINES, rendered
 from arena.targets import Target
 from attention import AttentionLayer, Fit, Learner
 from attention.files import FilePath, write_whole
+from attention.foreign import json_text
 from attention.learning import Progress
 from upper.six_phase import Phases, SixPhase
 
@@ -97,7 +97,7 @@ class LearnedPhases:
             table.add_row(title, f"{one.examples:,}", labels, values, one.state, end_section=True)
         return "\n".join(
             [
-                f"{self.learned.learner.title} on: {printable(record.title)}",
+                f"{self.learned.learner.title} on: {record.title}",
                 f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}; heads looked for: {self.phases.heads}",
                 "",
                 rendered(table),
@@ -225,4 +225,4 @@ class _Keeping(SixPhase):
 
 
 def _json_text(data: Mapping[str, Any]) -> str:
-    return json.dumps(as_plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(as_plain(data), indent=2) + "\n"

@@ -1,13 +1,14 @@
 """The records of a comparison: of each target, of each learner, and of the fit of every pair."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from attention.foreign import escaped
 from lower import Certificate, Hardness
 
-__all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint"]
+__all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint", "make_printable"]
 
 
 class Status(StrEnum):
@@ -64,6 +65,9 @@ class TargetRecord:
     certificate: Certificate | None = None
     conditions: tuple[dict[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        make_printable(self)
+
     @property
     def hardness(self) -> Hardness | None:
         """The hardness that its certificate states; None for a layer without a secret."""
@@ -99,6 +103,9 @@ class LearnerRecord:
     parameters: dict[str, Any] = field(default_factory=dict)
     access: str = "random examples"
 
+    def __post_init__(self) -> None:
+        make_printable(self)
+
 
 @dataclass(frozen=True)
 class TracePoint:
@@ -110,6 +117,7 @@ class TracePoint:
     error: float | None = None
 
     def __post_init__(self) -> None:
+        make_printable(self)
         _make_finite(self, "seconds", "error")
 
 
@@ -164,12 +172,20 @@ class Cell:
     trace: tuple[TracePoint, ...] = ()
 
     def __post_init__(self) -> None:
+        make_printable(self)
         _make_finite(self, "relative_error", "unknown_part_error", "theta_error", "w_error", "seconds")
 
     @property
     def fitted(self) -> bool:
         """Whether there is a fit that applies to this target."""
         return self.status is Status.DONE and self.outcome != "NOT_APPLICABLE"
+
+
+def make_printable(record: Any) -> None:
+    """Escape control characters in all texts: names of files, learners and errors may hold any."""
+    for part in fields(record):
+        if type(value := getattr(record, part.name)) in (str, dict, list, tuple):
+            object.__setattr__(record, part.name, escaped(value))
 
 
 def _make_finite(record: Any, *names: str) -> None:

@@ -1,7 +1,6 @@
 """The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
 
 import base64
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -14,13 +13,15 @@ import numpy as np
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
 from arena.engines import engine_used
-from arena.formats import as_plain, error_text, printable, seconds_text
+from arena.formats import as_plain, error_text, seconds_text
 from arena.page import template
+from arena.records import make_printable
 from arena.recovery_map import head_map
 from arena.table import LINES, rendered
 from arena.targets import Target, checkpoint_target, inputs_named
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.files import write_whole
+from attention.foreign import json_text
 from runs import Cell, run, single_thread
 from upper import Newton, counting_floor
 from upper.value_queries import ByQueries
@@ -85,6 +86,9 @@ class LayerRecovery:
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
     per_head: tuple[HeadRecovery, ...] = ()
 
+    def __post_init__(self) -> None:
+        make_printable(self)
+
     @property
     def recovered(self) -> tuple[str, ...]:
         """Of the function and the kinds of parameters, those with an error below 1e-6."""
@@ -105,6 +109,9 @@ class Recovery:
     by: Way
     settings: dict[str, Any]  #: tokens, inputs and the like
     layers: tuple[LayerRecovery, ...]  #: by number
+
+    def __post_init__(self) -> None:
+        make_printable(self)
 
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
@@ -129,8 +136,8 @@ class Recovery:
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
             f"Recovered: what has an error below {_RECOVERED:g}.",
-            *dict.fromkeys(printable(note) for one in self.layers for note in one.notes),
-            *(f"Layer {one.layer}: {printable(one.message)}" for one in self.layers if one.message),
+            *dict.fromkeys(note for one in self.layers for note in one.notes),
+            *(f"Layer {one.layer}: {one.message}" for one in self.layers if one.message),
         )
 
     def __str__(self) -> str:
@@ -144,7 +151,7 @@ class Recovery:
             table.add_column(name, justify=side)
         for row in rows:
             table.add_row(*row)
-        title = f"Layers of {printable(self.name)}, learned from {self.by}"
+        title = f"Layers of {self.name}, learned from {self.by}"
         return "\n".join([title, "", rendered(table, width=130), *self.legend])
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class Recovery:
 
     def save(self, folder: Path) -> Path:
         """Write recovered.json, heads.svg and index.html into a folder; returns the page."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json_text(self.to_json()) + "\n"
         write_whole(folder / "recovered.json", text.encode())
         self.drawing.save(folder / "heads.svg")
         data = base64.b64encode(text.encode()).decode()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arena.cells import stored_cell, stored_results
 from arena.frames import TARGET_COLUMNS, csv_of, typed_frame
 from attention.files import FilePath, write_whole
+from attention.foreign import json_text
 from attention.validation import as_path, require_instance
 from runs import Result, Store, StoreError
 
@@ -117,7 +118,7 @@ def _hardness(target: Mapping[str, Any]) -> str | None:
 def _json(cells: "pandas.DataFrame") -> bytes:
     # pandas itself writes at most fifteen digits
     rows = cells.astype(object).where(cells.notna(), None).to_dict(orient="records")
-    return json.dumps(rows, allow_nan=False, ensure_ascii=False, indent=1).encode()
+    return json_text(rows).encode()
 
 
 def _parquet(cells: "pandas.DataFrame") -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
+from attention.foreign import printable
 from attention.learning import access_of
 from attention.validation import one_of
 from lwe import Attack, AttackLearner, BKWAttack, LatticeAttack, LinearisationAttack, describe_instance
@@ -145,6 +146,9 @@ class Student:
     extra: str = ""
     by_default: bool = True
     cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", printable(self.name))
 
     def record(self, learners: Sequence[Learner]) -> LearnerRecord:
         """The record for the results: the parameters that all set-ups share, and the range of the others."""

@@ -1,12 +1,13 @@
 """Students of a comparison: choose them by name or take the caller's own, and set them up for targets."""
 
 import dataclasses
+import hashlib
 import inspect
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -66,7 +67,8 @@ def choose_students(names: str | None = None) -> list[Student]:
 def student_of_file(place: str) -> Student:
     """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `m` gets the target's number of heads.
 
-    The file is executed.
+    The file is executed alone, as a module whose name holds a hash of it: it replaces no module, and modules of its
+    folder cannot be imported.
 
     Raises
     ------
@@ -76,13 +78,17 @@ def student_of_file(place: str) -> Student:
     path, _, name = place.rpartition(":")
     if not Path(path).is_file():
         raise ValueError(f"There is no file {path}: a learner of your own is FILE.py:CLASS.")
-    spec = spec_from_file_location(Path(path).stem, path)
-    module = module_from_spec(spec)  # type: ignore[arg-type]
+    source = Path(path).read_bytes()
+    module = ModuleType(f"_own_{hashlib.sha256(source).hexdigest()}")
+    module.__file__ = str(Path(path).absolute())
     sys.modules[module.__name__] = module
     try:
-        spec.loader.exec_module(module)  # type: ignore[union-attr]
-    except Exception as error:
-        raise ValueError(f"{path} does not run: {type(error).__name__}: {error}") from None
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+    except (Exception, GeneratorExit, SystemExit) as error:
+        alone = " The file is imported alone: put its helpers into it, or install them."
+        raise ValueError(
+            f"{path} does not run: {type(error).__name__}: {error}.{alone if isinstance(error, ImportError) else ''}"
+        ) from None
     kind = getattr(module, name, None)
     if not (
         isinstance(kind, type) and dataclasses.is_dataclass(kind) and callable(getattr(kind, "fit", None))
@@ -147,7 +153,7 @@ def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> l
     for target in targets:
         try:
             learner = student.build(target, effort)
-        except Exception:  # a caller's own build function may raise anything
+        except (Exception, GeneratorExit, SystemExit):  # a caller's own build function may raise anything
             continue
         if not _is_learner(learner) or not dataclasses.is_dataclass(learner):
             raise ValueError(

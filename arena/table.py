@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from arena.comparison_record import ComparisonRecord
-from arena.formats import count_text, error_text, printable, seconds_text
+from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
 from arena.summary import LEARNED, NOTHING, Summary
 from lower import Hardness
@@ -80,7 +80,7 @@ def legend(results: ComparisonRecord) -> list[str]:
     there = {target.hardness for target in results.targets}
     seen: dict[str, list[str]] = {}
     for learner in results.learners:
-        seen.setdefault(learner.access, []).append(printable(learner.title))
+        seen.setdefault(learner.access, []).append(learner.title)
     sights = [f"From {access}: {', '.join(titles)}." for access, titles in seen.items()]
     return [
         "Error on the unknown part, median over seeds: 1.0 = nothing learned beyond what is known in advance.",
@@ -104,11 +104,11 @@ def _table(results: ComparisonRecord, width: int) -> "Group":
         parts += [_band(results, names[first : first + size]), Text("")]
     for row in results.tallies:
         found = "; ".join(f"{one.family}: {one.text}" for one in row)
-        parts.append(Text(f"{printable(row[0].learner)}: {found}.", style="bold") if row else Text(""))
+        parts.append(Text(f"{row[0].learner}: {found}.", style="bold") if row else Text(""))
     for cell in results.cells:
         if cell.status.lost:
             where = f"{cell.learner} on {cell.target}, seed {cell.seed}, {cell.status}: {cell.message}"
-            parts.append(Text(printable(where), style="red"))
+            parts.append(Text(where, style="red"))
     units = "ex: examples drawn."
     if any(_asks(results, name) for name in names):
         units += " q: value queries asked."
@@ -123,7 +123,7 @@ def _band(results: ComparisonRecord, names: list[str]) -> "Table":
     table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Target", width=_TARGET_WIDTH)
     for name in names:
-        title = Text(printable(results.learner(name).title))
+        title = Text(results.learner(name).title)
         table.add_column(title, width=_CELL_WIDTH, overflow="fold", vertical="top")
     for target in results.shown:
         cells = [
@@ -140,7 +140,7 @@ def _target(target: TargetRecord) -> "Text":
     text = Text(
         "" if target.hardness is None else f"{target.family}\n", style="bold magenta", overflow="fold"
     )
-    text.append(printable(target.title), style="bold not magenta")
+    text.append(target.title, style="bold not magenta")
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")
 
 
@@ -160,7 +160,7 @@ def _cell(summary: Summary, seeds: int, unit: str) -> "Text":
     ended = summary.outcome.lower().replace("_", " ") + (
         f", by {summary.alone} alone" if summary.alone else ""
     )
-    text.append(f"\n{printable(ended)}", style="not bold dim default")
+    text.append(f"\n{ended}", style="not bold dim default")
     if summary.done < seeds:
         text.append(f"\n{summary.done} of {seeds} seeds", style="not bold red")
     return text

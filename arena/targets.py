@@ -28,6 +28,7 @@ from attention._arrays import to_numpy
 from attention.conditions import ConditionReport, check_conditions
 from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
+from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
@@ -309,7 +310,7 @@ def load_target(
     if kind_of_file(Path(require_path(path))) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)
-    name = Path(path).stem
+    name = printable(Path(path).stem)
     if stored.kind == "instance":
         if tokens is not None or inputs is not None:
             raise ValueError(
@@ -348,8 +349,8 @@ def load_targets(
         As for `load_target`.
     """
     targets = [load_target(Path(path), tokens=tokens, inputs=inputs) for path in paths]
-    stems = [Path(path).stem for path in paths]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+    stems = [printable(Path(path).stem) for path in paths]
+    names = stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
     return [
         replace(target, record=replace(target.record, name=name, title=f"{name}: {target.record.title}"))
         for target, name in zip(targets, names, strict=True)

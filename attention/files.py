@@ -7,19 +7,21 @@ import json
 import math
 import os
 import secrets
+import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
 from attention._arrays import shown, to_numpy
+from attention.foreign import JSON_LIMIT, escaped, printable, strict_json
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
+from attention.memory import memory_text, require_memory
 from attention.validation import as_path, checked, require_array
 
 __all__ = [
@@ -39,7 +41,10 @@ FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
-_JSON_LIMIT = 16 * 2**20
+_MOST_INFLATED = (
+    200  # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
+)
+_SMALL = 64 << 20  # arrays of fewer bytes are read whatever they inflate from
 _DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
 _ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
@@ -65,7 +70,8 @@ class StoredLayer:
     layer: AttentionLayer  #: the layer
     #: the distribution of its token matrices; None if the file names none
     inputs: Inputs | None
-    #: how it was made: generator, parameters, seed, version; empty if the file does not say
+    #: how it was made: generator, parameters, seed, version; empty if the file does not say. Characters that could move
+    #: a terminal's cursor are escaped
     made: dict[str, Any]
     kind: str | None  #: the kind of the file: "layer", "instance" or a word of the caller; None if foreign
 
@@ -83,7 +89,8 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
     tensors : mapping of str to array
         Finite real arrays by name: float16 to float64, or integers of 8 to 64 bits.
     metadata : mapping of str to JSON values
-        Values that `json` can write; the names "format" and "kind" are reserved. Tuples are read back as lists.
+        Values that `json` can write, at most 100 levels deep and with the names of the arrays within 16 MiB; the names
+        "format" and "kind" are reserved. Tuples are read back as lists.
 
     Notes
     -----
@@ -100,11 +107,15 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
     about = {"format": _FORMAT, "kind": kind, **metadata}
     try:
         text = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        strict_json(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"The metadata have no JSON form: {error}.") from None
-    if len(text) > _JSON_LIMIT:
-        raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
-    write_whole(path, safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
+        raise ValueError(f"The metadata have no JSON form that can be read back: {error}.") from None
+    # the library copies every array twice, and panics without memory
+    require_memory(f"Writing {path}", 2 * sum(array.nbytes for array in arrays.values()))
+    data = safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text})
+    if (length := int.from_bytes(data[:8], "little")) > JSON_LIMIT:
+        raise ValueError(f"The header takes {length} bytes: put what is large into the tensors.")
+    write_whole(path, data)
 
 
 @checked
@@ -166,7 +177,7 @@ def load_layer(path: FilePath) -> StoredLayer:
         inputs = guarded(path, "the inputs are not described rightly", lambda: inputs_from_json(described))
         if inputs.d != layer.dim:
             raise wrong(path, f"the inputs have {inputs.d} coordinates and the layer {layer.dim}")
-    return StoredLayer(layer=layer, inputs=inputs, made=made, kind=about.get("kind"))
+    return StoredLayer(layer=layer, inputs=inputs, made=escaped(made), kind=about.get("kind"))
 
 
 @checked
@@ -215,14 +226,17 @@ def write_whole(path: FilePath, data: bytes) -> None:
         return
     beside = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
-        with beside.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        try:
+            with beside.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:  # it names the file beside, or none
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def read_safetensors(
@@ -253,30 +267,72 @@ def tensor_types(path: Path) -> dict[str, str]:
 def read_npy(path: Path) -> np.ndarray:
     """The array of a ``.npy`` file; it must have finite real numbers, and pickles are refused."""
     require_file(path)
-    array = guarded(path, "the file is no valid .npy file", lambda: np.load(path, allow_pickle=False))
-    if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in _DTYPES.values():
-        raise wrong(path, f"the array has dtype {getattr(array, 'dtype', None)!s:.50}; {_ALLOWED}")
-    return require_finite(path, "the array", array.astype(array.dtype.newbyteorder("="), copy=False))
+
+    def read() -> np.ndarray:
+        with path.open("rb") as file:
+            return _npy_array(file, path.stat().st_size)
+
+    array: np.ndarray = guarded(path, "the file is no valid .npy file", read)
+    if array.dtype not in _DTYPES.values():
+        raise wrong(path, f"the array has dtype {array.dtype!s:.50}; {_ALLOWED}")
+    return require_finite(path, "the array", array)
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` file, of any type but Python objects, which are never unpickled."""
+    """The arrays of an ``.npz`` file, of numbers or text; Python objects are never unpickled.
+
+    The sizes that the archive names are checked before an array is read: a small file may inflate to a huge one.
+    """
     require_file(path)
 
     def read() -> dict[str, np.ndarray]:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            return {name: require_finite(path, f"the array {name}", held[name]) for name in held.files}
+        arrays: dict[str, np.ndarray] = {}
+        with zipfile.ZipFile(path) as archive:
+            members, size = archive.infolist(), path.stat().st_size
+            inflated = sum(member.file_size for member in members)
+            if inflated > max(_SMALL, _MOST_INFLATED * size):
+                raise ValueError(
+                    f"it inflates from {memory_text(size)} to {memory_text(inflated)}: at most {_MOST_INFLATED} "
+                    "times is allowed"
+                )
+            for member in members:
+                name = printable(member.filename.removesuffix(".npy"))
+                if name in arrays:
+                    raise ValueError(f"two arrays are named {name!r:.100}")
+                with archive.open(member) as file:
+                    arrays[name] = _npy_array(file, member.file_size)
+        return arrays
 
-    found: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)
-    return found
+    arrays: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)
+    return {name: require_finite(path, f"the array {name:.100}", array) for name, array in arrays.items()}
+
+
+def _npy_array(file: Any, size: int) -> np.ndarray:
+    """The array in a ``.npy`` file of `size` bytes, in the machine's byte order; ValueError if its header lies."""
+    version = np.lib.format.read_magic(file)
+    # later versions differ in the names of fields only, which no array of numbers has
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in read:
+        raise ValueError(f"its format is {version}; 1.0 and 2.0 are read")
+    shape, fortran, dtype = read[version](file)
+    if dtype.hasobject or dtype.names or dtype.subdtype:
+        raise ValueError(f"it holds {dtype!s:.50}, where numbers are needed")
+    needed = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or needed != size - file.tell():
+        raise ValueError(
+            f"it holds {size - file.tell()} bytes for an array of shape {shape!s:.100} of {dtype!s:.50}"
+        )
+    require_memory("It", 2 * needed, advice="take fewer numbers")
+    array = np.frombuffer(file.read(needed), dtype).reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), order="C")
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """The JSON object in a file, its strings `printable`."""
     require_file(path)
-    if path.stat().st_size > _JSON_LIMIT:
-        raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
-    return _json_object(path, what, path.read_bytes)
+    if path.stat().st_size > JSON_LIMIT:
+        raise wrong(path, f"the {what} has more than {JSON_LIMIT} bytes")
+    return dict(escaped(_json_object(path, what, path.read_bytes)))
 
 
 def wrong(path: Path, what: str) -> FileFormatError:
@@ -343,16 +399,20 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     require_file(path)
 
     def read() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        # the library checks lengths, offsets and shapes, but cannot read bfloat16 into NumPy
-        with safetensors.safe_open(path, framework="numpy") as valid:
-            metadata = dict(valid.metadata() or {})
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
+            if length > JSON_LIMIT:
+                raise ValueError(f"its header takes {length} bytes; {JSON_LIMIT} are allowed")
+            header = strict_json(file.read(length))
+        # the library checks lengths, offsets and shapes, but reads no bfloat16 into NumPy, and of two equal names one
+        with safetensors.safe_open(path, framework="numpy"):
+            metadata = header.pop("__metadata__", None) or {}
         for entry in header.values():
             entry["place"] = 8 + length + entry["data_offsets"][0]
-        return {name: header[name] for name in sorted(header)}, metadata
+        entries = {printable(name): header[name] for name in sorted(header)}
+        if len(entries) < len(header):
+            raise ValueError("two of its tensors have one printable name")
+        return entries, metadata
 
     return guarded(path, "the file is no valid safetensors file", read)
 
@@ -360,14 +420,14 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
 def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     brain = entry["dtype"] == "BF16"  # bfloat16 is the upper half of a float32
     dtype = np.dtype(np.uint16) if brain else _DTYPES[entry["dtype"]]
+    require_memory("It", (3 if brain else 1) * math.prod(entry["shape"]) * dtype.itemsize)
     array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
     array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
     return array.reshape(entry["shape"])
 
 
 def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
-    """Parse a JSON object; msgspec refuses numbers that are not finite."""
-    value = guarded(path, f"the {what} is not valid JSON", lambda: msgspec.json.decode(text()))
+    value = guarded(path, f"the {what} is not valid JSON", lambda: strict_json(text()))
     if not isinstance(value, dict):
         raise wrong(path, f"the {what} is not a JSON object")
     return value

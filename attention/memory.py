@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+import os
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -51,9 +53,7 @@ def available_memory() -> int:
     limit = _LIMIT.get()
     if limit is not None:
         return limit
-    import psutil  # imported here: most processes never need it
-
-    return max(0, min([psutil.virtual_memory().available, *_free_in_groups()]))
+    return max(0, min([*_free_in_system(), *_free_in_process(), *_free_in_groups()], default=sys.maxsize))
 
 
 @contextlib.contextmanager
@@ -78,6 +78,28 @@ def memory_text(size: int | float) -> str:
         return f"about 10^{int(math.log10(size))} bytes"
     power = min(max(int(size).bit_length() - 1, 0) // 10, 6)
     return f"{size / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}"
+
+
+def _free_in_system() -> list[int]:
+    """The bytes that are free or can be freed; empty on a system that does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+        return [1024 * int(text.split("MemAvailable:")[1].split()[0])]
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    return []
+
+
+def _free_in_process() -> list[int]:
+    """The bytes of addresses left under this process's own limit (``ulimit -v``), if it has one."""
+    with contextlib.suppress(ImportError, OSError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+            return [limit - pages * resource.getpagesize()]
+    return []
 
 
 def _free_in_groups() -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attention.files import guarded, require_file, wrong
+from attention.foreign import printable
 
 __all__ = ["read_torch_file"]
 
@@ -47,7 +48,7 @@ def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]
         return dict(_tensors("", content))
 
     tensors = guarded(path, "the file is no valid PyTorch file", load)
-    return {name: partial(_array, path, name, tensor) for name, tensor in tensors.items()}
+    return {printable(name): partial(_array, path, name, tensor) for name, tensor in tensors.items()}
 
 
 def _tensors(stem: str, content: Any) -> Iterator[tuple[str, Any]]:

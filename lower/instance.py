@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
 from attention.files import guarded, read_tensors, tensor_types, write_tensors
+from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
 from lower.certificate import Certificate
@@ -130,7 +131,7 @@ def load_instance(path: str | Path) -> HardInstance:
     FileFormatError if the file is missing, truncated, of another kind, or its parts do not make an instance.
     """
     stored = read_tensors(Path(path), kind=_KIND)
-    tensors, metadata = stored.tensors, stored.metadata
+    tensors, metadata = stored.tensors, escaped(stored.metadata)
     names = (*_PARTS, *_names("known_gate" in metadata))
     missing = [name for name in names if name not in tensors]
     missing += [name for name in _METADATA if name not in metadata]
@@ -154,10 +155,10 @@ def _names(gated: bool) -> tuple[str, ...]:
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
     theta, w, secret, *matrices = arrays
-    kinds = "".join(one.dtype.kind for one in arrays)
-    if kinds != "ffi" + "f" * len(matrices):
+    kinds = [one.dtype.name for one in arrays]
+    if kinds != ["float64", "float64", "int64"] + ["float64"] * len(matrices):
         raise ValueError(
-            f"its arrays are of the kinds {kinds}, not integers for the secret and floats for the rest"
+            f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 for the rest"
         )
     parts = [
         LinearKnownPart(mixing=one, projection=other)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
+from attention.foreign import strict_json
 from attention.validation import checked
 from lwe.laws import NO_NOISE, GaussianLaw
 from lwe.parameters import LWRParameters, centred
@@ -160,7 +161,7 @@ def read_samples(
         if "parameters" in arrays:
             text = str(arrays["parameters"])
             stored = guarded(
-                path, "its parameters are wrong", lambda: LWRParameters.from_json(json.loads(text))
+                path, "its parameters are wrong", lambda: LWRParameters.from_json(strict_json(text))
             )
     if (stored is None) == (parameters is None):
         told = f"says itself that it is {stored}: leave parameters, such as the modulus, out"

@@ -6,7 +6,19 @@ before it is yielded, and no cell is computed twice. The package does not depend
 
 from runs.cell import Cell, Result, Scale, Status, versions
 from runs.engine import run
+from runs.fingerprint import fingerprint
 from runs.store import Store, StoreError
 from runs.threads import single_thread
 
-__all__ = ["Cell", "Result", "Scale", "Status", "Store", "StoreError", "run", "single_thread", "versions"]
+__all__ = [
+    "Cell",
+    "Result",
+    "Scale",
+    "Status",
+    "Store",
+    "StoreError",
+    "fingerprint",
+    "run",
+    "single_thread",
+    "versions",
+]

@@ -11,6 +11,8 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from runs.fingerprint import fingerprint
+
 __all__ = ["Cell", "Result", "Scale", "Status", "versions"]
 
 Status = Literal["done", "failed", "timed out"]
@@ -50,7 +52,8 @@ class Cell:
     arguments : mapping
         JSON values.
     objects : mapping
-        Further arguments that are not JSON. They are not part of the key, so `arguments` must distinguish them.
+        Further arguments that are not JSON. They are not part of the key, so `arguments` must distinguish them, as a
+        `fingerprint` does.
 
     Examples
     --------
@@ -69,8 +72,8 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of this package's version, the function's name and the arguments; code is not part of it."""
-        content = [version("attention-bounds"), self.name, dict(self.arguments)]
+        """SHA-256 of this package's version, the function (see `fingerprint`) and the arguments."""
+        content = [version("attention-bounds"), fingerprint(self.function), dict(self.arguments)]
         text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

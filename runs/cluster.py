@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from runs.cell import versions
+from runs.cell import Status, versions
 from runs.pool import pool
 
 __all__ = ["cluster"]
@@ -74,12 +74,12 @@ class _Cluster:
     def jobs(self) -> int:
         return max(sum(self._client.ncores().values()), 1)
 
-    def submit(self, packed: bytes, timeout: float | None) -> "Future[Any]":
-        future: Future[Any] = self._executor.submit(_call_apart, packed, timeout)
+    def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
+        future: Future[tuple[Status, str]] = self._executor.submit(_call_apart, packed, timeout)
         return future
 
 
-def _call_apart(packed: bytes, timeout: float | None) -> Any:
+def _call_apart(packed: bytes, timeout: float | None) -> tuple[Status, str]:
     """Make a call in a process beside the worker, so that it can be stopped."""
     # dask marks its workers as daemons, which may not start processes
     multiprocessing.current_process()._config.pop("daemon", None)  # type: ignore[attr-defined]

@@ -10,17 +10,15 @@ from typing import Any
 
 from pebble import ProcessExpired
 
-from runs.cell import Cell, Result
+from runs.cell import Cell, Result, Status
 from runs.cluster import cluster as on_cluster
-from runs.pool import pack, pool
+from runs.pool import attempt, describe_error, pack, pool
 from runs.store import Store
-from runs.threads import single_thread
 
 __all__ = ["run"]
 
 _LONGEST_TIMEOUT = 1e8  # seconds; clocks fail at a few times this value
 _MOST_JOBS = 256
-_LONGEST_MESSAGE = 2000
 
 
 def run(
@@ -54,7 +52,7 @@ def run(
         computed again only if more time is allowed now.
     isolated : bool
         Compute in other processes, so that a crash or a time-out ends nothing else. Otherwise compute in this process,
-        one cell after another.
+        one cell after another; a function that raises KeyboardInterrupt then ends the run, as Ctrl-C does.
     cluster : str, optional
         The address of a dask scheduler; its workers compute the cells.
 
@@ -112,12 +110,9 @@ def _results(
             if not _is_wanted_again(result, retry_failed, timeout):
                 yield from (replace(result, cell=cell) for cell in alike.pop(key))
     waiting = [several[0] for several in alike.values()]
-    computed = _apart(waiting, jobs, timeout, cluster) if isolated else (_here(cell) for cell in waiting)
+    computed = _apart(waiting, jobs, timeout, cluster, store) if isolated else _here(waiting, store)
     for result in computed:
-        key = result.cell.key
-        if store is not None:
-            store.put(key, result.to_json())
-        yield from (replace(result, cell=cell) for cell in alike[key])
+        yield from (replace(result, cell=cell) for cell in alike[result.cell.key])
 
 
 def _is_wanted_again(result: Result, retry_failed: bool, timeout: float | None) -> bool:
@@ -126,22 +121,23 @@ def _is_wanted_again(result: Result, retry_failed: bool, timeout: float | None) 
     return retry_failed and result.status != "done"
 
 
-def _here(cell: Cell) -> Result:
-    try:
-        with single_thread():
-            return Result(cell, "done", _plain(cell.function(**cell.arguments, **cell.objects)))
-    except Exception as error:  # one cell's failure must not lose the others
-        return Result(cell, "failed", message=_said(error))
+def _here(cells: list[Cell], store: Store | None) -> Iterator[Result]:
+    for cell in cells:
+        result = _attempted(cell, attempt(cell.function, {**cell.arguments, **cell.objects}), None)
+        _put(store, result)
+        yield result
 
 
-def _apart(cells: list[Cell], jobs: int, timeout: float | None, cluster: str | None) -> Iterator[Result]:
+def _apart(
+    cells: list[Cell], jobs: int, timeout: float | None, cluster: str | None, store: Store | None
+) -> Iterator[Result]:
     if not cells:
         return
     here = pool(min(jobs, len(cells)), cells[0].function.__module__)
     place: AbstractContextManager[Any] = here if cluster is None else on_cluster(cluster)
     waiting = iter(cells)
     with place as workers:
-        running: dict[Future[Any], Cell] = {}
+        running: dict[Future[tuple[Status, str]], Cell] = {}
         try:
             while True:
                 most = getattr(workers, "jobs", jobs)
@@ -149,41 +145,50 @@ def _apart(cells: list[Cell], jobs: int, timeout: float | None, cluster: str | N
                     try:
                         packed = pack(cell.function, {**cell.arguments, **cell.objects})
                     except Exception as error:
-                        said = f"It cannot be sent to another process ({_said(error)})"
-                        yield Result(cell, "failed", message=f"{said}; isolated=False computes it here.")
+                        said = f"It cannot be sent to another process ({describe_error(error)})"
+                        result = Result(cell, "failed", message=f"{said}; isolated=False computes it here.")
+                        _put(store, result)
+                        yield result
                         continue
                     running[workers.submit(packed, timeout)] = cell
                 if not running:
                     return
                 for future in wait(running, timeout=1.0, return_when=FIRST_COMPLETED).done:
-                    yield _result(running.pop(future), future, timeout)
+                    result = _result(running[future], future, timeout)
+                    _put(store, result)
+                    del running[future]
+                    yield result
         finally:
             for future in running:
                 future.cancel()
+            for future, cell in running.items():  # what ended meanwhile is not lost
+                if future.done() and not future.cancelled():
+                    result = _result(cell, future, timeout)
+                    if result.status == "done":  # an interruption may end processes too
+                        _put(store, result)
 
 
-def _result(cell: Cell, future: "Future[Any]", timeout: float | None) -> Result:
+def _put(store: Store | None, result: Result) -> None:
+    if store is not None:
+        store.put(result.cell.key, result.to_json())
+
+
+def _result(cell: Cell, future: "Future[tuple[Status, str]]", timeout: float | None) -> Result:
     try:
-        return Result(cell, "done", _plain(future.result()), timeout=timeout)
+        return _attempted(cell, future.result(), timeout)
     except TimeoutError as error:
-        if timeout is None or "Task timeout" not in error.args:
-            return Result(cell, "failed", message=_said(error), timeout=timeout)
+        if timeout is None:
+            return Result(cell, "failed", message=describe_error(error), timeout=timeout)
         return Result(cell, "timed out", message=f"It took more than {timeout:g} seconds.", timeout=timeout)
     except ProcessExpired as error:
         said = f"Its process ended ({error}); it may need more memory than there is."
         return Result(cell, "failed", message=said, timeout=timeout)
     except Exception as error:
-        return Result(cell, "failed", message=_said(error), timeout=timeout)
+        return Result(cell, "failed", message=describe_error(error), timeout=timeout)
 
 
-def _plain(value: Any) -> Any:
-    """The value after a round trip through JSON, so that it equals the value from a store."""
-    return json.loads(json.dumps(value, allow_nan=False))
-
-
-def _said(error: Exception) -> str:
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # an exception may fail when it is printed
-        text = f"{type(error).__name__}, which cannot be printed"
-    return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]
+def _attempted(cell: Cell, ended: tuple[Status, str], timeout: float | None) -> Result:
+    status, text = ended
+    if status == "done":  # the value after a round trip through JSON equals the value from a store
+        return Result(cell, status, json.loads(text), timeout=timeout)
+    return Result(cell, status, message=text, timeout=timeout)

@@ -1,15 +1,19 @@
 """Local processes that compute cells; a process that crashes or is stopped ends nothing else."""
 
 import copy
+import errno
 import importlib
+import json
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import Any
@@ -17,13 +21,16 @@ from typing import Any
 import cloudpickle
 from pebble import ProcessPool
 
+from runs.cell import Status
+from runs.fingerprint import is_installed
 from runs.threads import single_thread
 
-__all__ = ["pool"]
+__all__ = ["attempt", "describe_error", "pack", "pool"]
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _Base: Any = multiprocessing.get_context(_METHOD)
 _starting = threading.Lock()
+_LONGEST_MESSAGE = 2000
 
 
 @contextmanager
@@ -37,9 +44,15 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     module : str
         A module that each process imports first, so that the import does not count in the time of a call.
     """
-    if _METHOD == "forkserver" and module != "__main__":
+    _require_files(jobs)
+    if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
         _Base.set_forkserver_preload(["runs.pool", module])
-    workers = ProcessPool(max_workers=jobs, context=_context, initializer=_begin, initargs=(module, sys.path))
+    with _apart():
+        if os.name == "posix":
+            resource_tracker.ensure_running()
+        workers = ProcessPool(
+            max_workers=jobs, context=_context, initializer=_begin, initargs=(module, sys.path)
+        )
     try:
         yield _Pool(workers)
     finally:
@@ -51,18 +64,74 @@ class _Pool:
     def __init__(self, workers: ProcessPool) -> None:
         self._workers = workers
 
-    def submit(self, packed: bytes, timeout: float | None) -> "Future[Any]":
-        return self._workers.schedule(call, args=(packed,), timeout=timeout)
+    def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
+        running = self._workers.schedule(call, args=(packed,))
+        if timeout is None:
+            return running
+        limited: Future[tuple[Status, str]] = Future()
+        threading.Thread(target=_limit, args=(running, limited, timeout), daemon=True).start()
+        return limited
 
 
-def call(packed: bytes) -> Any:
-    """Call what `cloudpickle` packed, a function with arguments by name, under one thread of linear algebra."""
+def _limit(running: "Future[Any]", limited: "Future[Any]", seconds: float) -> None:
+    """Pass on what a call returns, or a TimeoutError; pebble's own limit follows the clock on the wall."""
+    while not (running.running() or running.done()):
+        time.sleep(0.02)
+    if not limited.set_running_or_notify_cancel():
+        return
+    try:
+        limited.set_result(running.result(seconds))
+    except TimeoutError as error:
+        running.cancel()  # ends the process
+        limited.set_exception(error)
+    except BaseException as error:
+        limited.set_exception(error)
+
+
+def _require_files(jobs: int) -> None:
+    """Allow as many open files as so many processes need; an OSError if the system does not."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    needed = 24 + 4 * jobs
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < needed:
+        raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)} for {jobs} processes, which need {needed}")
+    if resource.RLIM_INFINITY != soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def call(packed: bytes) -> tuple[Status, str]:
+    """Call what `cloudpickle` packed, a function with arguments by name."""
+    return attempt(_call, {"packed": packed})
+
+
+def _call(packed: bytes) -> Any:
     function, arguments = cloudpickle.loads(packed)
+    return function(**arguments)
+
+
+def attempt(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Status, str]:
+    """Call a function under one thread of linear algebra: "done" and its value as JSON, or "failed" and why."""
     try:
         with single_thread():
-            return function(**arguments)
-    except SystemExit as error:
-        raise RuntimeError(f"SystemExit: {error}") from None
+            text = json.dumps(function(**arguments), allow_nan=False, ensure_ascii=False)
+            text.encode()  # half a character cannot be stored
+        return "done", text
+    except BaseException as error:  # one cell's failure must not lose the others
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise  # by the user
+        return "failed", describe_error(error)
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and the message of an error, shortened."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except BaseException:  # an exception may fail when it is printed
+        text = f"{type(error).__name__}, which cannot be printed"
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]
 
 
 def _begin(module: str, path: list[str]) -> None:
@@ -83,17 +152,27 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Processes that start within this context run neither the main program again nor code of the current folder."""
+    with _starting:
+        main, path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+        sys.modules["__main__"], os.environ["PYTHONSAFEPATH"] = ModuleType("__main__"), "1"
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+            os.environ.pop("PYTHONSAFEPATH")
+            if path is not None:
+                os.environ["PYTHONSAFEPATH"] = path
+
+
 class _Process(_Base.Process):
-    """A process that does not run the main program again; functions of a script are sent as code."""
+    """A process that starts apart; functions of a script are sent as code."""
 
     def start(self) -> None:
-        with _starting:
-            main = sys.modules["__main__"]
-            sys.modules["__main__"] = ModuleType("__main__")
-            try:
-                super().start()
-            finally:
-                sys.modules["__main__"] = main
+        with _apart():
+            super().start()
 
 
 _context = copy.copy(_Base)

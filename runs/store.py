@@ -1,5 +1,6 @@
 """A store: JSON values by key in one SQLite file; each value is stored completely or not at all."""
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -11,7 +12,8 @@ from typing import Any
 __all__ = ["Store", "StoreError"]
 
 _APPLICATION = 0x61747472  # "attr", in the header field that SQLite reserves for applications
-_VERSION = 1
+_VERSION = 2  # 1 had no digests
+_PATIENCE = 30.0  # seconds to wait for another program
 
 
 class StoreError(OSError):
@@ -67,33 +69,31 @@ class Store:
             self._set_up(database)
 
     def find(self, keys: Iterable[str]) -> dict[str, Any]:
-        """The stored values, by key."""
-        found = {}
+        """The stored values, by key; a damaged value counts as missing."""
+        rows = []
         with self._open() as database:
             for key in keys:
-                row = database.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    found[key] = self._value(row[0])
-        return found
+                rows += database.execute("SELECT * FROM results WHERE key = ?", (key,)).fetchall()
+        return {row[0]: json.loads(row[1]) for row in rows if _is_whole(*row)}
 
     def values(self) -> list[Any]:
-        """All values, in the order in which they were stored."""
+        """All values, in the order in which they were stored; a StoreError if one is damaged."""
         with self._open() as database:
-            return [
-                self._value(row[0]) for row in database.execute("SELECT value FROM results ORDER BY rowid")
-            ]
+            rows = database.execute("SELECT * FROM results ORDER BY rowid").fetchall()
+        if damaged := sum(not _is_whole(*row) for row in rows):
+            raise StoreError(
+                f"{self.path}: the store is damaged in {damaged} of {len(rows)} values: repeat the command that made "
+                "it, which computes them again."
+            )
+        return [json.loads(row[1]) for row in rows]
 
     def put(self, key: str, value: Any) -> None:
         """Store a value; it replaces a value with the same key."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         with self._open() as database:
-            database.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, text))
-
-    def _value(self, text: Any) -> Any:
-        try:
-            return json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StoreError(f"{self.path}: the store is damaged ({error}).") from None
+            database.execute(
+                "INSERT OR REPLACE INTO results VALUES (?, ?, ?)", (key, text, _digest(key, text))
+            )
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -101,12 +101,14 @@ class Store:
         mode = "?mode=ro" if self._read_only else ""
         try:
             address = f"{self.path.absolute().as_uri()}{mode}"
-            with closing(sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)) as database:
+            with closing(
+                sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+            ) as database:
                 yield database
         except sqlite3.OperationalError as error:
-            raise StoreError(
-                f"The store {self.path} cannot be used ({error}): free some space, or choose another place."
-            ) from None
+            # the low byte is the kind of the error
+            advice = _ADVICE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "choose another place")
+            raise StoreError(f"The store {self.path} cannot be used ({error}): {advice}.") from None
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StoreError(f"{self.path}: the file is no store, or is damaged ({error}).") from None
 
@@ -114,12 +116,50 @@ class Store:
         if not self._read_only:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-                database.execute("CREATE TABLE results (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+                database.execute(
+                    "CREATE TABLE results (key TEXT PRIMARY KEY, value TEXT NOT NULL, digest TEXT)"
+                )
                 database.execute(f"PRAGMA application_id = {_APPLICATION}")
                 database.execute(f"PRAGMA user_version = {_VERSION}")
+            elif _header(database) == (_APPLICATION, 1):
+                database.execute("ALTER TABLE results ADD COLUMN digest TEXT")
+                database.execute(f"PRAGMA user_version = {_VERSION}")
             database.execute("COMMIT")
-        if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        application, version = _header(database)
+        if application != _APPLICATION:
             raise StoreError(f"{self.path}: the file is no store; give one that was made here.")
-        found = database.execute("PRAGMA user_version").fetchone()[0]
-        if found != _VERSION:
-            raise StoreError(f"{self.path}: the store has format {found}; this version reads {_VERSION}.")
+        if version not in (1, _VERSION):
+            raise StoreError(
+                f"{self.path}: the store has format {version}; this version reads 1 and {_VERSION}: give another path."
+            )
+
+
+def _header(database: sqlite3.Connection) -> tuple[int, int]:
+    return tuple(
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+
+
+def _is_whole(key: Any, text: Any, digest: Any = None) -> bool:
+    """Whether a value is as it was stored; values of format 1 have no digest, and must be JSON objects."""
+    if digest is not None:
+        return bool(_digest(key, text) == digest)
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _digest(key: Any, text: Any) -> str:
+    """SHA-256 of a key and its value, so that a value changed on disk is not taken for a result."""
+    return hashlib.sha256(f"{key}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_ADVICE = {
+    sqlite3.SQLITE_BUSY: "another program uses it; end that one, or wait",
+    sqlite3.SQLITE_LOCKED: "another program uses it; end that one, or wait",
+    sqlite3.SQLITE_FULL: "free some space, or choose another place",
+    sqlite3.SQLITE_IOERR: "free some space, or choose another place",
+    sqlite3.SQLITE_READONLY: "change the rights of the file and its folder, or choose another place",
+    sqlite3.SQLITE_CANTOPEN: "change the rights of the file and its folder, or allow more open files",
+}

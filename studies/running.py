@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runs import Cell, Scale, Store, run, versions
+from runs import Cell, Scale, Store, fingerprint, run, versions
 from studies.study import Parameters, Row, Study
 
 __all__ = ["StudyResult", "run_study"]
@@ -122,11 +122,11 @@ def _cell(study: Study, cell: Parameters, seed: int) -> Cell:
     chosen = {name: value for name, value in cell.items() if study.stream is None or name in study.stream}
     text = json.dumps([study.name, chosen], sort_keys=True, allow_nan=False)
     stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
-    arguments = {"study": study.name, "cell": cell, "stream": stream}
+    arguments = {"study": study.name, "cell": cell, "stream": stream, "code": fingerprint(study.measure)}
     return Cell(_measured, arguments, {"measure": study.measure})
 
 
 def _measured(
-    study: str, cell: Parameters, stream: Sequence[int], measure: Callable[..., Mapping[str, Any]]
+    study: str, cell: Parameters, stream: Sequence[int], code: str, measure: Callable[..., Mapping[str, Any]]
 ) -> dict[str, Any]:
     return dict(measure(rng=np.random.default_rng(stream), **cell))

@@ -27,3 +27,5 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        # a letter that the terminal's encoding lacks must not lose the work
+        getattr(sys, name).reconfigure(errors="backslashreplace")

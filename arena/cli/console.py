@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from arena.frames import csv_of
 from arena.targets import Target, save_target
 from attention.conversion import Biases
 from attention.files import write_whole
+from attention.foreign import json_text, printable
 from attention.validation import count
 from runs import Store, versions
 
@@ -159,13 +159,13 @@ OutOption = Annotated[
 
 def print_json(data: Any) -> None:
     """Print `data` as one JSON document on standard output; values that are not finite become null."""
-    typer.echo(json.dumps(as_plain(data), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json_text(as_plain(data), indent=2))
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Print text for a person on standard output, unless JSON is requested."""
+    """Print text for a person on standard output, unless JSON is requested; only its lines break lines."""
     if not quiet:
-        typer.echo(text)
+        typer.echo("\n".join(map(printable, text.split("\n"))))
 
 
 def require_writable(path: Path, *, directory: bool = False, source: Path | None = None) -> None:
@@ -325,8 +325,7 @@ def report_curve(
 
 def write_json(path: Path, data: Any) -> None:
     """Write one JSON document; values that are not finite become null."""
-    text = json.dumps(as_plain(data), indent=1, ensure_ascii=False, allow_nan=False)
-    write_whole(path, f"{text}\n".encode())
+    write_whole(path, f"{json_text(as_plain(data))}\n".encode())
 
 
 def require_all(whole: bool, done: str) -> None:

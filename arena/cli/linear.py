@@ -1,6 +1,5 @@
 """``attention-bounds linear``: learn linear attention exactly, certify it, and run the experiments on it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from arena.linear_certify import certify_linear, token_source
 from arena.linear_learn import learn_linear
 from attention import BooleanInputs, GaussianInputs, SphereInputs
 from attention.files import read_array, write_whole
+from attention.foreign import json_text
 from attention.memory import require_memory
 from attention.validation import non_negative
 from runs import Scale
@@ -322,7 +322,7 @@ def _show(name: str, result: Any, out: Path | None, as_json: bool) -> None:
     for figure_name, panel in panels.items():
         for ending in ("svg", "pdf"):
             save_figure(line_figure([panel]), out / f"{figure_name}.{ending}")
-    text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json_text(told) + "\n"
     write_whole(out / f"{name}.json", text.encode())
     say(f"written: {out / name}.json and the figures beside it", quiet=as_json)
 

@@ -1,10 +1,12 @@
 """The entry point: commands are imported when used, and errors are one line with an exit status of 1 or 2."""
 
+import errno
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -171,6 +173,10 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), _INTERRUPTED if isinstance(error, WorkInterruptedError) else _FAILED)
     except OSError as error:
         return _complain(_reason(error), _FAILED)
+    except BrokenExecutor as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        return _complain(f"No process can be started: {_reason(error.__cause__)}", _FAILED)
     except MemoryError as error:
         return _complain(f"The work failed: {error or 'out of memory'}", _FAILED)
     except (ValueError, ImportError) as error:
@@ -178,6 +184,10 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "LinAlgError":
             return _complain(f"The work failed: {error}", _FAILED)
         return _complain(str(error) or type(error).__name__, _WRONG_USE)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of a library in Rust, which has no more memory
+            raise
+        return _complain(f"The work failed: {error}", _FAILED)
 
 
 @contextmanager
@@ -213,13 +223,32 @@ def _complain(message: str, status: int) -> int:
 
 def _one_sentence(message: str) -> str:
     """A message on one line without terminal control characters, shortened in the middle, with a full stop."""
-    line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(message.split()))
+    from attention.foreign import (
+        printable,  # importing the package takes long, and most commands end without an error
+    )
+
+    line = printable(" ".join(message.split()))
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 
+_ADVICE = {
+    errno.ENOSPC: "free some space, or choose another place",
+    errno.EDQUOT: "free some space, or choose another place",
+    errno.EMFILE: "allow more open files, as with ulimit -n 1024",
+    errno.ENFILE: "end other programs: the system has too many files open",
+    errno.EACCES: "choose another place, or change the rights",
+    errno.EROFS: "choose another place",
+    errno.EAGAIN: "end other programs, or allow more processes, as with ulimit -u",
+    errno.ENOMEM: "end other programs, or ask for less",
+}
+
+
 def _reason(error: OSError) -> str:
+    """The file, the cause, and what to do."""
     if error.strerror is None:
         return str(error)
-    return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."
+    place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{place}{error.strerror}" + (f": {advice}." if advice else ".")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena.cli.console import JsonOption, require_writable, say
-from arena.formats import aligned, count_text, error_text, plural, printable, seconds_text
+from arena.formats import aligned, count_text, error_text, plural, seconds_text
 from arena.run_store import EXPORTS, export_cells, stored_cells
+from attention.foreign import printable
 from runs import Store
 
 if TYPE_CHECKING:

@@ -135,16 +135,18 @@ def plan_reduction(
     All numbers of steps up to 12 and all tails that fit into a quarter of the memory are tried, with about as many
     samples after each step.
     """
-    q, phi = parameters.modulus, error_character(parameters)
+    q, phi, column = parameters.modulus, error_character(parameters), deviations(parameters).column
     most = min(_MOST_SAMPLES, memory // (8 * (dim * _row_type(q).itemsize + 16)))
     tails = [tail for tail in range(1, dim + 1) if q**tail <= memory // 64]
     best: ReductionPlan | None = None
     chances = agreement_chances(parameters, _MOST_STEPS)
+    means = phi ** (2.0 ** np.arange(_MOST_STEPS + 1))
+    needs = [_samples_needed(q, column, tail, means) for tail in tails]
     for steps in range(_MOST_STEPS + 1):
-        means = phi ** (2.0 ** np.arange(steps + 1))
-        for tail in tails if steps else tails[dim - 1 :]:
+        first = 0 if steps else dim - 1  # without a step all coordinates are left
+        for tail, need in zip(tails[first:], needs[first:], strict=True):
             transform = tail * float(q) ** tail
-            needed = [_samples_needed(parameters, tail, step, mean) for step, mean in enumerate(means)]
+            needed = need[: steps + 1].tolist()
             if tail + steps > dim or max(needed) > most or (best is not None and transform > best.work):
                 continue
             level = min(samples, most)
@@ -158,7 +160,7 @@ def plan_reduction(
                     blocks, counts = plan
                     work = float(sum(counts)) * dim + transform
                     if best is None or work < best.work:
-                        best = ReductionPlan(blocks, tail, counts, float(means[-1]), work)
+                        best = ReductionPlan(blocks, tail, counts, float(means[steps]), work)
                 level = level // 2 if steps > 1 else 0
     return best
 
@@ -187,21 +189,24 @@ def _plan(
     return tuple(blocks), tuple(counts)
 
 
-def _samples_needed(parameters: LWRParameters, tail: int, steps: int, phi: float) -> float:
-    """How many samples after `steps` steps tell the right values of `tail` coordinates from all others.
+def _samples_needed(
+    q: int, column: float, tail: int, means: Float[np.ndarray, " steps"]
+) -> Float[np.ndarray, " steps"]:
+    """How many samples after 0, 1, ... steps tell the right values of `tail` coordinates from all others.
+
+    `means` are those of exp(2 pi i (c - <a, s>) / q) after so many steps. `column` is the variance of an entry of the
+    matrix, or 0 if it is uniform.
 
     The right sum of N samples is N phi, and the largest of q^k wrong ones about sqrt(2 k ln q N): three standard
     deviations are between them. An entry of variance v gives a coordinate with the standard deviation
     q / (2 pi phi sqrt(N v)), which has to be at most 1/2. Differences are dependent, so there are twice as many, and at
     least 300.
     """
-    q = parameters.modulus
     uniform = (q * q - 1) / 12
-    column = deviations(parameters).column
-    variance = min(column * 2**steps, uniform) if column else uniform
+    variance = np.minimum(column * 2.0 ** np.arange(len(means)), uniform) if column else uniform
     told = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
     near = (q / (2 * math.pi * _SPREAD)) ** 2 / variance
-    return max(_FEWEST, _SAFETY * max(told, near) / max(phi, 1e-100) ** 2)
+    return np.maximum(_FEWEST, _SAFETY * np.maximum(told, near) / np.maximum(means, 1e-100) ** 2)
 
 
 def _row_type(modulus: int) -> np.dtype:

@@ -13,14 +13,17 @@ from lwe.attacks.evidence import label_residues, share_right
 from lwe.attacks.outcome import TooFewSamplesError
 from lwe.costs.deviations import deviations
 from lwe.parameters import LWRParameters, centred
+from lwe.residues import inner_products, rounded
 from lwe.samples import LWRSamples
 
 __all__ = ["LeastSquaresAttack", "label_middles", "refined_secret", "unwrapped"]
 
 _MOST_CUTS = 64
 _SCALES = 48
+_BLOCK = 2048  # rows between two looks at the clock
 _REFINING = 3000  # the most samples that refine a secret
 _STEPS_OF_PROGRAM = 20_000  # the most simplex steps; a linear program that needs more is abandoned
+_STRAY = 5.0  # standard deviations of the adjusted R^2 of labels with nothing linear, over up to 64 cuts
 _LINEAR_ENOUGH = 0.2  # below it, the linear function cannot identify the window
 
 
@@ -61,18 +64,17 @@ class LeastSquaresAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Regress, round and refine; keep the better of the secret and the linear function."""
         parameters, training = attempt.parameters, attempt.training
-        q, p = parameters.modulus, parameters.levels
         if len(training) < parameters.secret_dim + 2:
             raise TooFewSamplesError(
                 f"There are {len(training)} samples to learn from: a regression on {parameters.secret_dim} columns and "
                 "a constant needs 2 more than columns."
             )
         attempt.require_memory(4 * 8 * training.public.size, "The regression")
-        rows = centred(training.public, q)
-        linear, r_squared = _regress(rows, training.labels, q, p)
+        linear, r_squared = _regress(attempt)
         attempt.details |= {"r_squared": r_squared, "cut": linear.cut}
         right_linear = float(np.mean(linear(training.public) == training.labels))
-        secret, right = _rounded_secret(attempt, linear, r_squared)
+        chance = _STRAY * math.sqrt(2 * parameters.secret_dim) / len(training)
+        secret, right, whole = _rounded_secret(attempt, linear, r_squared, linear_at_all=r_squared > chance)
         attempt.details |= {"training_accuracy": right, "linear_training_accuracy": right_linear}
         told = f"R^2 is {r_squared:.3g}"
         if right >= right_linear:
@@ -84,8 +86,7 @@ class LeastSquaresAttack(Attack):
                 linear,
                 f"{told}; the linear function has {right_linear:.3g} of the labels used, more than its rounding.",
             )
-        spent = attempt.seconds_left <= 0 and right < 1
-        return attempt.stopped(result, "There was no time to improve them.") if spent else result
+        return result if whole else attempt.stopped(result, "There was no time to improve them.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,20 +104,33 @@ class _LinearLabels:
         return np.mod(np.clip(np.rint(position), 0, self.levels - 1).astype(np.int64) + self.cut, self.levels)
 
 
-def _regress(rows: np.ndarray, labels: np.ndarray, modulus: int, levels: int) -> tuple[_LinearLabels, float]:
-    """The best linear function over the cuts of the circle of labels, and its adjusted R^2."""
-    number, columns = rows.shape
-    cuts = _cuts(labels, levels)
-    design = np.column_stack([rows.astype(np.float64), np.ones(number)])
-    positions = np.mod(labels[:, None] - cuts, levels).astype(np.float64)
-    solution = lstsq(design, positions, lapack_driver="gelsd")[0]
-    left = ((positions - design @ solution) ** 2).sum(axis=0) / (number - columns - 1)
-    spread = positions.var(axis=0, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r_squared = np.where(spread > 0, 1 - left / spread, 0.0)
+def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
+    """The best linear function over the cuts of the circle of labels, and its adjusted R^2.
+
+    The normal equations are summed over blocks of rows; without time left, those so far must do.
+    """
+    q, p = attempt.parameters.modulus, attempt.parameters.levels
+    public, labels, columns = attempt.training.public, attempt.training.labels, attempt.parameters.secret_dim
+    cuts = _cuts(labels, p)
+    gram, cross = np.zeros((columns + 1, columns + 1)), np.zeros((columns + 1, len(cuts)))
+    squares, number = np.zeros(len(cuts)), 0
+    while number < len(labels) and (attempt.seconds_left > 0 or number < columns + 2):
+        block = slice(number, number + _BLOCK)
+        rows = centred(public[block], q)
+        # entries of the size of the constant keep the equations well conditioned
+        design = np.column_stack([rows / q, np.ones(len(rows))])
+        positions = np.mod(labels[block, None] - cuts, p).astype(np.float64)
+        gram += design.T @ design
+        cross += design.T @ positions
+        squares += (positions**2).sum(axis=0)
+        number += len(design)
+    solution = lstsq(gram, cross)[0]
+    left = (squares - (solution * cross).sum(axis=0)) / (number - columns - 1)
+    spread = (squares - cross[-1] ** 2 / number) / (number - 1)
+    r_squared = np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1), 0.0)
     best = int(np.argmax(r_squared))
-    slopes, constant = solution[:-1, best], float(solution[-1, best])
-    return _LinearLabels(slopes, constant, int(cuts[best]), modulus, levels), float(r_squared[best])
+    slopes, constant = solution[:-1, best] / q, float(solution[-1, best])
+    return _LinearLabels(slopes, constant, int(cuts[best]), q, p), float(r_squared[best])
 
 
 def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
@@ -129,34 +143,55 @@ def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
 
 
 def _rounded_secret(
-    attempt: Attempt, linear: _LinearLabels, r_squared: float
-) -> tuple[Int[np.ndarray, " n"], float]:
-    """Coefficients rounded at the scale with the most right labels, then refined; and their share of right labels."""
+    attempt: Attempt, linear: _LinearLabels, r_squared: float, *, linear_at_all: bool
+) -> tuple[Int[np.ndarray, " n"], float, bool]:
+    """Coefficients rounded at the scale with the most right labels, then refined; and their share of right labels.
+
+    The last value is False if there was no time for more. If nothing is linear, there is nothing to improve.
+    """
     q, p = attempt.parameters.modulus, attempt.parameters.levels
     unit = linear.slopes * (q / p)
     largest = max(float(np.abs(unit).max()), 1e-9)
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
     if p == 2:  # both cuts give the same regression with opposite coefficients
         scales = np.concatenate([scales, -scales])
+    labels = attempt.training.labels
+    public = np.asfortranarray(attempt.training.public)  # columns are read one by one
 
-    def right(secret: np.ndarray) -> float:
-        return share_right(secret, attempt.training, attempt.parameters)
+    def products(secret: np.ndarray) -> np.ndarray:
+        return inner_products(public, secret, q)
 
-    tried = [np.rint(unit * scale).astype(np.int64) for scale in (scales if p < 16 else scales[:1])]
-    secret = max(tried, key=right)
-    if right(secret) < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
-        seconds = attempt.seconds_left
-        refined = refined_secret(secret, attempt.training, attempt.parameters, seconds=seconds)
-        secret = max(secret, refined, key=right)
-    steps = np.concatenate([np.eye(len(secret), dtype=np.int64), -np.eye(len(secret), dtype=np.int64)])
-    for _ in steps:
-        if right(secret) == 1 or attempt.seconds_left <= 0:
+    def right(values: np.ndarray) -> float:
+        return float(np.mean(rounded(values, q, p) == labels))
+
+    secret = np.rint(unit).astype(np.int64)
+    best = right(products(secret))
+    if not linear_at_all:
+        return secret, best, True
+    for scale in scales[1:] if p < 16 else ():
+        if attempt.seconds_left <= 0:
+            return secret, best, False
+        other = np.rint(unit * scale).astype(np.int64)
+        if (share := right(products(other))) > best:
+            secret, best = other, share
+    if best < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
+        refined = refined_secret(secret, attempt.training, attempt.parameters, seconds=attempt.seconds_left)
+        if (share := right(products(refined))) > best:
+            secret, best = refined, share
+    in_time = True
+    for _ in range(2 * len(secret)):
+        values, step = products(secret), np.zeros_like(secret)
+        for place in range(len(secret)):
+            in_time = attempt.seconds_left > 0
+            if best == 1 or not in_time:
+                break
+            for sign in (1, -1):
+                if (share := right(np.mod(values + sign * public[:, place], q))) > best:
+                    best, step = share, sign * (np.arange(len(secret)) == place)
+        if not step.any():
             break
-        changed = max((secret + step for step in steps), key=right)
-        if right(changed) <= right(secret):
-            break
-        secret = changed
-    return secret, right(secret)
+        secret = secret + step
+    return secret, best, in_time or best == 1
 
 
 def refined_secret(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,56 @@ def test_a_learner_of_ones_own_stands_beside_names_in_any_case(cli, file, tmp_pa
     assert results.learners[1].parameters["m"] == 2
     for wrong in (own + "s", f"{tmp_path / 'none.py'}:MeanLabel"):
         assert cli("learn", file, "--learner", wrong, status=2).err.count("\n") == 1
+
+
+def test_an_edit_of_a_file_computes_its_learner_again_and_the_others_not(cli, file, tmp_path):
+    own, reused = tmp_path / "json.py", []
+    for text in (OWN, OWN, OWN.replace("= 1", "= 3 - 2"), OWN):
+        own.write_text(text)
+        said = cli(
+            "compare", file, "--learners", f"{own}:MeanLabel,known-part", "-o", tmp_path / "r", "--json"
+        )
+        reused.append(Results.from_json(said.out).made["reused"])
+    assert reused == [0, 2, 1, 2]
+    assert json.loads("1") == 1  # the file replaces no module of its name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("import sibling", "alone"), ("raise SystemExit(3)", "SystemExit"), ("x = (", "SyntaxError")],
+)
+def test_a_file_is_imported_alone_and_one_that_does_not_run_is_one_line(
+    cli, file, tmp_path, monkeypatch, text, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sibling.py").write_text("")
+    (tmp_path / "own.py").write_text(text)
+    ended = cli("compare", file, "--learners", "own.py:Mine", status=2)
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_no_process_runs_code_of_the_current_folder(file, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "start.py").write_text("from arena.cli import main\nmain()\n")  # as the installed command
+    for name in ("runs", "arena", "threading", "multiprocessing", "signal", "pebble"):
+        (tmp_path / "here" / f"{name}.py").write_text("open('ran', 'w').close()\nraise SystemExit(1)\n")
+    command = [
+        sys.executable,
+        tmp_path / "start.py",
+        "compare",
+        file,
+        "--learners",
+        "known-part",
+        "-o",
+        "out",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "here" / "ran").exists()
 
 
 def test_where_nothing_can_be_written_is_said_before_the_work(cli, file, tmp_path, monkeypatch):

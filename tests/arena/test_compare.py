@@ -5,6 +5,8 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -96,6 +98,8 @@ _ENDS = {
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "SIGSEGV": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "exit": lambda: sys.exit(3),
+    "GeneratorExit": lambda: _raises(GeneratorExit()),
+    "KeyboardInterrupt": lambda: _raises(KeyboardInterrupt()),
     "never": _endless,
     "unprintable": lambda: _raises(_Unprintable()),
     "surrogate": lambda: _raises(ValueError("\ud800")),
@@ -112,6 +116,8 @@ class _Odd(KnownPart):
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
         _ENDS.get(self.end, lambda: None)()
         fit = super().fit(oracle, rng=rng, truth=truth, progress=progress)
+        if self.end == "many":
+            return replace(fit, examples_used="many")
         if self.end == "nan":
             return replace(fit, predict=lambda x: np.full_like(x, np.nan), trace=())
         return replace(fit, outcome=None)
@@ -120,6 +126,11 @@ class _Odd(KnownPart):
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets, jobs, tmp_path):
     ends = {"SIGKILL": "process ended", "SIGSEGV": "process ended", "exit": "3", "never": "more than 2 s"}
+    ends |= {
+        "GeneratorExit": "GeneratorExit",
+        "KeyboardInterrupt": "KeyboardInterrupt",
+        "many": "examples_used",
+    }
     odd = [
         Student(end, end, "None.", lambda target, effort, end=end: _Odd(end=end)) for end in (*ends, "nan")
     ]
@@ -203,6 +214,16 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
 
 
 @dataclass(frozen=True)
+class _Holding(KnownPart):
+    """Holds anything, in an object that is no dataclass."""
+
+    held: Any = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "held", SimpleNamespace(value=self.held))
+
+
+@dataclass(frozen=True)
 class _Logging(KnownPart):
     """Leaves a line in a file for each fit."""
 
@@ -239,6 +260,21 @@ def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
     # in a process of its own, too
     assert compare(targets, [learner], seeds=3, jobs=1).without_seconds() == more.without_seconds()
     assert fits(log) == 12
+
+
+@pytest.mark.parametrize("other", ["x + 2", "np.append(np.zeros(1999), 1)"])
+def test_learners_that_differ_in_code_or_in_a_long_array_share_no_cell(targets, tmp_path, other):
+    first = {"x + 2": "x + 1", "np.append(np.zeros(1999), 1)": "np.zeros(2000)"}[other]
+    used = [
+        compare(
+            targets[:1],
+            [_Holding(held=eval(code) if "np" in code else eval(f"lambda x: {code}"))],
+            store=tmp_path / "runs.sqlite",
+            **HERE,
+        ).made["reused"]
+        for code in (first, first, other)
+    ]
+    assert used == [0, 1, 0]
 
 
 def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, monkeypatch):

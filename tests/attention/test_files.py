@@ -143,7 +143,8 @@ class TestWriting:
             ("some", {}, {"kind": "x"}, "choose other names"),
             ("some", {}, {"a": np.nan}, "no JSON form"),
             ("some", {}, {"a": np.zeros(1)}, "no JSON form"),
-            ("some", {}, {"a": "b" * 2**24}, "put what is large into the tensors"),
+            ("some", {}, {"a": '"' * 2**22}, "put what is large into the tensors"),
+            ("some", {}, {"a": json.loads("[" * 150 + "]" * 150)}, "more than 100 levels"),
         ],
     )
     def test_refuses_what_could_not_be_read_back(self, tmp_path, kind, tensors, metadata, match):
@@ -165,8 +166,9 @@ class TestWriting:
         for name in ("fsync", "replace"):
             with monkeypatch.context() as patched:
                 patched.setattr(os, name, disk_full)
-                with pytest.raises(OSError, match="No space left"):
+                with pytest.raises(OSError, match="No space left") as error:
                     write_tensors(layer_file, "some", {"a": np.zeros(9)}, {})
+                assert error.value.filename == str(layer_file)
             assert layer_file.read_bytes() == before
             assert list(tmp_path.iterdir()) == [layer_file]
         write_tensors(layer_file, "some", {"a": np.zeros(9)}, {})
@@ -216,6 +218,9 @@ DAMAGED = {
     "float16 infinity": assemble({"a": F64 | {"dtype": "F16", "shape": [4]}}, b"\0\x7c" + bytes(6)),
     "lone surrogate": assemble('{"\\ud800":' + json.dumps(F64) + "}", EIGHT),
     "metadata no object": assemble({"__metadata__": [], "a": F64}, EIGHT),
+    "a name twice": assemble('{"a":' + json.dumps(F64) + ',"a":' + json.dumps(F64) + "}", EIGHT),
+    "two names that look alike": assemble({"a\n": F64, "a\\n": F64 | {"data_offsets": [8, 16]}}, 2 * EIGHT),
+    "30 MB of metadata": assemble({"__metadata__": {"x": "y" * 30_000_000}, "a": F64}, EIGHT),
     "pickle": PICKLE,
 }
 # what is wrong with this toolkit's own metadata in a container that is right
@@ -227,6 +232,10 @@ OWN_DAMAGED = {
     "NaN": '{"format": 1, "kind": "some", "a": NaN}',
     "deep": '{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
     "lone surrogate": "\ud800",
+    "a name twice": '{"format": 1, "kind": "some", "kind": "some"}',
+    "a name twice inside": '{"format": 1, "kind": "some", "a": [{"b": 1, "b": 1}]}',
+    "150 levels": '{"format": 1, "kind": "some", "a": ' + "[" * 150 + "]" * 150 + "}",
+    "a number beyond floats": '{"format": 1, "kind": "some", "a": 0.1e999999999}',
 }
 
 

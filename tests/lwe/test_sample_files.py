@@ -3,6 +3,8 @@
 import io
 import json
 import pickle
+import tracemalloc
+import zipfile
 from importlib.util import find_spec
 
 import numpy as np
@@ -156,7 +158,7 @@ PROBLEM = json.dumps(LWRParameters(2, 5, 5, "uniform").to_json())
     [
         ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b, or X and y, are needed"),
         (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
-        (GOOD | {"A": np.array([[None, 1]] * 3)}, "Object arrays"),
+        (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
         (GOOD | {"A": np.full((3, 2), "1")}, "whole numbers"),
         (GOOD | {"A": np.full((3, 2), True)}, "whole numbers"),
@@ -223,3 +225,25 @@ def test_wrong_use_is_explained(tmp_path):
             refused()
     assert not (tmp_path / "s.csv").exists()
     assert not (tmp_path / "s.txt").exists()
+
+
+def test_a_small_file_that_inflates_is_refused_by_its_header(tmp_path):
+    path = tmp_path / "s.npz"
+    np.savez_compressed(path, A=np.zeros((2**17, 80), dtype=np.int64), b=np.zeros(2**17, dtype=np.int64))
+    tracemalloc.start()
+    with pytest.raises(FileFormatError, match=r"inflates from .* to 81 MiB"):
+        read_samples(path, {"modulus": 7, "levels": 7, "matrix": "uniform"})
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (-1, -1), (2**62, 2**62, 0, 1), (3,)])
+def test_a_header_that_lies_about_the_size_is_refused(shape, tmp_path):
+    written = io.BytesIO()
+    np.lib.format.write_array_header_1_0(written, {"descr": "<i8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "s.npz", "w") as archive:
+        archive.writestr("A.npy", written.getvalue() + bytes(16))
+    (tmp_path / "s.npy").write_bytes(written.getvalue() + bytes(16))
+    for read, name in ((read_samples, "s.npz"), (read_matrix, "s.npy")):
+        with pytest.raises(FileFormatError, match="it holds 16 bytes for an array of shape"):
+            read(tmp_path / name)

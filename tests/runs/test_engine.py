@@ -39,6 +39,12 @@ def log(file, number):
     return number
 
 
+def later(file):
+    while not os.path.exists(file):
+        time.sleep(0.01)
+    return "later"
+
+
 def fail(how):
     if how == "raise":
         raise ValueError("no such thing")
@@ -48,6 +54,12 @@ def fail(how):
         os._exit(3)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "GeneratorExit":
+        raise GeneratorExit
+    if how == "KeyboardInterrupt":
+        raise KeyboardInterrupt
+    if how == "half a character":
+        return "\ud800"
     if how == "not JSON":
         return {1, 2}
     if how == "NaN":
@@ -81,6 +93,9 @@ def test_every_cell_has_one_thread():
         ("time-out of its own", "failed", "of its own"),
         ("exit", "failed", "process ended"),
         ("kill", "failed", "process ended"),
+        ("GeneratorExit", "failed", "GeneratorExit"),
+        ("KeyboardInterrupt", "failed", "KeyboardInterrupt"),
+        ("half a character", "failed", "surrogates not allowed"),
         ("not JSON", "failed", "not JSON serializable"),
         ("NaN", "failed", "not JSON compliant"),
         ("hang", "timed out", "more than 2 seconds"),
@@ -92,6 +107,24 @@ def test_a_failure_is_a_result_and_loses_no_other(how, status, said):
     assert [found[cells[place]].value for place in (0, 2)] == [1, 4]
     assert found[cells[1]].status == status
     assert said in found[cells[1]].message
+
+
+def test_without_processes_only_an_interruption_ends_the_run():
+    hows = ("GeneratorExit", "half a character", "raise")
+    cells = [Cell(fail, {"how": how}) for how in hows]
+    assert [result.status for result in run(cells, isolated=False)] == ["failed"] * 3
+    with pytest.raises(KeyboardInterrupt):
+        list(run([Cell(fail, {"how": "KeyboardInterrupt"})], isolated=False))
+
+
+def test_what_ends_before_an_early_end_is_stored(tmp_path):
+    store, file = Store(tmp_path / "runs.sqlite"), tmp_path / "log"
+    results = run([Cell(square, {"number": 1}), Cell(later, {"file": str(file)})], jobs=2, store=store)
+    assert next(results).value == 1
+    file.touch()
+    time.sleep(1.5)
+    results.close()
+    assert [stored["value"] for stored in store.values()] == [1, "later"]
 
 
 def test_functions_and_objects_that_have_no_name_travel():

@@ -124,3 +124,23 @@ def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypa
     result = attack(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN
     np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize(("n", "q", "p"), [(128, 3329, 2), (64, 257, 2), (128, 3329, 64)])
+def test_least_squares_needs_no_more_time_where_nothing_is_linear(n, q, p):
+    problem = LWRParameters(n, q, p)
+    samples, _ = make_samples(problem, 8000, rng=0)
+    result = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=20.0))
+    assert result.outcome is AttackOutcome.NOTHING
+    assert result.details["r_squared"] < 0.02
+
+
+def test_least_squares_keeps_its_budget():
+    problem = LWRParameters(
+        40, 1021, 2, secret=TernaryLaw()
+    )  # partly linear: scales and single steps would go on
+    samples, _ = make_samples(problem, 20_000, rng=0)
+    spent = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=0.05))
+    assert not spent.outcome.succeeded or spent.outcome is AttackOutcome.PREDICTS
+    assert spent.seconds < 1
+    assert LeastSquaresAttack()(samples, problem, budget=Budget(seconds=None)).outcome is AttackOutcome.BROKEN

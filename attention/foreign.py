@@ -1,0 +1,112 @@
+"""Text and JSON of foreign origin: JSON is read strictly, and text is shown without control characters."""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["JSON_LIMIT", "escaped", "json_text", "printable", "strict_json"]
+
+JSON_LIMIT = 16 * 2**20
+"""The most bytes of the header of a file, or of a checkpoint's config or index."""
+_DEEPEST = 100  # values in values; what this toolkit writes has fewer than ten
+
+
+def printable(text: str) -> str:
+    r"""`text` with every character escaped that is not printable, such as a line break, a colour or half a character.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31m\nb\udcff"))
+    a\x1b[31m\nb\udcff
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def escaped(value: Any) -> Any:
+    """A JSON value with all its strings `printable`, names included; tuples stay tuples."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {escaped(name): escaped(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(escaped, value))
+    return value
+
+
+def json_text(data: Any, *, indent: int | None = 1) -> str:
+    r"""Data as JSON; characters that are not printable become ``\u`` escapes, so a reader gets the same strings.
+
+    Examples
+    --------
+    >>> print(json_text({"é": "\x1b\u202e"}, indent=None))
+    {"é": "\u001b\u202e"}
+    """
+    text = json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False)
+    lines = (
+        line
+        if line.isprintable()
+        else "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)
+
+
+def strict_json(text: str | bytes) -> Any:
+    """Parse JSON in UTF-8.
+
+    ValueError if it is not JSON or has over 100 levels, an object has a name twice, a number is not finite, or a text
+    has half a surrogate pair.
+
+    Examples
+    --------
+    >>> strict_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+        ...
+    ValueError: an object has the name 'a' twice
+    """
+    text = text.decode("utf-8") if isinstance(text, bytes) else text
+    try:
+        value = json.loads(text, object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    _require_flat(value)
+    if _SURROGATE.search(text):  # a pair of them is a character, one alone has no UTF-8
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
+
+
+_TOO_DEEP = f"it has more than {_DEEPEST} levels"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"an object has the name {name!r:.100} twice")
+    return values
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"the number {text:.100} is not finite")
+    return number
+
+
+def _require_flat(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for part in level
+            if isinstance(part, dict | list)
+            for item in (part.values() if isinstance(part, dict) else part)
+        ]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
