@@ -14,7 +14,7 @@ from attention.validation import PositiveInt, checked, count, random_generator
 from lwe.parameters import LWRParameters, centred, rounded
 from lwe.residues import inner_products, product_quotient, whole_array
 
-__all__ = ["LWRSamples", "Rounding", "inner_products", "make_samples", "rounded_labels"]
+__all__ = ["LWRSamples", "Rounding", "inner_products", "make_samples", "require_no_signs", "rounded_labels"]
 
 Rounding = Literal["down", "nearest"]
 
@@ -32,7 +32,8 @@ class LWRSamples:
 
     def __post_init__(self) -> None:
         for name in ("public", "labels"):
-            array = whole_array(name, getattr(self, name))
+            array = np.asarray(getattr(self, name))
+            array = whole_array(name, array.astype(np.int64) if array.dtype == bool else array)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if self.rounding not in get_args(Rounding):
@@ -83,6 +84,15 @@ def rounded_labels(
         return down
     # Hermite's identity: floor(y + 1/2) = floor(2 y) - floor(y)
     return np.mod(product_quotient(np.mod(products, q), 2 * p, q, 2 * p * q) - down, p)
+
+
+def require_no_signs(name: str, array: Int[np.ndarray, "..."], modulus: int) -> None:
+    """Raise ValueError if entries modulo 2 are all -1 or 1, which are equal mod 2: signs, which say not which is 0."""
+    if modulus == 2 and np.any(array == -1) and not np.any(array == 0):
+        raise ValueError(
+            f"{name} has the entries -1 and 1, which are equal modulo 2: as signs, save (1 - {name}) // 2 if -1 stands "
+            f"for 1, or (1 + {name}) // 2 if 1 does."
+        )
 
 
 @checked

@@ -28,7 +28,7 @@ from lwe.attacks.outcome import (
     TooFewSamplesError,
 )
 from lwe.parameters import LWRParameters, centred
-from lwe.samples import LWRSamples
+from lwe.samples import LWRSamples, require_no_signs
 
 __all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"]
 
@@ -237,6 +237,7 @@ def require_samples(samples: LWRSamples, parameters: LWRParameters) -> None:
             f"The samples have {samples.secret_dim} columns and the parameters {parameters.secret_dim} secret entries: "
             "they must agree."
         )
+    require_no_signs("public", samples.public, parameters.modulus)
     lowest, highest = int(samples.labels.min()), int(samples.labels.max())
     if lowest < 0 or highest >= parameters.levels:
         raise ValueError(

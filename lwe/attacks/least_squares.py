@@ -155,7 +155,7 @@ def _rounded_secret(
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
     if p == 2:  # both cuts give the same regression with opposite coefficients
         scales = np.concatenate([scales, -scales])
-    samples = attempt.samples
+    samples = attempt.training
     public = np.asfortranarray(samples.public)  # columns are read one by one
 
     def products(secret: np.ndarray) -> np.ndarray:
