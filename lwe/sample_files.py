@@ -276,7 +276,7 @@ def _problem(
         )
     problem = ({"matrix": "uniform"} if says else {}) | says | given
     if "modulus" not in problem:
-        raise ValueError(f"{path} does not say its modulus: parameters are needed.")
+        raise ValueError(f"{path} does not say its modulus: give the modulus.")
     problem.setdefault("levels", problem["modulus"])
     for name, scale in (("alpha", problem["modulus"]), ("sigma", 1)):
         if name in arrays and "noise" not in given:
@@ -326,9 +326,10 @@ def _fitting(
     # rounded to the nearest, residues near q have the label p, which is 0
     _require_range(labels_path, "b", labels, *((0, p - 1 + (rounding == "nearest")) if p < q else residues))
     for own, name, array in ((path, "A", public), (labels_path, "b", labels)):
-        guarded(
-            Path(own), "signs", lambda name=name, array=array: require_no_signs(name, array, q)
-        )
+        try:
+            require_no_signs(name, array, q)
+        except ValueError as error:
+            raise FileFormatError(f"{own}: {error}") from None
     return LWRSamples(
         np.mod(public, q) if entries == residues else public, np.mod(labels, p if p < q else q), rounding
     )

@@ -83,4 +83,4 @@ def test_labels_without_any_secret_give_nothing():
     samples, _ = make_samples(noisy(16, 0.5), 5_000, rng=0)
     result = BKWAttack()(samples, noisy(16, 0.1), rng=0)
     assert result.outcome is AttackOutcome.NOTHING
-    assert result.secret is None
+    assert result.log10_false > -4
