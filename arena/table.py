@@ -146,7 +146,7 @@ def _target(target: TargetRecord) -> "Text":
     from rich.text import Text
 
     text = Text(
-        "" if target.certificate is None else f"{printable(target.label)}\n",
+        "" if target.certificate is None else f"{target.label}\n",
         style="bold magenta",
         overflow="fold",
     )

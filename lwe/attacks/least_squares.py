@@ -128,7 +128,9 @@ def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
     left = (squares - (solution * cross).sum(axis=0)) / (number - columns - 1)
     spread = (squares - cross[-1] ** 2 / number) / (number - 1)
     r_squared = np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1), 0.0)
-    best = int(np.argmax(r_squared))
+    # two labels fit as well on either side of a cut: the shorter way between them is the right one
+    alike = r_squared >= r_squared.max() - 1e-9
+    best = int(np.argmin(np.where(alike, np.square(solution[:-1]).sum(axis=0), np.inf)))
     slopes, constant = solution[:-1, best] / q, float(solution[-1, best])
     return _LinearLabels(slopes, constant, int(cuts[best]), q, p), float(r_squared[best])
 

@@ -62,7 +62,7 @@ LIMITS = {
         (LinearisationAttack(), LWRParameters(64, 16, 2), 1000, {}, "5130659561 unknowns"),
         (LinearisationAttack(), LWRParameters(1024, 1 << 31, 2, "gadget"), 50, {}, "2^"),
         (LeastSquaresAttack(), LWRParameters(24, 64, 2), 30, {}, "2 more than columns"),
-        *((one, parameters(20, 64, 2, **TERNARY), 12, {}, "give more samples") for one in SEARCHES),
+        *((one, parameters(20, 64, 2, **TERNARY), 9, {}, "give more samples") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 128, 2), 50, {}, "too few for a lattice"),
         (DualAttack(), parameters(20, 128, 2), 50, {}, "are needed for a lattice"),
         (LearnerAttack(LinearBaseline()), LWRParameters(60, 16, 4), 5, {}, "needs 62"),
