@@ -44,7 +44,9 @@ class StoredSamples:
     samples: LWRSamples
     parameters: LWRParameters
     secret: Int[np.ndarray, " n"] | None  #: the secret, centred mod q, if the file has it
-    columns: int = 1  #: how many columns of labels the file has, each of a secret of its own; one of them was read
+    columns: int = (
+        1  #: how many columns of labels the file has, each of a secret of its own; one of them was read
+    )
 
 
 @checked
@@ -100,7 +102,9 @@ def save_samples(
             f"Gaussian errors or none, and holds no secret; {parameters} needs .npz."
         )
     if (noise.number or 0.0) >= q:
-        raise ValueError(f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz.")
+        raise ValueError(
+            f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz."
+        )
     head = f"{n}\n{len(own)}\n{q}\n{_alpha(noise.number or 0.0, q)}\n"
     write_whole(path, f"{head}{text_of_array(own.labels)}\n{text_of_array(own.public)}\n".encode())
 

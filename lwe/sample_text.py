@@ -79,8 +79,7 @@ def text_of_array(array: np.ndarray) -> str:
 def _array_of_lists(path: Path, name: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    array = guarded(path, f"{name} has rows of different lengths", lambda: np.array(value))
-    return array
+    return guarded(path, f"{name} has rows of different lengths", lambda: np.array(value))
 
 
 def _value(path: Path, text: str) -> Any:
@@ -91,7 +90,7 @@ def _value(path: Path, text: str) -> Any:
         return matrix_of_text(path, text)
     for number in (int, float):
         try:
-            return number(text)
+            return number(text.partition("\n")[0])
         except ValueError:
             continue
     return None

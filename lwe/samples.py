@@ -37,7 +37,9 @@ class LWRSamples:
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if self.rounding not in get_args(Rounding):
-            raise ValueError(f"rounding is {shown(self.rounding)}: {' or '.join(get_args(Rounding))} is needed.")
+            raise ValueError(
+                f"rounding is {shown(self.rounding)}: {' or '.join(get_args(Rounding))} is needed."
+            )
         if self.public.ndim != 2 or self.labels.shape != self.public.shape[:1] or 0 in self.public.shape:
             raise ValueError(
                 f"public has shape {self.public.shape} and labels {self.labels.shape}: (N, n) and (N,), one label for "

@@ -33,7 +33,17 @@ from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
 
-_FOR_SAMPLES = ("labels", "modulus", "levels", "matrix", "secret", "secret_law", "noise", "rounding", "column")
+_FOR_SAMPLES = (
+    "labels",
+    "modulus",
+    "levels",
+    "matrix",
+    "secret",
+    "secret_law",
+    "noise",
+    "rounding",
+    "column",
+)
 
 
 def attack_command(
@@ -120,7 +130,9 @@ def attack_command(
     given = {
         name: value
         for name, value in zip(
-            _FOR_SAMPLES, (labels, modulus, levels, matrix, secret, secret_law, noise, rounding, column), strict=True
+            _FOR_SAMPLES,
+            (labels, modulus, levels, matrix, secret, secret_law, noise, rounding, column),
+            strict=True,
         )
         if value is not None
     }
@@ -196,9 +208,7 @@ def _attack_wave(
         write_json(out, found.to_json())
 
 
-def _samples(
-    file: Path, number: int | None, given: dict[str, Any], seed: int
-) -> tuple[StoredSamples, str]:
+def _samples(file: Path, number: int | None, given: dict[str, Any], seed: int) -> tuple[StoredSamples, str]:
     """The samples that the command line names, and their title: those of an instance or those of files."""
     kind, options = kind_of_file(file), ", ".join(f"--{name.replace('_', '-')}" for name in given)
     if kind is None:

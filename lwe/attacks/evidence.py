@@ -234,9 +234,7 @@ def log_evidence(
         own = 0.0 if right == number else -math.inf
         if errors_listed(parameters):
             probabilities = label_probabilities(parameters, samples.rounding)
-            found = probabilities(
-                inner_products(samples.public, secret, parameters.modulus), samples.labels
-            )
+            found = probabilities(inner_products(samples.public, secret, parameters.modulus), samples.labels)
             own = float(np.log(np.maximum(found, _LEAST)).sum()) if found.min() > 0 else -math.inf
         fit = _mixed(own, fit)
     return fit - random

@@ -39,6 +39,7 @@ _RELIANCE = 3.0  # standard deviations between the largest wrong sum and the rig
 _CHOSEN = 1 << 22  # candidates times samples in memory at once
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
 _TRANSFORMED = 25  # the most bits of a secret for a transform over all secrets: 1 GiB
+_JUDGED = 2e4  # candidates, judged in about 15 seconds
 _MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
@@ -125,14 +126,13 @@ def search_secrets(
         only = whole.vectors(np.zeros(1, dtype=np.int64))[0]
         return attempt.found(only, "The law has one secret only: this one.")
     for turn in range(1, 4 if parameters.noisy else 2):
-        windows = Windows.choose(
-            attempt.samples, parameters, space, missed=_MISSED / 64, generator=generator
-        )
+        windows = Windows.choose(attempt.samples, parameters, space, missed=_MISSED / 64, generator=generator)
         if not len(windows):
             raise NotApplicableError(
                 "No sample excludes any candidate: the labels of all of them are alike, or the errors too wide."
             )
-        if windows.left * space.number > 1e6:
+        # where all samples are windows already, no others tell the candidates that are left apart
+        if windows.left * space.number > (_JUDGED if len(windows) == len(attempt.samples) else 1e6):
             raise TooFewSamplesError(
                 f"{len(windows)} samples would leave about {windows.left * space.number:.2g} of {space} candidates: "
                 "give more samples."
