@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention.files import guarded, read_tensors, tensor_types, write_tensors
+from attention.files import guarded, read_tensors, write_tensors
 from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked

@@ -3,9 +3,10 @@
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -119,7 +120,7 @@ def read_samples(
     rounding: Rounding | None = None,
     column: PositiveInt = 1,
 ) -> StoredSamples:
-    """Samples from files: .npz, JSON or Python text with A and b, or X and y; an LWE challenge; or matrices, one a file.
+    """Samples of .npz, JSON or Python text with A and b, or X and y; of an LWE challenge; or of matrices, one a file.
 
     FileFormatError if a file is missing or damaged, holds Python objects (which are never unpickled), numbers that are
     not whole, an array of another shape, or a number out of range. ValueError if parameters are missing or given twice.
@@ -168,7 +169,8 @@ def read_samples(
             "a matrix: labels_path is needed, too" if kind == "matrix" else "no matrix: leave labels_path out"
         )
         raise ValueError(f"{path} is {needed}.")
-    stored, arrays = None, {}
+    stored: LWRParameters | None = None
+    arrays: dict[str, Any] = {}
     if labels_path is not None:
         public, labels = read_matrix(path), read_matrix(labels_path)
     elif kind == "challenge":
@@ -195,7 +197,7 @@ def read_samples(
     labels = labels[:, column - 1] if labels.ndim == 2 else labels
     known = stored or parameters
     if not isinstance(known, LWRParameters):
-        known = _problem(path, public, arrays, dict(parameters or {}))
+        known = _problem(path, public, arrays, dict(known or {}))
     samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
     secret = arrays.get("secret", arrays.get("s")) if secret_path is None else read_matrix(secret_path)
     if secret is not None:
@@ -269,11 +271,10 @@ def _problem(
     if public.ndim != 2 or not public.size:
         raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
     says: dict[str, Any] = {}
-    for name in arrays:
+    for name, value in arrays.items():
         if name in _FIELDS:
-            says[_FIELDS[name]] = guarded(
-                path, f"its {name} is no whole number", lambda name=name: int(whole_array(name, arrays[name]))
-            )
+            use: Callable[[], int] = partial(_whole_number, name, value)
+            says[_FIELDS[name]] = guarded(path, f"its {name} is no whole number", use)
     if "modulus" in given and says.get("modulus", given["modulus"]) != given["modulus"]:
         raise ValueError(
             f"{path} says that q is {says['modulus']}, not {given['modulus']}: leave the modulus out."
@@ -284,12 +285,13 @@ def _problem(
     problem.setdefault("levels", problem["modulus"])
     for name, scale in (("alpha", problem["modulus"]), ("sigma", 1)):
         if name in arrays and "noise" not in given:
-            problem["noise"] = guarded(
-                path,
-                f"its {name} is wrong",
-                lambda name=name, scale=scale: _errors(name, str(arrays[name]), scale),
-            )
+            law: Callable[[], IntegerLaw] = partial(_errors, name, str(arrays[name]), scale)
+            problem["noise"] = guarded(path, f"its {name} is wrong", law)
     return LWRParameters(secret_dim=public.shape[1], **problem)
+
+
+def _whole_number(name: str, value: Any) -> int:
+    return int(whole_array(name, value))
 
 
 def _errors(name: str, number: str, scale: int) -> IntegerLaw:
@@ -306,7 +308,7 @@ def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> 
         raise wrong(path, f"its rounding is {says[:20]!r}: {' or '.join(get_args(Rounding))} is needed")
     if given not in (None, says):
         raise ValueError(f"{path} says itself that labels are rounded {says}: leave rounding out.")
-    return says
+    return "nearest" if says == "nearest" else "down"
 
 
 def _fitting(

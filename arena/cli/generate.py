@@ -31,6 +31,7 @@ from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
 from lwe import PRESETS, StoredSamples, save_samples, write_matrix
+from lwe.samples import Rounding
 
 __all__ = ["generate_app"]
 
@@ -106,7 +107,7 @@ def samples_command(
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
     rounding: Annotated[
-        str, typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber.")
+        Rounding, typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber.")
     ] = "down",
     seed: SeedOption = 0,
     as_json: JsonOption = False,

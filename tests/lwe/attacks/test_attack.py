@@ -5,7 +5,6 @@ import pytest
 
 from lwe.attacks.attack import Attack, Attempt, run_attacks
 from lwe.attacks.evidence import secret_predictor, share_right
-from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.outcome import AttackOutcome, BudgetSpentError
 from lwe.laws import FlipLaw, GaussianLaw, TernaryLaw
 from lwe.parameters import LWRParameters
