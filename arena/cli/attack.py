@@ -111,8 +111,8 @@ def attack_command(
 
     Broken: all labels are predicted; with errors, as many as the secret itself predicts. Predicts: more labels than by
     chance. Distinguished: the labels are distinguished from random ones. False: a bound on the probability that random
-    labels have a secret that fits so well, over all secrets; above 10^-4 nothing is called broken. Secret: whether it is
-    the true one, or "found" if that is unknown. At the limit of its reach, the success of an attack depends on the
+    labels have a secret that fits so well, over all secrets; above 10^-4 nothing is called broken. Secret: whether it
+    is the true one, or "found" if that is unknown. At the limit of its reach, the success of an attack depends on the
     secret and on --seed.
 
     A periodic wave (sq-periodic) is attacked by lattice reduction alone, which gives a layer; the budget is not used.
@@ -250,7 +250,7 @@ def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
     samples, parameters = stored.samples, stored.parameters
     if stored.columns > 1:
         yield (
-            f"b has {stored.columns} columns, each of a secret of its own: column {given.get('column', 1)} is attacked; "
+            f"b has {stored.columns} columns, one for each secret: column {given.get('column', 1)} is attacked; "
             "--column takes another."
         )
     if parameters.levels < parameters.modulus and "rounding" not in given and samples.rounding == "down":
