@@ -37,6 +37,7 @@ from lwe.attacks.attack import require_samples
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
 from lwe.sample_files import kind_of_file
+from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from sq.hidden_part import HiddenPart
@@ -75,10 +76,11 @@ class Attacked:
     results: tuple[AttackResult, ...]  #: one per attack; an interrupted run has only those that ended
     secret: tuple[int, ...] | None = None  #: the true secret, centred mod q, where it is known
     not_run: tuple[str, ...] = ()  #: the attacks that an interruption stopped or that never started
+    rounding: Rounding = "down"  #: of the labels
 
     @property
     def broken_by(self) -> tuple[str, ...]:
-        """The attacks that predict all fresh labels; if labels have errors, as many as the secret itself predicts."""
+        """The attacks that predict all labels; if labels have errors, as many as the secret itself predicts."""
         return tuple(one.attack for one in self.results if one.outcome is AttackOutcome.BROKEN)
 
     @property
@@ -99,8 +101,10 @@ class Attacked:
         head = f"{printable(self.title)}\n  {self.parameters}, {self.samples} samples, {self.seconds:g} s an attack"
         if self.parameters.noisy and (best := self.best_accuracy) is not None:
             head += f"\n  The secret itself predicts {best:.3g} of the labels: errors change the others."
+        if self.parameters.levels < self.parameters.modulus and self.rounding != "down":
+            head += "\n  Labels are rounded to the nearest."
         rows = [
-            ("attack", "outcome", "fresh labels", "chance", "secret", "time"),
+            ("attack", "outcome", "labels", "chance", "false", "secret", "time"),
             *map(self._row, self.results),
         ]
         said = folded([f"{one.attack}: {one.explanation}" for one in self.results])
@@ -109,15 +113,14 @@ class Attacked:
         return "\n".join([head, "", aligned(rows, left=2), "", *said, "", end, *rest])
 
     def _row(self, result: AttackResult) -> tuple[str, ...]:
-        found = result.secret is not None and result.outcome.succeeded
-        secret = (
-            {None: "found", True: "the true one", False: "another"}[self.is_secret(result)] if found else "-"
-        )
+        compared = {None: "found", True: "is the true secret", False: "is not the true secret"}
+        false = result.log10_false
         return (
             result.attack,
             result.outcome.name.lower().replace("_", " "),
             *("-" if share is None else f"{share:.3f}" for share in (result.accuracy, result.chance)),
-            secret,
+            "-" if false is None else f"10^{false:.0f}" if false <= -1 else f"{10**false:.1g}",
+            "-" if result.secret is None else compared[self.is_secret(result)],
             f"{result.seconds:.2f} s",
         )
 
@@ -127,6 +130,7 @@ class Attacked:
             "title": self.title,
             "parameters": self.parameters.to_json(),
             "samples": self.samples,
+            "rounding": self.rounding,
             "seconds_allowed": self.seconds,
             "best_accuracy": self.best_accuracy,
             "broken_by": list(self.broken_by),
@@ -241,8 +245,10 @@ def samples_of(
 
 
 @checked
-def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0) -> StoredSamples:
-    """Samples of a file of them, of an instance, or of a named set of parameters.
+def open_samples(
+    source: str | Path, number: int | None = None, *, rounding: Rounding = "down", seed: int = 0
+) -> StoredSamples:
+    """Samples of a file of them, of an instance, or of a named set of parameters, whose labels are rounded so.
 
     `number` of them are kept or drawn; by default all that a file has, or 1000. FileFormatError if a file is damaged;
     ValueError if there is no such file and no set of that name, or the file has fewer samples.
@@ -256,8 +262,10 @@ def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0
         number = count("number", number)
     if not os.path.exists(source):
         parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
-        samples, secret = make_samples(parameters, number or 1000, rng=seed)
+        samples, secret = make_samples(parameters, number or 1000, rounding=rounding, rng=seed)
         return StoredSamples(samples, parameters, secret)
+    if rounding != "down":
+        raise ValueError(f"rounding is {rounding}: only samples of a named set of parameters are drawn so.")
     if kind_of_file(source) is None:
         samples, parameters, truth = samples_of(load_target(source), number or 1000, seed=seed)
         return StoredSamples(samples, parameters, np.array(truth))

@@ -96,6 +96,10 @@ class LearnerAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Make examples, let it learn, and read its predictions."""
         parameters = realised(attempt.parameters)
+        if attempt.samples.rounding != "down":
+            raise NotApplicableError(
+                "The labels of heads are rounded down, and these are rounded to the nearest."
+            )
         if parameters is None:
             raise NotApplicableError(
                 f"No heads realise uniform rows mod {attempt.parameters.modulus}, which is no power of two."

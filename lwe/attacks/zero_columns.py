@@ -133,8 +133,8 @@ class ZeroColumns:
     def __init__(self, attempt: Attempt, columns: int, generator: np.random.Generator) -> None:
         parameters = attempt.parameters
         self._q = parameters.modulus
-        self._public = centred(attempt.training.public, self._q)
-        self._middle = label_middles(attempt.training.labels, parameters)
+        self._public = centred(attempt.samples.public, self._q)
+        self._middle = label_middles(attempt.samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
         self.kept = np.setdiff1d(np.arange(parameters.secret_dim), self.zero)
         self.rows = generator.permutation(rows[-1])
