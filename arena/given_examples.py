@@ -35,6 +35,8 @@ __all__ = ["LearnedExamples", "learn_examples"]
 
 # With these outcomes examples that the learner never saw have no larger error, or they contradict it.
 _TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
+# With these a fit is no success, and yet what the examples determine of it is.
+_REPRODUCED = (Outcome.RESIDUAL_FLOOR, Outcome.UNCONFIRMED)
 # A certificate of so many unknown entries takes half a minute.
 _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
@@ -56,8 +58,9 @@ class LearnedExamples(LearnerRun):
     held_out_error : float
         The relative error on the held-out examples, the only data to measure against; absolute if their labels are 0.
     certificate : LayerCertificate or None
-        Which directions of the parameters the examples determine, from at most 1000 of them; None if the learner is
-        not Newton or did not succeed, or if Theta and c have more than 2000 entries (`certify_layer` takes any).
+        Which directions of the parameters the examples determine, and to what error, from at most 1000 of them; None if
+        the learner is not Newton or did not reproduce them, or if Theta and c have more than 2000 entries
+        (`certify_layer` takes any).
     uncertified : str
         Why there is no certificate; empty if there is one.
     """
@@ -164,7 +167,7 @@ def learn_examples(
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
             fit = replace(fit, outcome=Outcome.OVERFITTED)
-        certified = _certified(placed, fit, x[~held], for_split)
+        certified = _certified(placed, fit, x[~held], y[~held], for_split)
     return LearnedExamples(
         learner=chosen.record,
         seed=seed,
@@ -180,16 +183,20 @@ def learn_examples(
 
 
 def _certified(
-    learner: Learner, fit: Fit, x: Float[np.ndarray, "n k d"], rng: np.random.Generator
+    learner: Learner,
+    fit: Fit,
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    rng: np.random.Generator,
 ) -> LayerCertificate | str:
-    """What some of the examples determine of the layer of a fit that is to be trusted, or why that is not known.
+    """What some of the examples determine of the layer of a fit that reproduces them, or why that is not known.
 
     More examples determine no less.
     """
-    layer, trusted = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.RESIDUAL_FLOOR
+    layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome in _REPRODUCED
     if not isinstance(learner, Newton):
         return "only layers of Newton get one"
-    if layer is None or not layer.heads or not trusted:
+    if layer is None or not layer.heads or not fits:
         return "the fit did not succeed"
     if (entries := layer.heads * layer.dim * (layer.dim + layer.biased)) > _MOST_CERTIFIED:
         return (
@@ -197,13 +204,23 @@ def _certified(
             "upper.certify_layer takes any number"
         )
     some = np.sort(rng.permutation(len(x))[:_MOST_EXAMPLES])
-    return certify_layer(layer, x[some], rank=learner.rank)
+    return certify_layer(layer, x[some], y=y[some], rank=learner.rank)
 
 
 def _as_json(certificate: LayerCertificate | None) -> dict[str, Any] | None:
     if certificate is None:
         return None
-    names = ("determined", "theta", "free", "w", "tolerance")
+    names = (
+        "determined",
+        "theta",
+        "free",
+        "w",
+        "theta_error",
+        "key_bias_error",
+        "w_error",
+        "rounding",
+        "tolerance",
+    )
     return {"span": certificate.whitening.rank, **{name: getattr(certificate, name) for name in names}}
 
 

@@ -55,8 +55,9 @@ class Outcome(Enum):
         "allow longer tokens, for more."
     )
     UNCONFIRMED = (
-        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
-        "from fitted ones by a symmetry; give more examples, of more different inputs."
+        "Unconfirmed: the held-out examples are reproduced, but others may not be: too few of them do not follow from "
+        "fitted ones, or another layer has the same outputs on all examples; give more examples, of more different "
+        "inputs."
     )
     NOTHING_LEARNED = (
         "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "

@@ -10,11 +10,13 @@ import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import shown, to_numpy
+from attention.evaluation import Verdict
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, choose_engine
 from upper.floor import counting_floor, unknowns
+from upper.newton.determined import determines_other_inputs
 from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
@@ -185,7 +187,7 @@ class Newton(LearnerBase):
             )
         else:
             found = self._fixed(self.m, runner, draw(self.m, None), tell)
-        return self._judged(found, runner, recorder)
+        return self._judged(found, runner, recorder, rng)
 
     def _draw(
         self, oracle: ExampleOracle, budget: int | None, heads: int, before: SplitExamples | None
@@ -219,7 +221,7 @@ class Newton(LearnerBase):
             )
         return HeadCount(m, ends.best, examples, ends.passes, starts, ends.at_floor)
 
-    def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
+    def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder, rng: np.random.Generator) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
         best, examples, passes = found.best, found.examples, found.passes
         verdict = judge(
@@ -229,6 +231,10 @@ class Newton(LearnerBase):
             spent_all=passes >= self.work,
             at_floor=found.at_floor,
         )
+        if verdict.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and found.heads:
+            tokens = np.concatenate([examples.x, examples.x_held])
+            if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=rng):
+                verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
         engine = str(self._engine(len(best.theta), examples.x.shape))
         shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
         own: dict[str, Any] = {

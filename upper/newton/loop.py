@@ -84,6 +84,8 @@ class Iterate:
         Passes over the data since the start: evaluations of F and products with J or its transpose.
     prior : float
         The variance sigma^2 of the noise that the path of priors assumes; 0 at its end, and without it.
+    improving : bool
+        Of the end of a run: whether its work was spent while the error on held-out examples still fell.
     """
 
     theta: Shaped[Any, "m d d"]
@@ -94,6 +96,7 @@ class Iterate:
     key_bias: Shaped[Any, "m d"] | None = None
     bias: Shaped[Any, " d"] | None = None
     prior: float = 0.0
+    improving: bool = False
 
     @property
     def layer(self) -> AttentionLayer:
@@ -188,7 +191,8 @@ def gauss_newton(
     start = start if isinstance(start, Start) else FullStart(start)
     engine = Engine.of(x, y, start.array, low=inner_dtype)
     run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
-    damping, passes, prior = _FIRST_DAMPING, 1, _FIRST_PRIOR if priors else 0.0
+    # labels that are zero pull no step against a prior
+    damping, passes, prior = _FIRST_DAMPING, 1, _FIRST_PRIOR if priors and engine.norm(y) > 0 else 0.0
     here = run.evaluate(run.start, None, damping, prior)
     if not np.isfinite(here.residual):
         raise ValueError(

@@ -5,6 +5,7 @@ Another start follows until one run is exact, or three end at a floor: the same 
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -253,16 +254,27 @@ class Runner:
         priors: bool = False,
     ) -> Iterate:
         """The final iterate, in NumPy, of a run of `heads` heads from a start (see `last_iterate`)."""
+        marks: deque[Iterate] = deque(maxlen=2)  # passes double from one to the next
+
+        def record(number: int, iterate: Iterate) -> None:
+            if not marks or iterate.passes >= 2 * marks[-1].passes:
+                marks.append(iterate)
+            tell(number, iterate)
+
         end = last_iterate(
             self.iterates(examples.x, examples.y, start, self.tolerance, priors),
             tolerance=self.tolerance,
             work=work,
-            tell=tell,
+            tell=record,
             share=fitted_share(examples.x, heads, self.rank),
             patience=self._patience,
             reached=lambda iterate: self._reached(iterate, examples),
         )
-        return end.map(to_numpy)
+        improving = end.passes >= work
+        if improving and len(marks) > 1:
+            now, before = (examples.held_out.error(iterate.layer) for iterate in (end, marks[0]))
+            improving = now < _NO_LOWER * before
+        return replace(end.map(to_numpy), improving=improving)
 
     def several(
         self,
@@ -437,8 +449,13 @@ def judge(
 ) -> Verdict:
     """The verdict on the best iterate by the held-out examples."""
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
-    otherwise = Outcome.RESIDUAL_FLOOR if at_floor else ended
-    return held_out.verdict(best.layer, fitted=best.residual, tolerance=tolerance, otherwise=otherwise)
+    return held_out.verdict(
+        best.layer,
+        fitted=best.residual,
+        tolerance=tolerance,
+        otherwise=Outcome.RESIDUAL_FLOOR if at_floor else ended,
+        converged=not best.improving,
+    )
 
 
 def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
