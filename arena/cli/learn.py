@@ -60,7 +60,9 @@ def learn_command(
     ] = None,
     biases: Annotated[
         bool | None,
-        typer.Option(help="Whether newton learns biases too; by default where the target has some."),
+        typer.Option(
+            help="Whether newton learns biases too; by default where the target has some, or the examples need them."
+        ),
     ] = None,
     noise: Annotated[
         float,

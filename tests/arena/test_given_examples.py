@@ -85,7 +85,7 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     y = np.load(files[1])
     np.save(files[1], y + np.random.default_rng(0).standard_normal(y.shape))
     learned = learn_examples(files, "newton", heads=2, examples=10_000)
-    assert learned.fit.outcome.name == "RESIDUAL_FLOOR"
+    assert learned.fit.outcome.name == "NOISE_FLOOR"
     assert learned.found["noise_level"] > 0
     share = 1 / np.sqrt(1 + np.mean(y**2))  # noise is what is left of a label
     assert learned.held_out_error == pytest.approx(share, rel=0.25)

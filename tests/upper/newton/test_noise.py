@@ -33,7 +33,7 @@ def test_a_run_ends_promptly_at_the_level_of_the_noise(relative):
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
     fit = _fit(x, y, m, 3)
     share = 2 * m * d * d / x.size
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     starts = int(fit.trace[-1].measures["starts"])
     assert 3 <= starts <= 4
     for start in range(1, starts + 1):
@@ -58,7 +58,7 @@ def test_two_starts_in_one_local_minimum_are_no_floor():
     m, k, d = 2, 2, 6
     _, (fresh, clean), (x, y), _ = _noisy(m, k, d, floors=6, relative=0.01, seed=6)
     fit = _fit(x, y, m, 6)
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     assert np.linalg.norm(fit.predict(fresh) - clean) < 0.02 * np.linalg.norm(clean)
 
 
