@@ -90,6 +90,7 @@ class LearnedExamples(LearnerRun):
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         own["certificate"], own["uncertified"] = _as_json(self.certificate), self.uncertified
+        own["biases"] = None if self.layer is None else self.layer.biased
         return as_plain({**own, **shape}) | super().to_json()
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
@@ -146,7 +147,11 @@ def learn_examples(
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
     chosen = set_up(_stand_in(given.k, given.d, number), learner, heads=heads, **settings)
-    if isinstance(chosen.learner, Newton) and not isinstance(learner, Newton) and settings.get("biases") is None:
+    if (
+        isinstance(chosen.learner, Newton)
+        and not isinstance(learner, Newton)
+        and settings.get("biases") is None
+    ):
         chosen = replace(chosen, learner=replace(chosen.learner, biases="auto"))
     if chosen.record.access == "value queries":
         raise ValueError(

@@ -120,9 +120,13 @@ class ExampleOracle:
             if x.shape == y.shape and _is_unusual(x, axes):
                 turned = x.transpose(axes), y.transpose(axes)
                 if _linear_share(*turned) > _linear_share(x, y) + _CLEARLY:
-                    raise wrong(paths["x"], f"x and y have the shape {x.shape}; " + fix.format("x") + ", and y too")
+                    raise wrong(
+                        paths["x"], f"x and y have the shape {x.shape}; " + fix.format("x") + ", and y too"
+                    )
         if x.shape != y.shape:
-            raise wrong(paths["y"], f"y has the shape {y.shape}: {x.shape}, that of x in {paths['x']}, is needed")
+            raise wrong(
+                paths["y"], f"y has the shape {y.shape}: {x.shape}, that of x in {paths['x']}, is needed"
+            )
         try:
             return cls.from_arrays(x, y)
         except ValueError as error:

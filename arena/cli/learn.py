@@ -37,7 +37,8 @@ __all__ = ["learn_command"]
 
 def learn_command(
     file: Annotated[
-        Path | None, typer.Argument(help="The layer or instance to learn, or a file of x and y (.npz or safetensors).")
+        Path | None,
+        typer.Argument(help="The layer or instance to learn, or a file of x and y (.npz or safetensors)."),
     ] = None,
     learner: Annotated[str, typer.Option(help=f"One of {', '.join(STUDENTS)}.")] = "newton",
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,

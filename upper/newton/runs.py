@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import fdtrc
 
 from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
 from attention._arrays import to_numpy
@@ -69,7 +68,6 @@ _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
 # A residual depends on the tokens above these standard errors of its constant, linear and cubic part. A fit to noise
 # takes of the last two: on 36 such fits of at least three floors, they were below -0.6.
 _DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0), 1000, 1 << 25
-_BY_CHANCE = 1e-3  # the level at which biases are needed
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
@@ -571,18 +569,19 @@ def needs_biases(
 ) -> bool:
     """Whether examples need biases, from the relative residuals of the same heads fitted with them and without.
 
-    Not if the heads alone reach the tolerance, and not if biases take no more of the squared residual than they take of
-    white noise: the F test of nested models, at the level 1/1000 to first order in the noise.
+    Not if the heads alone reach the tolerance, and not if biases take less of the squared residual than Schwarz's
+    criterion (BIC) asks for their number, log N units of white noise each for N labels. Below a residual of 1e-4, noise
+    is rounding, such as to float32, which is not white: it gives biases up to a few hundredths, and they need a third.
     """
     if without <= tolerance:
         return False
+    if without < _LOW:
+        return without**2 > (1 + _LOW_SAME_SQUARED) * residual**2
     _, k, d = x.shape
-    count, fewer = (unknowns(heads=heads, tokens=k, dim=d, rank=rank, biases=biases) for biases in (True, False))
-    left = x.size - count
-    if left < 1 or residual == 0:
-        return True
-    ratio = (without**2 - residual**2) / (count - fewer) * left / residual**2
-    return bool(fdtrc(count - fewer, left, max(ratio, 0.0)) < _BY_CHANCE)
+    counts = [unknowns(heads=heads, tokens=k, dim=d, rank=rank, biases=biases) for biases in (True, False)]
+    return x.size * 2 * math.log(without / max(residual, EXACT_ERROR)) > (counts[0] - counts[1]) * math.log(
+        x.size
+    )
 
 
 def with_key_bias(theta: Any, key_bias: Any) -> Float[np.ndarray, "m e d"]:
