@@ -74,7 +74,7 @@ class ComparisonRecord:
     @property
     def shown(self) -> list[TargetRecord]:
         """The targets in the order of display: those with a secret come last, otherwise in their own order."""
-        return sorted(self.targets, key=lambda target: target.hardness is not None)
+        return sorted(self.targets, key=lambda target: target.certificate is not None)
 
     @property
     def seeds(self) -> int:
@@ -128,7 +128,7 @@ class ComparisonRecord:
         """A row for each learner, with an entry for each kind of target in the order of display."""
         families: dict[str, list[str]] = {}
         for target in self.shown:
-            families.setdefault(target.family, []).append(target.name)
+            families.setdefault(target.group, []).append(target.name)
         return [
             [
                 Tally(

@@ -44,7 +44,7 @@ def heat_map(results: ComparisonRecord) -> Drawing:
     Pairs without a number have no colour: each kind has its own hatch and a label.
     """
     targets, learners = results.shown, results.learners
-    secrets_from = sum(target.hardness is None for target in targets)
+    secrets_from = sum(target.certificate is None for target in targets)
     gap = 0.22 if 0 < secrets_from < len(targets) else 0.0
     rows, columns = max(len(targets), 1), max(len(learners), 4)
     with canvas(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
@@ -59,8 +59,8 @@ def heat_map(results: ComparisonRecord) -> Drawing:
             title = _fold(target.title, 18, lines=2)
             _text(axes, -0.1, top + 0.4, title, ha="right")
             below = top + 0.55 + 0.14 * (1 + title.count("\n"))
-            style = {"color": FAINT} if target.hardness is None else {"color": INK, "weight": "bold"}
-            _text(axes, -0.1, below, target.family, ha="right", fontsize=8.5, **style)
+            style = {"color": FAINT} if target.certificate is None else {"color": INK, "weight": "bold"}
+            _text(axes, -0.1, below, _fold(target.label, 26, lines=2), ha="right", fontsize=7.5, **style)
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), results.seeds)
         _scale(axes, columns, rows + gap + 0.42)

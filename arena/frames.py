@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGET_COLUMNS", "cell_frame", "csv_of", "pair_frame", "step_frame", "typed_frame"]
 
-TARGET_COLUMNS = ("title", "kind", "hardness", "heads", "tokens", "dim", "seed")
+TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
 """The columns of a row about its target; their names begin with ``target_``."""
 _CELL_COLUMNS = tuple(item.name for item in fields(Cell) if item.name != "trace")
 _PAIR_COLUMNS = (
@@ -61,7 +61,7 @@ def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
             names = {
                 "target": target.name,
                 "target_title": target.title,
-                "family": target.family,
+                "family": target.group,
                 "learner": learner.name,
                 "learner_title": learner.title,
                 "verdict": summary.verdict,

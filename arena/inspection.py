@@ -16,7 +16,7 @@ from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
 from lower import Certificate, HardInstance, Verification, verify_instance
-from lower.instance import unknown_tensors
+from lower.instance import unknown_entries
 from lwe import Card, LWRFamily, card_of, describe_instance
 
 __all__ = ["Inspection", "inspect"]
@@ -39,7 +39,7 @@ class Inspection:
     realisation_error : float or None
         The proved bound on a hard instance's distance from its ideal target.
     made : dict
-        How it was made, as stored in files.
+        How it was made; of a file, what the file says: no verification covers it.
     ranks : dict or None
         The ranks of every "theta" and "w" of a layer imported from a model; None for other layers.
     file : str or None
@@ -111,7 +111,7 @@ class Inspection:
             "tokens": record.tokens,
             "dim": record.dim,
             "inputs": record.inputs,
-            "made": self.made,
+            "made" if self.file is None or self.ranks is not None else "file_says": self.made,
             "conditions": self.conditions.to_json(),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "card": None if self.card is None else self.card.to_json(),
@@ -187,7 +187,7 @@ def inspect(
     return Inspection(
         record=target.record,
         conditions=conditions,
-        certificate=None if instance is None else instance.certificate,
+        certificate=target.record.certificate,
         verification=_verification(instance, file) if verify else None,
         realisation_error=None if instance is None else instance.realisation_error,
         made=target.made,
@@ -205,8 +205,8 @@ def _verification(instance: HardInstance | None, file: str | None) -> Verificati
     if instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
     found = verify_instance(instance)
-    more = () if file is None else unknown_tensors(file, instance)
-    reasons = (f"tensor {one}: an instance has none of that name" for one in more)
+    more = () if file is None else unknown_entries(file, instance)
+    reasons = (f"{entry}: an instance has none of that name" for entry in more)
     return replace(found, reasons=(*found.reasons, *reasons))
 
 

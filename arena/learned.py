@@ -19,7 +19,6 @@ from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
-from upper.value_queries import ByQueries
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -111,6 +110,7 @@ class LearnerRun:
             "noise on the labels, found": _digits(found["noise_level"], " on an entry (standard deviation)"),
             "expected excess error": _digits(found["expected_excess"], " on an entry (squared)"),
             "residual, not noise": _digits(left, " of the labels (not squared)"),
+            "precision of the answers": "" if fit.precision is None else str(fit.precision),
             "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
             _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
             "seconds": f"{fit.seconds:.2f}",
@@ -235,6 +235,7 @@ def learn(
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
     biases: bool | None = None,
+    accuracy: float | None = None,
     noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
@@ -259,6 +260,8 @@ def learn(
         For Newton: the rank of every head, if known.
     biases : bool, optional
         For Newton: whether it learns biases too; by default where the target has some.
+    accuracy : float, optional
+        For value queries: the relative rounding unit of the answers; found if not given.
     noise : float
         Standard deviation of Gaussian noise that is added to every entry of the training labels, or of the answers to
         value queries. The labels used for measuring have no noise.
@@ -299,6 +302,7 @@ def learn(
         heads=heads,
         rank=rank,
         biases=biases,
+        accuracy=accuracy,
         engine=engine,
         device=device,
     )
@@ -330,11 +334,9 @@ class SetUp:
 
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
-        noise, learner = non_negative("noise", noise), self.learner
-        if isinstance(learner, ByQueries):  # its differences and its thresholds follow from the noise
-            learner = dataclasses.replace(learner, noise=learner.noise or noise)
+        noise = non_negative("noise", noise)
         fit, measures = fit_target(
-            self.target, learner, seed, noise=noise, extra=self.student.extra, progress=progress
+            self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
         )
         engine = engine_used(self.learner, self.target)
         return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)

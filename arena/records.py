@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from attention.foreign import escaped
-from lower import Certificate, Hardness
+from lower import Certificate
 
 __all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint", "make_printable"]
 
@@ -69,16 +69,14 @@ class TargetRecord:
         make_printable(self)
 
     @property
-    def hardness(self) -> Hardness | None:
-        """The hardness that its certificate states; None for a layer without a secret."""
-        return None if self.certificate is None else self.certificate.hardness
+    def group(self) -> str:
+        """The targets that are counted together: "nice", "given" (the caller's own), or the kind of a hard family."""
+        return "given" if self.kind == "file" else self.kind
 
     @property
-    def family(self) -> str:
-        """The kind of target: its hardness, nice (drawn at random), or given (the caller's own)."""
-        if self.hardness is not None:
-            return self.hardness.label
-        return "nice" if self.kind == "nice" else "given"
+    def label(self) -> str:
+        """A few words on its hardness, from its certificate; of a layer without a secret, its group."""
+        return self.group if self.certificate is None else self.certificate.label
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,7 @@ def _recovered(
 
 def _newton(truth: AttentionLayer, head_dim: int, tokens: int, examples: int | None) -> Newton:
     rank = head_dim if head_dim < truth.dim else None
-    newton = Newton(truth.heads, rank=rank, biases=truth.biased, engine="auto")
+    newton = Newton(truth.heads, rank=rank, biases=truth.biased, causal=truth.causal, engine="auto")
     usual = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
     return replace(newton, examples=usual if examples is None else examples)
 
@@ -325,7 +325,7 @@ def _newton(truth: AttentionLayer, head_dim: int, tokens: int, examples: int | N
 def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
     """The same learner for a rough fit to short sequences."""
     shape = {"heads": truth.heads, "tokens": _FEW_TOKENS, "dim": truth.dim}
-    floor = counting_floor(**shape, rank=newton.rank, biases=newton.biases)
+    floor = counting_floor(**shape, rank=newton.rank, biases=newton.biases, causal=newton.causal)
     return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
 
 

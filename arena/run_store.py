@@ -7,11 +7,14 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from arena.cells import stored_cell, stored_results
 from arena.frames import TARGET_COLUMNS, csv_of, typed_frame
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text
 from attention.validation import as_path, require_instance
+from lower import Certificate
 from runs import Result, Store, StoreError
 
 if TYPE_CHECKING:
@@ -99,7 +102,7 @@ def _row(result: Result) -> dict[str, Any]:
         cell
         | about
         | {
-            "target_hardness": _hardness(target),
+            "target_label": _label(target),
             "learner_title": learner["title"],
             "finished": result.finished,
             "timeout": result.timeout,
@@ -110,10 +113,12 @@ def _row(result: Result) -> dict[str, Any]:
     )
 
 
-def _hardness(target: Mapping[str, Any]) -> str | None:
+def _label(target: Mapping[str, Any]) -> str | None:
+    """The label of a target's certificate; None without one, or if an older version wrote it."""
     certificate = target["certificate"]
-    said = {one["name"]: one["value"] for one in certificate["statements"]} if certificate else {}
-    return said.get("verdict")
+    if not certificate or "facts" not in certificate:
+        return None
+    return msgspec.convert(certificate, Certificate).label
 
 
 def _json(cells: "pandas.DataFrame") -> bytes:

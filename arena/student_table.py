@@ -243,7 +243,10 @@ STUDENTS: Mapping[str, Student] = {
             "examples "
             "ends at rounding error.",
             lambda target, effort: Newton(
-                m=_heads(target), work=effort.passes(target), biases=target.layer.biased
+                m=_heads(target),
+                work=effort.passes(target),
+                biases=target.layer.biased,
+                causal=target.layer.causal,
             ),
             cost=2.0,
         ),

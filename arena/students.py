@@ -1,18 +1,13 @@
 """Students of a comparison: choose them by name or take the caller's own, and set them up for targets."""
 
 import dataclasses
-import hashlib
 import inspect
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import count
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import cloudpickle
-
 from arena.names import find_name
+from arena.own_files import object_of_file
 from arena.student_table import PRESETS, STUDENTS, DoesNotApplyError, Effort, Student, choose_effort
 from arena.targets import Target
 from attention import Learner
@@ -67,36 +62,18 @@ def choose_students(names: str | None = None) -> list[Student]:
 def student_of_file(place: str) -> Student:
     """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `m` gets the target's number of heads.
 
-    The file is executed alone, as a module whose name holds a hash of it: it replaces no module, and modules of its
-    folder cannot be imported.
-
     Raises
     ------
     ValueError
         If the file or the class is missing, the file does not run, or the class is not a learner.
     """
-    path, _, name = place.rpartition(":")
-    if not Path(path).is_file():
-        raise ValueError(f"There is no file {path}: a learner of your own is FILE.py:CLASS.")
-    source = Path(path).read_bytes()
-    module = ModuleType(f"_own_{hashlib.sha256(source).hexdigest()}")
-    module.__file__ = str(Path(path).absolute())
-    sys.modules[module.__name__] = module
-    try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
-    except (Exception, GeneratorExit, SystemExit) as error:
-        alone = " The file is imported alone: put its helpers into it, or install them."
-        raise ValueError(
-            f"{path} does not run: {type(error).__name__}: {error}.{alone if isinstance(error, ImportError) else ''}"
-        ) from None
-    kind = getattr(module, name, None)
+    kind, (path, _, name) = object_of_file(place, "a learner of your own"), place.rpartition(":")
     if not (
         isinstance(kind, type) and dataclasses.is_dataclass(kind) and callable(getattr(kind, "fit", None))
     ):
         raise ValueError(
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
-    cloudpickle.register_pickle_by_value(module)  # the processes of a comparison cannot import it
     make: Any = kind
     has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
     build = (

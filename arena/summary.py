@@ -117,7 +117,7 @@ class Tally:
     """The verdicts on a learner over the targets of one kind."""
 
     learner: str  #: its title
-    family: str  #: the kind, as `TargetRecord.family` names it
+    family: str  #: the kind, as `TargetRecord.group` names it
     targets: int  #: how many there are
     verdicts: dict[str, int]  #: how often each verdict was given, the most frequent first
 

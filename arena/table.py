@@ -10,7 +10,6 @@ from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
 from arena.summary import LEARNED, NOTHING, Summary
 from attention.evaluation import CONFIDENCE
-from lower import Hardness
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -23,6 +22,15 @@ _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
 _STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
 LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 """The lines of a table: dashes, not box-drawing characters, because they work in pipes, logs and every encoding."""
+
+
+_LABELS = {
+    "at tau": "N queries at tau of M targets: at least N correlational queries of tolerance tau are needed (proved); "
+    "other learners may be fast.",
+    "assumed": "Assumed: that problem is assumed to be hard; a failed attack is no claim of security.",
+    "estimate": "Estimate: heuristic.",
+}
+"""What the words of labels mean."""
 
 
 def print_table(results: ComparisonRecord, *, file: Any = None, width: int | None = None) -> None:
@@ -78,7 +86,7 @@ def rendered(shown: Any, *, width: int = 100) -> str:
 
 def legend(results: ComparisonRecord) -> list[str]:
     """What the error, the verdicts and the labels of the targets mean, and how learners see a target if they differ."""
-    there = {target.hardness for target in results.targets}
+    labels = [target.label for target in results.targets if target.certificate is not None]
     seen: dict[str, list[str]] = {}
     for learner in results.learners:
         seen.setdefault(learner.access, []).append(learner.title)
@@ -89,7 +97,7 @@ def legend(results: ComparisonRecord) -> list[str]:
         "Error on the unknown part, median over seeds: 1.0 = nothing learned beyond what is known in advance.",
         f"Learned: at most {LEARNED:g}. Nothing: at least {NOTHING:g}. Partly: in between.",
         *((vouched,) if bounded else ()),
-        *(f"{one.label}: {one.meaning}." for one in Hardness if one in there),
+        *(meaning for words, meaning in _LABELS.items() if any(words in label for label in labels)),
         *(sights if seen.keys() - {"random examples"} else ()),
     ]
 
@@ -142,7 +150,9 @@ def _target(target: TargetRecord) -> "Text":
     from rich.text import Text
 
     text = Text(
-        "" if target.hardness is None else f"{target.family}\n", style="bold magenta", overflow="fold"
+        "" if target.certificate is None else f"{target.label}\n",
+        style="bold magenta",
+        overflow="fold",
     )
     text.append(target.title, style="bold not magenta")
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")

@@ -32,7 +32,7 @@ from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
-from lower import FAMILIES, HardInstance, family_of, load_instance, save_instance
+from lower import FAMILIES, Fact, HardInstance, family_of, load_instance, save_instance
 from lwe.sample_files import kind_of_file
 
 __all__ = [
@@ -265,9 +265,18 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         how=how_made(made, inputs) or f"A hard instance of the family {instance.family}, read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known=instance.known.describe(),
-        certificate=instance.certificate,
+        certificate=instance.certificate.with_facts(_estimates(instance)),
     )
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
+
+
+def _estimates(instance: HardInstance) -> Sequence[Fact]:
+    """Estimates by this version; none if the parameters describe no family, or one of another size."""
+    try:
+        family = family_of(instance)
+        return family.estimates() if family.dim == instance.layer.dim else ()
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return ()
 
 
 def _hard_title(instance: HardInstance) -> str:
@@ -316,9 +325,19 @@ def load_target(
             raise ValueError(
                 f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
             )
-        return instance_target(name, load_instance(Path(path)), stored.made)
+        return _as_the_file_says(instance_target(name, load_instance(Path(path)), stored.made))
     distribution = _distribution(path, stored, tokens, inputs)
-    return layer_target(stored.layer, tokens=distribution.k, inputs=distribution, name=name, made=stored.made)
+    target = layer_target(
+        stored.layer, tokens=distribution.k, inputs=distribution, name=name, made=stored.made
+    )
+    return _as_the_file_says(target)
+
+
+def _as_the_file_says(target: Target) -> Target:
+    """The target whose record does not vouch for its origin, which nothing checks."""
+    if not how_made(target.made, target.inputs):
+        return target
+    return replace(target, record=replace(target.record, how=f"The file says: {target.record.how}"))
 
 
 def require_path(target: object) -> str | os.PathLike[str]:

@@ -44,9 +44,10 @@ from attention.learning import (
     draw_examples,
 )
 from attention.memory import NotEnoughMemoryError
-from attention.value_oracle import QueriesExhaustedError, ValueOracle
+from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
 __all__ = [
+    "AnswerPrecision",
     "AttentionLayer",
     "BooleanInputs",
     "ExampleOracle",

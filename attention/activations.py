@@ -40,13 +40,14 @@ def attention_layer_examples(model: Any, layer: Any, inputs: Any) -> ExampleOrac
     Raises
     ------
     ValueError
-        If the layer is not in the model, or is not called; if it mixes two sequences (cross-attention), has a mask, or
-        is causal: no layer of the class does this. Also if the numbers of tokens of two batches differ.
+        If the layer is not in the model, or is not called; if it mixes two sequences (cross-attention), or has another
+        mask than the causal one: no layer of the class does this. Also if the numbers of tokens of two batches differ.
 
     Notes
     -----
     The examples hold one layer F with F(tokens) = outputs if the module is self-attention without positions of its own.
-    This is not checked: a learner's held-out examples do.
+    This is not checked: a learner's held-out examples do. Where the model is causal, so must the learner be:
+    ``Newton(m=4, causal=True)``.
 
     Examples
     --------
@@ -115,11 +116,7 @@ def _found(model: Any, layer: Any) -> Any:
 def _require_plain(
     module: Any, multihead: bool, positional: tuple[Any, ...], named: Mapping[str, Any]
 ) -> None:
-    """Refuse a call that is not self-attention of all tokens."""
-    if named.get("is_causal") or getattr(module, "is_causal", False):
-        raise ValueError(
-            "The layer is causal: each token sees earlier ones only, which no layer of the class does."
-        )
+    """Refuse a call that is not self-attention of all tokens, or of all earlier ones."""
     given = {name: named.get(name) for name in _MASKS}
     if multihead:
         given |= {_MASK_PLACES[i]: one for i, one in enumerate(positional) if i in _MASK_PLACES}
@@ -136,10 +133,15 @@ def _require_plain(
             continue
         # a mask of booleans marks what is left out in torch.nn, and what is kept in transformers
         kept = mask if mask.is_floating_point() or multihead else ~mask.bool()
-        if bool((kept != 0).any()):
+        hidden = kept != 0
+        if bool(hidden.any()) and not (multihead and name == "attn_mask" and _is_causal(hidden)):
             raise ValueError(
                 f"The layer gets a mask, {name}, that leaves tokens out: give inputs without padding."
             )
+
+
+def _is_causal(hidden: Any) -> bool:
+    return hidden.ndim == 2 and bool((hidden == hidden.new_ones(hidden.shape).triu(1)).all())
 
 
 def _array(tensor: Any, *, flip: bool) -> np.ndarray:

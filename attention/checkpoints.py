@@ -108,7 +108,9 @@ def read_checkpoint_layer(
     if biased and (absent := [role for role in _ROLES if role not in biased]):
         notes.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
     projections = guarded(shown, f"the tensors of {stem!r:.200} make no layer", lambda: Projections(**arrays))
-    imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
+    imported = convert_projections(
+        projections, heads=m, scale=scale, biases=biases, coordinates=coordinates, causal=causal
+    )
     return replace(
         imported,
         notes=(*notes, *imported.notes),
@@ -474,9 +476,7 @@ def _beyond(
     around = "any layer norm" if naming.norm is None else f"the layer norm {naming.norm} it"
     notes = [f"The residual connection around the layer and {around} are no part of it."]
     if causal:
-        notes.append(
-            "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
-        )
+        notes.append("The layer is causal: a token attends to earlier ones and itself, as in the model.")
     if config.flag("scale_attn_weights") is False:
         scale = 1.0
         notes.append("The logits are not divided by sqrt(h), as config.json says.")

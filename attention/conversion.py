@@ -79,6 +79,7 @@ def convert_projections(
     scale: float | None = None,
     biases: Biases = "kept",
     coordinates: PositiveInt | None = None,
+    causal: bool = False,
 ) -> ImportedLayer:
     """The layer F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i of four linear maps, and notes on it.
 
@@ -94,6 +95,8 @@ def convert_projections(
     coordinates : int, optional
         Keep only this many of the d coordinates, the first ones, of tokens and of outputs. The logits of every head are
         rescaled to keep their spread on Boolean tokens.
+    causal : bool
+        Whether a token attends to earlier ones and itself only.
 
     Notes
     -----
@@ -130,12 +133,12 @@ def convert_projections(
             f"The first {kept} of {d} coordinates were kept; the logits of each head were rescaled, by "
             f"{factors.min():.3g} to {factors.max():.3g}, to keep their spread on Boolean tokens."
         )
-    layer = AttentionLayer(theta, w, key_bias, bias)
+    layer = AttentionLayer(theta, w, key_bias, bias, causal)
     return ImportedLayer(layer, p // heads, d, biases, coordinates, tuple(notes))
 
 
 def convert_torch_module(
-    module: Any, *, biases: Biases = "kept", coordinates: int | None = None
+    module: Any, *, biases: Biases = "kept", coordinates: int | None = None, causal: bool = False
 ) -> ImportedLayer:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
@@ -143,9 +146,9 @@ def convert_torch_module(
     ----------
     module : torch.nn.MultiheadAttention
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
-        self-attention without mask, in evaluation mode.
-    biases, coordinates
-        As for `convert_projections`.
+        self-attention, in evaluation mode.
+    biases, coordinates, causal
+        As for `convert_projections`; a module does not say whether it is called with a causal mask.
 
     Notes
     -----
@@ -183,7 +186,7 @@ def convert_torch_module(
     projections = Projections(*given)
     _require_same(module, convert_projections(projections, heads=module.num_heads).layer)
     converted = convert_projections(
-        projections, heads=module.num_heads, biases=biases, coordinates=coordinates
+        projections, heads=module.num_heads, biases=biases, coordinates=coordinates, causal=causal
     )
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes

@@ -76,8 +76,8 @@ class Outcome(Enum):
         "evidence that the target is hard for this learner."
     )
     RESIDUAL_FLOOR = (
-        "Too small or stuck: independent starts end at the same error, on held-out examples too, and what is left of the "
-        "labels is not noise, for it depends on the tokens; allow more heads, a higher rank or biases."
+        "Too small or stuck: independent starts end at the same error, on held-out examples too, and what is left of "
+        "the labels is not noise, for it depends on the tokens; allow more heads, a higher rank or biases."
     )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."
@@ -122,7 +122,11 @@ class Outcome(Enum):
     )
     NOT_SEPARATED = (
         "Heads not separated: the queries do not tell the heads apart, as where their outputs lie in one "
-        "direction, or where there are more heads than coordinates."
+        "direction, where there are more heads than coordinates, or where answers are too coarse."
+    )
+    NO_LAYER = (
+        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; "
+        "leave out norms and activations."
     )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."

@@ -154,7 +154,8 @@ def save_layer(
     """
     tensors = {name: to_numpy(array) for name, array in layer.parameters.items()}
     described = None if inputs is None else inputs_to_json(inputs)
-    write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})
+    about = {"inputs": described, "made": dict(made or {})}
+    write_tensors(path, "layer", tensors, about | ({"causal": True} if layer.causal else {}))
 
 
 def load_layer(path: FilePath) -> StoredLayer:
@@ -169,7 +170,10 @@ def load_layer(path: FilePath) -> StoredLayer:
             "model of linear attention is for `linear learn`)",
         )
     parameters = {name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}
-    layer = guarded(path, "its tensors make no layer", lambda: AttentionLayer(**parameters))
+    causal = about.get("causal", False)
+    if not isinstance(causal, bool):
+        raise wrong(path, f"causal is {causal!r:.40} where true or false is needed")
+    layer = guarded(path, "its tensors make no layer", lambda: AttentionLayer(**parameters, causal=causal))
     described, made, inputs = about.get("inputs"), about.get("made") or {}, None
     if not isinstance(made, dict):
         raise wrong(path, "the file says how it was made, but not as a JSON object")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ class AttentionLayer:
         The vectors c_i of a layer with biases: the logit of any token on token b in head i is larger by c_i . x_b.
     bias : array (d,), optional
         The vector b that a layer with biases adds to every output.
+    causal : bool
+        Whether row j attends to the tokens up to j only, as in models that generate text.
 
     Notes
     -----
@@ -57,6 +59,7 @@ class AttentionLayer:
     w: Shaped[Any, "m d d"]
     key_bias: Shaped[Any, "m d"] | None = None
     bias: Shaped[Any, " d"] | None = None
+    causal: bool = False
 
     def __post_init__(self) -> None:
         given_arrays = self.parameters
@@ -93,8 +96,8 @@ class AttentionLayer:
         return {name: array for name, array in arrays.items() if array is not None}
 
     def __repr__(self) -> str:
-        biased = ", biased" if self.biased else ""
-        return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype}{biased})"
+        more = (", biased" if self.biased else "") + (", causal" if self.causal else "")
+        return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype}{more})"
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The layer's output on the token matrices `x`, in the array type of `x`.
@@ -104,7 +107,7 @@ class AttentionLayer:
         """
         x, xp = self._tokens(x)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            read = mix(attention_pattern(self._contract(x, xp)), x, xp)
+            read = mix(self._pattern(self._contract(x, xp), xp, 3), x, xp)
             w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
             output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
             if self.bias is not None:
@@ -113,7 +116,7 @@ class AttentionLayer:
         return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
-        """The attention logits x_a Theta_i x_b + c_i . x_b of every head."""
+        """The attention logits x_a Theta_i x_b + c_i . x_b of every head, before the mask of a causal layer."""
         x, xp = self._tokens(x)
         logits = self._logits(x, xp)
         require_no_overflow("logits", logits, xp)
@@ -122,12 +125,20 @@ class AttentionLayer:
     def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention patterns of every head: rows are probability vectors over the tokens."""
         x, xp = self._tokens(x)
-        return attention_pattern(self._logits(x, xp))
+        return self._pattern(self._logits(x, xp), xp, 2)
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return AttentionLayer(**{name: convert(_writeable(array)) for name, array in self.parameters.items()})
+        return replace(self, **{name: convert(_writeable(array)) for name, array in self.parameters.items()})
+
+    def _pattern(self, logits: Any, xp: Any, rows: int) -> Any:
+        """The patterns; the axis of rows is the one of this number from the end."""
+        if not self.causal:
+            return attention_pattern(logits)
+        _require_finite_logits(logits, xp)
+        mask = causal_mask(logits.shape[-1], logits, xp)
+        return softmax(logits + (mask if rows == 2 else mask[:, None, :]), xp)
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
         xp = namespace(x, self.theta)
@@ -170,22 +181,40 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
         raise ValueError(f"The logits have shape {tuple(logits.shape)}: (..., k) with k >= 1 is needed.")
     if not xp.isdtype(logits.dtype, "real floating"):
         logits = as_floating(logits, xp.asarray(0.0).dtype, xp)
+    _require_finite_logits(logits, xp)
+    return softmax(logits, xp)
+
+
+def causal_mask(k: int, like: Any, xp: Any) -> Shaped[Any, "k k"]:
+    """What is added to logits (rows, tokens) of a causal layer: 0 up to the row's own token, minus infinity beyond."""
+    ones = xp.ones_like(xp.reshape(like, (-1,))[:1])
+    rows = xp.cumulative_sum(xp.broadcast_to(ones, (k,)))
+    return xp.where(rows[:, None] >= rows[None, :], 0 * ones[0], -math.inf * ones[0])
+
+
+def _require_finite_logits(logits: Any, xp: Any) -> None:
     if not bool(xp.all(xp.isfinite(logits))):
         raise ValueError(
             "The logits contain NaN or infinite entries. Where the products overflowed, scale theta or x down."
         )
-    return softmax(logits, xp)
 
 
 def read_tokens(
-    x: Shaped[Any, "n k d"], theta: Shaped[Any, "m d d"], key_bias: Shaped[Any, "m d"] | None = None
+    x: Shaped[Any, "n k d"],
+    theta: Shaped[Any, "m d d"],
+    key_bias: Shaped[Any, "m d"] | None = None,
+    *,
+    causal: bool = False,
 ) -> tuple[Shaped[Any, "n k m k"], Shaped[Any, "n*k m*d"]]:
     """Patterns P_i of all heads, as (n, k, m, k), and the tokens that they mix, Z = [P_1 X ... P_m X].
 
     The heads of one row are adjacent. One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
-    pattern = softmax(contract(x, theta, xp, key_bias), xp)
+    logits = contract(x, theta, xp, key_bias)
+    if causal:
+        logits = logits + causal_mask(x.shape[1], logits, xp)[:, None, :]
+    pattern = softmax(logits, xp)
     return pattern, mix(pattern, x, xp)
 
 

@@ -26,6 +26,7 @@ from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
 from attention.validation import PositiveInt, checked, one_of, random_generator, require_array
+from attention.value_oracle import AnswerPrecision
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Fit:
     #: held-out examples on at most this share of inputs, drawn as those were. Inputs on which the fitted examples
     #: determine every layer, by a symmetry or as all tokens are equal, count neither as held out nor in the share
     error_rate_bound: float | None = None
+    precision: AnswerPrecision | None = None  #: how exact the answers to value queries were
 
     @property
     def explanation(self) -> str:
@@ -115,6 +117,8 @@ class Fit:
         if self.error_rate_bound is not None:
             share = percent(self.error_rate_bound)
             lines.append(f"  wrong on at most {share} of inputs, with confidence {CONFIDENCE:g}")
+        if self.precision is not None:
+            lines.append(f"  answers: {self.precision}")
         return "\n".join(lines)
 
     def _counts(self) -> str:
@@ -308,6 +312,7 @@ class Recorder:
         layer: AttentionLayer | None = None,
         alone: str = "",
         examples_needed: int | None = None,
+        precision: AnswerPrecision | None = None,
     ) -> Fit:
         """The `Fit` from the records; without `predict`, the layer is the predictor.
 
@@ -331,6 +336,7 @@ class Recorder:
             counted,
             verdict.held_out_error,
             verdict.error_rate_bound,
+            precision,
         )
 
 

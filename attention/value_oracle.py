@@ -1,6 +1,7 @@
 """The value oracle: outputs of an unknown layer on token matrices that the learner chooses; it counts them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,28 @@ from attention.validation import (
     require_array,
 )
 
-__all__ = ["ValueOracle"]
+__all__ = ["AnswerPrecision", "ValueOracle"]
+
+
+@dataclass(frozen=True)
+@checked
+class AnswerPrecision:
+    """How exact the answers to value queries are: an entry is off by its noise, and by a share of the answer's size."""
+
+    #: the standard deviation of an error that does not depend on the size of the answer
+    noise: NonNegativeFloat = 0.0
+    accuracy: NonNegativeFloat = 0.0  #: the standard deviation of rounding, over the size of the answer
+    repeatable: bool = True  #: whether a query has the same answer each time, so that averages do not help
+    size: NonNegativeFloat = 0.0  #: of the answers to tokens of unit entries; 0 if it was not measured
+
+    def error(self, size: float) -> float:
+        """The standard deviation of the error of an entry of an answer whose entries are as large as `size`."""
+        return float(np.hypot(self.noise, self.accuracy * size))
+
+    def __str__(self) -> str:
+        """The two numbers, and whether answers repeat."""
+        again = "repeatable" if self.repeatable else "not repeatable"
+        return f"relative rounding {self.accuracy:.1g}, noise {self.noise:.1g}, {again}"
 
 
 class QueriesExhaustedError(ValueError):
@@ -91,7 +113,6 @@ class ValueOracle:
         self._target, self.noise, self.budget = target, noise, budget
         self.k, self.d = k, d
         self._rng = random_generator(rng)
-        self.dtype = np.dtype(np.float64)  #: of the last answers, before they became float64
         self.drawn = 0  #: token matrices asked so far
         self.tokens = 0  #: tokens in them
 
@@ -124,7 +145,6 @@ class ValueOracle:
                 "a larger budget."
             )
         answers = np.asarray(self._target(x))
-        self.dtype = answers.dtype
         self.drawn += len(x)
         self.tokens += x.shape[0] * x.shape[1]
         require_array("The answer", answers, x.shape)

@@ -141,7 +141,7 @@ BENCHMARKS = {
         (_targets(3), _DEVICE, _JSON, _SVG),
     ),
     "kills": Benchmark(
-        "comparisons killed at random moments and resumed",
+        "commands killed at random moments and repeated",
         "kills",
         "run_kills",
         (Option("times", 20, "how many"), Option("seed", 0, "seed of the moments"), _JSON),

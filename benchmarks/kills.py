@@ -1,4 +1,4 @@
-"""Kill a comparison with SIGKILL at random moments, resume it, and compare the table with an uninterrupted run."""
+"""Kill commands with SIGKILL at random moments, repeat them, and compare what they print with an uninterrupted run."""
 
 import json
 import signal
@@ -9,24 +9,38 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
-from arena import Results, nice_target, parity_target, save_target
+from arena import nice_target, parity_target, save_target
 from benchmarks.report import write_json
 from runs import Store, StoreError
 
 __all__ = ["Kill", "run_kills"]
 
 _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
+# Each command, and the store in its folder.
+_COMMANDS = {
+    "compare": (
+        "runs.sqlite",
+        "compare nice.safetensors parity.safetensors --learners newton,linear,known-part,elimination --seeds {seeds}",
+    ),
+    "curves": ("curves.sqlite", "curves sq --dims 10,16,20 --bits 3 --tau 0.3"),
+    "recover": ("recover.sqlite", "recover model --by queries"),
+}
+# What differs between two runs of the same work.
+_INCIDENTAL = {"seconds", "made", "versions"}
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: its time, the content of the store at that time, and the result of the resumed comparison."""
+    """One kill: the command, its time, the cells in the store then and at the end, and the result of the repetition."""
 
+    command: str
     after: float
-    kept: int
+    stored: int
     total: int
     equal: bool
     twice: int
@@ -34,40 +48,59 @@ class Kill:
 
     @property
     def good(self) -> bool:
-        """Whether the table is the same, nothing was computed twice, and no process is left."""
+        """Whether the output is the same, nothing was computed twice, and no process is left."""
         return self.equal and self.twice == 0 and self.orphans == 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.command} killed after {self.after:5.2f} s with {self.stored:2} of {self.total} cells stored: "
+            f"{'the same output' if self.equal else 'ANOTHER OUTPUT'}, {self.twice} cells computed twice, "
+            f"{self.orphans} processes left"
+        )
 
 
 def run_kills(times: int = 20, *, seed: int = 0, seeds: int = 6, out: Path | None = None) -> list[Kill]:
-    """Kill a `compare` of two jobs `times` times, each at a uniformly random moment of its work; print the count."""
+    """Kill `compare`, `curves` and `recover` in turn, each at a random moment of its work; print the count."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_target(folder / "nice.safetensors", nice_target(heads=2, tokens=2, dim=16, seed=1))
         save_target(folder / "parity.safetensors", parity_target(heads=2, dim=12, seed=2))
-        whole = _finish(_start(folder, "whole", seeds))
-        length = whole.made["seconds"]
-        print(f"Uninterrupted: {len(whole.cells)} cells in {length:.1f} s of work.", flush=True)
+        _save_model(folder / "model")
+        whole = {}
+        for command in [*_COMMANDS][:times]:
+            began = time.monotonic()
+            printed = _finish(_start(folder, f"whole-{command}", command, seeds))
+            whole[command] = printed, time.monotonic() - began
+            print(f"{command} uninterrupted: {whole[command][1]:.1f} s.", flush=True)
         kills = []
         for turn in range(times):
-            kills.append(_kill(folder, f"killed-{turn}", rng.uniform(0, length), whole, seeds))
-            one = kills[-1]
-            print(
-                f"{turn + 1:3}. killed after {one.after:5.2f} s with {one.kept:2} of {one.total} cells kept: "
-                f"{'the same table' if one.equal else 'ANOTHER TABLE'}, {one.twice} cells computed twice, "
-                f"{one.orphans} processes left.",
-                flush=True,
-            )
-    print(f"{sum(one.good for one in kills)} of {times} resumed to the uninterrupted table.")
-    write_json(out, [vars(one) for one in kills])
+            command = [*_COMMANDS][turn % len(_COMMANDS)]
+            printed, length = whole[command]
+            after = rng.uniform(0, length)
+            kills.append(_kill(folder, f"killed-{turn}", command, after, printed, seeds))
+            print(f"{turn + 1:3}. {kills[-1]}.", flush=True)
+    print(f"{sum(kill.good for kill in kills)} of {times} repeated to the uninterrupted output.")
+    write_json(out, [vars(kill) for kill in kills])
     return kills
 
 
-def _kill(folder: Path, name: str, after: float, whole: Results, seeds: int) -> Kill:
-    process = _start(folder, name, seeds)
-    store = folder / name / "runs.sqlite"
-    while not store.exists() and process.poll() is None:
-        time.sleep(0.005)
+def _save_model(folder: Path, dim: int = 48, layers: int = 6) -> None:
+    """A checkpoint of random attention layers under the names of BERT."""
+    rng, tensors = np.random.default_rng(0), {}
+    for number in range(layers):
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            path = f"encoder.layer.{number}.attention.{name}"
+            tensors[f"{path}.weight"] = rng.normal(size=(dim, dim), scale=dim**-0.5).astype(np.float32)
+            tensors[f"{path}.bias"] = rng.normal(size=dim, scale=0.2).astype(np.float32)
+    folder.mkdir()
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "num_attention_heads": 4}))
+
+
+def _kill(folder: Path, name: str, command: str, after: float, whole: Any, seeds: int) -> Kill:
+    process = _start(folder, name, command, seeds)
+    store = folder / name / _COMMANDS[command][0]
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=after)
     children = _descendants(process.pid)
@@ -77,38 +110,42 @@ def _kill(folder: Path, name: str, after: float, whole: Results, seeds: int) -> 
     while (orphans := sum(map(_is_ours, children))) and time.monotonic() < deadline:
         time.sleep(0.1)
     before = _finished(store)
-    resumed = _finish(_start(folder, name, seeds))
+    again = _finish(_start(folder, name, command, seeds))
     later = _finished(store)
     twice = sum(later.get(key) != when for key, when in before.items())
-    # a run killed before its first write reuses nothing; a run killed after its end reuses everything
-    assert resumed.made["reused"] == len(before)
-    equal = resumed.without_seconds() == whole.without_seconds()
-    return Kill(round(after, 3), len(before), len(whole.cells), equal, twice, orphans)
+    return Kill(command, round(after, 3), len(before), len(later), again == whole, twice, orphans)
 
 
-def _start(folder: Path, name: str, seeds: int) -> "subprocess.Popen[bytes]":
-    arguments = ["compare", "nice.safetensors", "parity.safetensors", "--seeds", str(seeds), "--jobs", "2"]
-    learners = ["--learners", "newton,linear,known-part,elimination"]
+def _start(folder: Path, name: str, command: str, seeds: int) -> "subprocess.Popen[bytes]":
+    arguments = _COMMANDS[command][1].format(seeds=seeds).split()
     return subprocess.Popen(
-        [*_PROGRAM, *arguments, *learners, "--json", "-o", name], cwd=folder, stdout=subprocess.PIPE
+        [*_PROGRAM, *arguments, "--jobs", "2", "--json", "-o", name], cwd=folder, stdout=subprocess.PIPE
     )
 
 
-def _finish(process: "subprocess.Popen[bytes]") -> Results:
+def _finish(process: "subprocess.Popen[bytes]") -> Any:
+    """What a command prints, without what differs between two runs."""
     text, _ = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"The comparison ended with status {process.returncode}.")
-    return Results.from_json(text.decode())
+        raise RuntimeError(f"The command ended with status {process.returncode}.")
+    return _lasting(json.loads(text))
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lasting(part) for name, part in value.items() if name not in _INCIDENTAL}
+    return [_lasting(part) for part in value] if isinstance(value, list) else value
 
 
 def _finished(store: Path) -> dict[str, str]:
+    """When each cell in the store was finished."""
     if not store.exists():
         return {}
     try:
-        kept = Store(store, read_only=True)
+        values = Store(store, read_only=True).values()
     except StoreError:  # the run was killed while it made the file
         return {}
-    return {json.dumps(one["arguments"], sort_keys=True): one["finished"] for one in kept.values()}
+    return {json.dumps(value["arguments"], sort_keys=True): value["finished"] for value in values}
 
 
 def _descendants(parent: int) -> list[int]:

@@ -20,9 +20,9 @@ from arena import Drawing, Target, compare, family_target, learn_phases, lwr_tar
 from arena.summary import Summary
 from attention.files import write_whole
 from lower import FAMILIES
-from lwe import PRESETS, LWRFamily, LWRParameters, card_of
+from lwe import PRESETS, LWRFamily, LWRParameters, card_of, judge_secret
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
-from sq import HermiteStaircaseFamily, ParityFamily, PeriodicFamily, SQFamily, SymmetricFamily
+from sq import ParityFamily, PeriodicFamily, SQFamily, SymmetricFamily
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
@@ -77,7 +77,7 @@ def make_families(out: Path) -> None:
     rows = []
     for family in hard_families(_DIM):
         instance = family.instance(0)
-        values = {one.name: one.value for one in instance.certificate}
+        values = {fact.name: fact.value for fact in instance.certificate}
         rows.append(
             [
                 f"``{family.name}``",
@@ -86,7 +86,7 @@ def make_families(out: Path) -> None:
                 values["lowest degree of the unknown part"],
                 "yes" if family.orthonormal else "no",
                 f"{values['queries at tolerance 0.1']:,}",
-                values["who breaks it"],
+                ", ".join(family.broken_by),
             ]
         )
     heads = ["family", "instance", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]
@@ -104,18 +104,17 @@ def make_rounding(out: Path) -> None:
     rows = []
     for name, parameters in shapes.items():
         instance = LWRFamily.of(parameters).instance(rng=1)
-        values = {one.name: one.value for one in instance.certificate}
-        said = {one.name: one.meaning for one in instance.certificate}
+        verdict = judge_secret(instance.secret, parameters)
         rows.append(
             [
                 name,
                 f"n = {parameters.secret_dim}, q = {parameters.modulus}, p = {parameters.levels}",
                 instance.layer.dim,
                 instance.layer.heads,
-                f"{values['rho']:.2f}",
-                _small(values["distance from uniform"]),
-                _small(values["weight of degree 1"]),
-                said["verdict"],
+                f"{verdict.rho:.2f}",
+                _small(2**verdict.log2_distance),
+                _small(verdict.weights.first),
+                str(verdict),
             ]
         )
     heads = ["family", "sizes", "d", "heads", "rho", "from uniform", "degree 1", "verdict"]
@@ -159,7 +158,6 @@ def make_broken(out: Path) -> None:
     targets += [
         family_target(ParityFamily(dim=24, bits=3, noise=0.1), seed=1, name="flipped"),
         family_target(PeriodicFamily(dim=24), seed=1),
-        family_target(HermiteStaircaseFamily(dim=24), seed=1),
         lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
         lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
     ]

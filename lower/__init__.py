@@ -6,7 +6,7 @@ What has no reference is derived here.
 from lower.bounds import (
     query_lower_bound,
 )
-from lower.certificate import Certificate, Hardness, Statement
+from lower.certificate import Certificate, Fact, Key, Status, Word
 from lower.family import FAMILIES, Family, family_of, option, register
 from lower.gf2 import solve_gf2
 from lower.heads import Heads
@@ -19,16 +19,18 @@ from lower.walsh import all_sign_matrices
 __all__ = [
     "FAMILIES",
     "Certificate",
+    "Fact",
     "Family",
     "GatedKnownPart",
     "HardInstance",
-    "Hardness",
     "Heads",
+    "Key",
     "KnownPart",
     "LinearKnownPart",
     "SecretPairs",
-    "Statement",
+    "Status",
     "Verification",
+    "Word",
     "all_sign_matrices",
     "family_of",
     "load_instance",

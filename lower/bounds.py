@@ -54,7 +54,8 @@ def exact_tolerance(tolerance: Number) -> Fraction:
 def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1) -> int:
     """M* = ceil(1/tau^2) - 1: the most candidates that one correlational query of tolerance tau in (0, 1) can rule out.
 
-    `eigenvalue` is the largest eigenvalue of the candidates' Gram matrix. It multiplies 1/tau^2.
+    `eigenvalue` is the largest eigenvalue of the candidates' Gram matrix, at least 0; labels with flips at the rate eta
+    multiply it by (1 - 2 eta)^2. It multiplies 1/tau^2. Where it is at most tau^2, no query rules out any candidate.
 
     Notes
     -----
@@ -68,14 +69,21 @@ def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1) -> int:
     >>> [eliminated_per_query(tau) for tau in (0.9, 0.5, 0.3, 0.1, 0.05)]
     [1, 3, 11, 99, 399]
     """
-    return math.ceil(exact_fraction("eigenvalue", eigenvalue) / exact_tolerance(tolerance) ** 2) - 1
+    largest = exact_fraction("eigenvalue", eigenvalue)
+    if largest < 0:
+        raise ValueError(
+            f"eigenvalue is {eigenvalue}: a Gram matrix has none below 0, so at least 0 is needed."
+        )
+    return max(0, math.ceil(largest / exact_tolerance(tolerance) ** 2) - 1)
 
 
 @checked
 def query_lower_bound(
     targets: PositiveInt, tolerance: Number, *, success: Number = 1, eigenvalue: Number = 1
-) -> int:
+) -> int | float:
     """ceil((success N - 1) / M*): the fewest correlational queries with which a learner can tell N candidates apart.
+
+    It is infinite if no query rules out a candidate and a guess succeeds too rarely.
 
     While more than one candidate is consistent with all replies, a learner that stops is wrong on one of them. The
     reply of the known part rules out at most M* candidates per query (`eliminated_per_query`).
@@ -95,9 +103,14 @@ def query_lower_bound(
     --------
     >>> query_lower_bound(9139, 0.1)  # three hidden bits among 39
     93
+    >>> query_lower_bound(100, 0.9, eigenvalue=0.5)  # every answer is within the tolerance of the known part's
+    inf
     """
     share = exact_fraction("success", success)
     if not 0 < share <= 1:
         raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
+    left = max(Fraction(0), share * targets - 1)
     most = min(targets, eliminated_per_query(tolerance, eigenvalue=eigenvalue))
-    return max(0, math.ceil((share * targets - 1) / most))
+    if most == 0:
+        return math.inf if left else 0
+    return math.ceil(left / most)

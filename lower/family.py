@@ -15,7 +15,7 @@ from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import checked, real_array
-from lower.certificate import Certificate, Statement
+from lower.certificate import Certificate, Fact
 from lower.heads import Heads
 from lower.instance import HardInstance
 from lower.known import KnownPart, LinearKnownPart
@@ -118,10 +118,12 @@ class Family(ABC):
         """A proved bound, over all inputs, on the row norm of the heads' layer minus its ideal target."""
 
     @abstractmethod
-    def statements(
-        self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
-    ) -> Sequence[Statement]:
-        """The statements about an instance; one is named "verdict", one "realisation error"."""
+    def facts(self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float) -> Sequence[Fact]:
+        """The facts about an instance, the same on every machine; one is the realisation error."""
+
+    def estimates(self) -> Sequence[Fact]:
+        """Heuristic estimates by this version, from public parameters alone: shown, but not stored in files."""
+        return ()
 
     def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
         """The part of a target that everybody knows in advance: zero."""
@@ -225,7 +227,7 @@ class Family(ABC):
             inputs=self.inputs,
             secret=secret,
             known=self.known(w),
-            certificate=Certificate(self.name, tuple(self.statements(heads, secret, error))),
+            certificate=Certificate(self.name, tuple(self.facts(heads, secret, error))),
             realisation_error=error,
             parameters={**self.to_json(), **self.public(w)},
         )
@@ -261,6 +263,17 @@ def family_of(instance: HardInstance) -> Family:
         return FAMILIES[instance.family].from_json(instance.parameters)
     except KeyError as error:
         raise ValueError(f"parameter {error.args[0]}: missing") from None
+
+
+def realised_again(instance: HardInstance, family: Family) -> HardInstance:
+    """The instance that a family makes of the same secret and direction.
+
+    ValueError if the size, the secret or the direction is none of the family's.
+    """
+    sizes = (family.dim, family.tokens)
+    if sizes != (instance.layer.dim, instance.inputs.k):
+        raise ValueError(f"they are for d, k = {sizes}")
+    return family.realise(family.read_secret(instance.secret), instance.parameters.get("direction"))
 
 
 def _plain(value: Any, write: Callable[[Any], Any] | None) -> Any:

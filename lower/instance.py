@@ -1,8 +1,9 @@
 """A hard instance: a layer, its secret, its known part and its certificate; also stored as one file."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention.files import guarded, read_tensors, tensor_types, write_tensors
+from attention.files import guarded, read_tensors, write_tensors
 from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
-from lower.certificate import Certificate
+from lower.certificate import Certificate, numbers_of_format_1
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 
 __all__ = ["HardInstance", "load_instance", "save_instance"]
@@ -24,6 +25,12 @@ _PARTS = ("theta", "w", "secret")
 _KNOWN = ("known_mixing", "known_projection")
 _GATED = ("known_on_mixing", "known_on_projection", "known_off_mixing", "known_off_projection")
 _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")
+_OF_FORMAT_1 = (
+    3e-9  # numbers of format 1 differed by 1e-9 between machines, and the bound on lambda grew by as much
+)
+_GONE = {
+    "sq-hermite-staircase": "the family sq-hermite-staircase is gone; commit f6c6ba7 of version 0.1.0 reads it last."
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +112,7 @@ def tensors_of(instance: HardInstance) -> dict[str, np.ndarray]:
 def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str, Any] | None = None) -> None:
     """Write an instance as one safetensors file; `load_instance` gives it back bit for bit.
 
-    `made` may describe how the instance was made, in plain JSON values, for readers of the file.
+    `made` may describe how the instance was made, in plain JSON values, for readers of the file. Nothing checks it.
 
     The file holds theta and w under the names of a layer file, so a program that reads layers also reads the target.
     The two parts of a known part with a gate have their own names, and the gate is in the metadata.
@@ -129,9 +136,17 @@ def load_instance(path: str | Path) -> HardInstance:
     """Read the instance that `save_instance` wrote.
 
     FileFormatError if the file is missing, truncated, of another kind, or its parts do not make an instance.
+
+    Notes
+    -----
+    Files of format 1 had sentences in place of facts. Sentences are not read; the facts are computed anew, and a number
+    that the file states otherwise (by more than a relative 3e-9) takes the place of the computed one, so that it is
+    found when the instance is verified.
     """
     stored = read_tensors(Path(path), kind=_KIND)
     tensors, metadata = stored.tensors, escaped(stored.metadata)
+    if (gone := _GONE.get(str(metadata.get("family")))) is not None:
+        raise FileFormatError(f"{path}: {gone}")
     names = (*_PARTS, *_names("known_gate" in metadata))
     missing = [name for name in names if name not in tensors]
     missing += [name for name in _METADATA if name not in metadata]
@@ -144,9 +159,15 @@ def load_instance(path: str | Path) -> HardInstance:
     )
 
 
-def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
-    """The tensors in an instance's file that do not belong to an instance; only the header is read."""
-    return tuple(name for name in tensor_types(Path(path)) if name not in tensors_of(instance))
+def unknown_entries(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
+    """What an instance's file holds that does not belong to an instance: nothing of it was read."""
+    stored = read_tensors(Path(path), kind=_KIND)
+    own = {*_METADATA, "made", *(["known_gate"] if isinstance(instance.known, GatedKnownPart) else [])}
+    tensors = [f"tensor {name}" for name in stored.tensors if name not in tensors_of(instance)]
+    names: tuple[str, ...] = escaped(
+        (*tensors, *(f"entry {name}" for name in stored.metadata if name not in own))
+    )
+    return names
 
 
 def _names(gated: bool) -> tuple[str, ...]:
@@ -164,11 +185,50 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         LinearKnownPart(mixing=one, projection=other)
         for one, other in zip(matrices[::2], matrices[1::2], strict=True)
     ]
-    return HardInstance(
+    given = metadata["certificate"]
+    first = isinstance(given, Mapping) and "format" not in given and "statements" in given
+    instance = HardInstance(
         layer=AttentionLayer(theta=theta, w=w),
         inputs=inputs_from_json(metadata["inputs"]),
         secret=secret,
         known=parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
-        certificate=Certificate.from_json(metadata["certificate"]),
+        certificate=Certificate(given["family"], ()) if first else Certificate.from_json(given),
         **{name: metadata[name] for name in ("family", "realisation_error", "parameters")},
+    )
+    return _of_format_1(instance, numbers_of_format_1(given)) if first else instance
+
+
+def _same_of_format_1(given: Any, own: int | float) -> bool:
+    if isinstance(own, int) and isinstance(given, int):
+        return given == own
+    return isinstance(given, int | float) and math.isclose(given, own, rel_tol=_OF_FORMAT_1)
+
+
+def _of_format_1(instance: HardInstance, numbers: Mapping[str, int | float]) -> HardInstance:
+    """The instance with facts in place of sentences."""
+    from lower.family import family_of, realised_again
+
+    try:
+        made = realised_again(instance, family_of(instance))
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return instance  # no family, so no facts: verification says why
+    stated: dict[str, Any] = {
+        "scale": instance.parameters.get("scale"),
+        "bound": instance.realisation_error,
+        **numbers,
+    }
+    own: dict[str, Any] = {"scale": made.parameters.get("scale"), "bound": made.realisation_error}
+    own |= {fact.name: fact.value for fact in made.certificate}
+    kept: dict[str, Any] = {
+        name: value
+        for name, value in stated.items()
+        if isinstance(number := own.get(name), int | float) and not _same_of_format_1(value, number)
+    }
+    facts = [replace(fact, value=kept.get(fact.name, fact.value)) for fact in made.certificate]
+    scale = {"scale": kept.get("scale", own["scale"])} if "scale" in instance.parameters else {}
+    return replace(
+        instance,
+        certificate=Certificate(instance.family, tuple(facts)),
+        realisation_error=kept.get("bound", made.realisation_error),
+        parameters={**instance.parameters, **scale},
     )

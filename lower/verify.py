@@ -1,10 +1,7 @@
 """Verify a hard instance, such as one from a file: make it again from its parameters and secret, and compare."""
 
-import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,14 +9,10 @@ import numpy as np
 from attention._arrays import shown
 from attention.inputs import inputs_to_json
 from attention.validation import checked
-from lower.family import family_of
+from lower.family import family_of, realised_again
 from lower.instance import HardInstance, tensors_of
 
 __all__ = ["Verification", "verify_instance"]
-
-# the allowed relative difference between numbers computed on two machines
-_AGREES = 1e-9
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -57,10 +50,12 @@ def verify_instance(instance: HardInstance) -> Verification:
 
     Notes
     -----
-    Layer, known part, secret and inputs must agree exactly. The layer's value on every input follows from them, so no
-    input is tried. Numbers of the certificate and the scale may differ by a relative 1e-9, and numbers within texts by
-    one unit of their last digit: machines differ in the last digits of a logarithm. The realisation error is proved
+    Layer, known part, secret, inputs and parameters must agree bit for bit. The layer's value on every input follows
+    from them, so no input is tried. The facts of the certificate must be those that the family states, with their
+    status and source. Integers, words and numbers that every machine computes alike must be equal; the others may
+    differ by twice the bound on their rounding error (`lower.certificate`). The realisation error is proved
     again, and the instance must state that number: a larger one hides a wrong layer, and a smaller one is false.
+    No sentence and no estimate is compared: an instance has none.
 
     O(m d^2), plus the cost of making the certificate.
 
@@ -72,15 +67,11 @@ def verify_instance(instance: HardInstance) -> Verification:
     """
     family = instance.family
     try:
-        own = family_of(instance)
-        sizes = (own.dim, own.tokens)
-        if sizes != (instance.layer.dim, instance.inputs.k):
-            raise ValueError(f"they are for d, k = {sizes}")
-        made = own.realise(own.read_secret(instance.secret), instance.parameters.get("direction"))
+        made = realised_again(instance, family_of(instance))
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         return Verification(family, (f"parameters and secret describe no {family}: {error}",), None, 0)
     arrays = dict(_array_differences(tensors_of(instance), tensors_of(made)))
-    reasons = (*arrays.values(), *_differences("", _said(instance), _said(made)))
+    reasons = (*arrays.values(), *_differences(instance, made))
     given, wanted = inputs_to_json(instance.inputs), inputs_to_json(made.inputs)
     if given != wanted:
         reasons = (f"inputs: the file's are {shown(given)}, the family's {shown(wanted)}", *reasons)
@@ -106,47 +97,34 @@ def _array_differences(
             )
 
 
-def _said(instance: HardInstance) -> dict[str, Any]:
-    """The statements of an instance beside its arrays."""
-    return {
-        "known part": {"gate": getattr(instance.known, "gate", None)},
-        "parameter": instance.parameters,
-        "realisation error": instance.realisation_error,
-        "certificate": {one.name: asdict(one) for one in instance.certificate},
-    }
+def _differences(given: HardInstance, own: HardInstance) -> Iterator[str]:
+    """Where the statements beside the arrays differ."""
+    gates = {"gate": getattr(given.known, "gate", None)}, {"gate": getattr(own.known, "gate", None)}
+    yield from _entries("known part", *gates)
+    yield from _entries("parameter", given.parameters, own.parameters)
+    errors = given.realisation_error, own.realisation_error
+    yield from _entries("realisation error", *({"bound": one} for one in errors))
+    facts, computed = ({fact.name: fact for fact in one.certificate} for one in (given, own))
+    for name in sorted({*facts, *computed}):
+        if name not in facts or name not in computed:
+            yield f"certificate, {name}: {'missing' if name in computed else 'the family has none of that name'}"
+        elif not facts[name].agrees(computed[name]):
+            yield f"certificate: the file's is {shown(str(facts[name]))}, the family's {shown(str(computed[name]))}"
 
 
-def _differences(where: str, given: Any, own: Any) -> Iterator[str]:
-    if isinstance(own, Mapping) and isinstance(given, Mapping):
-        for name in sorted({*given, *own}):
-            place = f"{where}, {name}" if where else name
-            if name not in given or name not in own:
-                yield f"{place}: {'missing' if name in own else 'the family has none of that name'}"
-            else:
-                yield from _differences(place, given[name], own[name])
-    elif not _alike(given, own):
-        yield f"{where}: the file's is {shown(given)}, the family's {shown(own)}"
+def _entries(where: str, given: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    """Entries of JSON values that are not the same, in type too."""
+    for name in sorted({*given, *own}):
+        if name not in given or name not in own:
+            yield f"{where}, {name}: {'missing' if name in own else 'the family has none of that name'}"
+        elif not _same(given[name], own[name]):
+            yield f"{where}, {name}: the file's is {shown(given[name])}, the family's {shown(own[name])}"
 
 
-def _alike(given: Any, own: Any) -> bool:
-    """Whether two values are the same up to the last digits of fractions."""
-    if isinstance(own, list) and isinstance(given, list):
-        return len(given) == len(own) and all(map(_alike, given, own))
-    if isinstance(own, float):
-        return isinstance(given, float) and math.isclose(given, own, rel_tol=_AGREES)
-    if isinstance(own, str):
-        return isinstance(given, str) and _same_text(given, own)
+def _same(given: Any, own: Any) -> bool:
+    if isinstance(own, list | Mapping) and type(given) is type(own):
+        places = own if isinstance(own, Mapping) else range(len(own))
+        return len(given) == len(own) and all(
+            (isinstance(own, list) or place in given) and _same(given[place], own[place]) for place in places
+        )
     return type(given) is type(own) and bool(given == own)
-
-
-def _same_text(given: str, own: str) -> bool:
-    """Whether two texts are the same up to one unit of the last digit of their numbers."""
-    if given == own:
-        return True
-    if _NUMBER.sub("#", given) != _NUMBER.sub("#", own):
-        return False
-    pairs = zip(map(Decimal, _NUMBER.findall(given)), map(Decimal, _NUMBER.findall(own)), strict=True)
-    return all(
-        one == two or ("." in str(two) and abs(one - two) <= Decimal(10) ** int(two.as_tuple().exponent))
-        for one, two in pairs
-    )

@@ -13,15 +13,14 @@ from numpy.typing import ArrayLike
 from attention import ExampleOracle
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
-from lower import HardInstance, Heads, Statement, family_of, option, register
+from lower import Fact, HardInstance, Heads, family_of, option, register
 from lower.family import Family
 from lower.heads import SATURATED_SLOPE
-from lwe.certificate import lwr_statements
+from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
-from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, parse_law
+from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, law_words, parse_law
 from lwe.parameters import LWRParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
-from lwe.verdict import judge_secret
 
 __all__ = ["LWRFamily", "describe_instance", "make_lwr_instance"]
 
@@ -93,14 +92,14 @@ class LWRFamily(Family):
         default=UNIFORM,
         flag="--secret-law",
         read=_law,
-        write=lambda law: law.words,
+        write=law_words,
     )
     noise: IntegerLaw = option(
         "Law of errors that labels get on top: zero, gaussian:3, binomial:2, flip:0.1 (which adds 1; with q = 2 that "
         "is parity with noise).",
         default=NO_NOISE,
         read=_law,
-        write=lambda law: law.words,
+        write=law_words,
     )
     beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
     deviations: Deviations | None = option(
@@ -218,12 +217,14 @@ class LWRFamily(Family):
             )
         return bound
 
-    def statements(
-        self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
-    ) -> Sequence[Statement]:
-        """The assumption, the numbers of the secret, and a verdict."""
-        form, verdict = covariate_form(secret, self.parameters), judge_secret(secret, self.parameters)
-        return lwr_statements(form, heads, error, self.parameters, verdict, self.deviations)
+    def facts(self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float) -> Sequence[Fact]:
+        """The assumption, and the numbers of the secret and of its heads."""
+        form = covariate_form(secret, self.parameters)
+        return lwr_facts(form, heads, error, self.parameters, self.deviations)
+
+    def estimates(self) -> Sequence[Fact]:
+        """The cheapest attack that finds a secret, by `lwe.estimate`."""
+        return lwr_estimates(self.parameters)
 
     def _ranges(self, form: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
         """The extremes of T, and the extremes of the range that the heads cover."""

@@ -28,6 +28,7 @@ __all__ = [
     "TernaryLaw",
     "UniformLaw",
     "ZeroLaw",
+    "law_words",
     "parse_law",
 ]
 
@@ -250,6 +251,17 @@ def ZeroLaw() -> IntegerLaw:
 
 UNIFORM = UniformLaw()
 NO_NOISE = ZeroLaw()
+
+
+@checked
+def law_words(law: IntegerLaw) -> str:
+    """The words of a law as files hold them; ValueError for a law of one's own, which no reader of a file knows."""
+    if type(law) is not IntegerLaw or law.kind not in _KINDS:
+        raise ValueError(
+            f"The law {law} is of the type {type(law).__name__}: files hold {', '.join(_KINDS)}. Take one of these, or "
+            "use samples in memory."
+        )
+    return law.words
 
 
 @checked

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention.validation import PositiveInt, Whole, checked
-from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, parse_law
+from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, law_words, parse_law
 from lwe.residues import LARGEST_MODULUS, Modulus, centred, rounded, whole_array
 
 __all__ = [
@@ -97,8 +97,11 @@ class LWRParameters:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, laws in words; `from_json` gives them back."""
-        return asdict(self) | {"secret": self.secret.words, "noise": self.noise.words}
+        """The fields as plain JSON values, laws in words; `from_json` gives them back.
+
+        ValueError for a law of one's own.
+        """
+        return asdict(self) | {"secret": law_words(self.secret), "noise": law_words(self.noise)}
 
     @classmethod
     @checked
@@ -165,6 +168,21 @@ class LWRParameters:
         return (self.levels - 1) / 2
 
     @property
+    def uniform_rows(self) -> bool:
+        """Whether the rows of the public matrix are uniform; bits are the uniform public vectors of parity."""
+        return self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.modulus == 2)
+
+    @property
+    def normal_form(self) -> bool:
+        """Whether the secret is from the law of the errors, which loses nothing if rows are uniform and p = q."""
+        return self.uniform_rows and self.levels == self.modulus and self.secret == self.noise
+
+    @property
+    def standard(self) -> bool:
+        """Whether it is the standard problem, and no variant in its rows or its secret."""
+        return self.uniform_rows and (self.normal_form or self.secret.is_uniform(self.modulus))
+
+    @property
     def assumption(self) -> str:
         """The problem that a learner would have to solve, as a sentence; `judge_secret` says what makes it easy.
 
@@ -183,11 +201,9 @@ class LWRParameters:
         name = "parity with noise" if q == 2 else "with errors" if p == q else "with rounding"
         noise = f"errors {self.noise}{' before rounding' * (p < q)}" if self.noisy else "no noise"
         size = f"dimension {self.secret_dim}, modulus {q}, " + (f"{p} levels, " if p < q else "")
-        # bits are the uniform public vectors of parity
-        uniform = self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and q == 2)
         standard = "the standard problem" + (" with a power-of-two modulus" if self.gadget and q > 2 else "")
-        changed = [] if uniform else [f"a {self.matrix} public matrix"]
-        if uniform and p == q and self.secret == self.noise:
+        changed = [] if self.uniform_rows else [f"a {self.matrix} public matrix"]
+        if self.normal_form:
             standard += ", with a secret from the law of the errors (normal form)"
         elif not self.secret.is_uniform(q):
             changed.append(f"a secret from the law {self.secret}")

@@ -104,8 +104,8 @@ def wrap_ratio(form: ArrayLike, modulus: Modulus, matrix: Matrix = "binary") -> 
         raise ValueError(
             "matrix is 'uniform', where every sum wraps around: binary, ternary or gadget is needed."
         )
-    share = np.sqrt(0.5) if matrix == "ternary" else 0.5
-    return float(np.linalg.norm(v.astype(np.float64)) * share / modulus)
+    squares = sum(entry * entry for entry in v.tolist())  # whole: every machine has the same ratio
+    return math.sqrt(squares) * (math.sqrt(0.5) if matrix == "ternary" else 0.5) / modulus
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,20 +7,18 @@ from functools import lru_cache
 from numpy.typing import ArrayLike
 
 from attention.validation import checked
+from lower.certificate import FEW_OPERATIONS, LEAST_RHO
 from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import estimate
 from lwe.labels import LowDegreeWeights, low_degree_weights, weights_computable
 from lwe.parameters import LWRParameters, covariate_form
 from lwe.uniformity import followed, log2_distance_from_uniform, wrap_ratio
 
-__all__ = ["LEAST_WRAP", "Verdict", "judge_secret"]
+__all__ = ["FEW_MONOMIALS", "Verdict", "judge_secret"]
 
-LEAST_WRAP = 0.5
-"""The least rho at which the inner product wraps around enough: total variation of about e^(-2 pi^2 / 4) = 0.7 %."""
 _MOST_DISTANCE = 1e-2
 _MOST_WEIGHT = 1e-3
-_LEAST_EXPONENT = 40.0
-_FEW_MONOMIALS = 1 << 16
+FEW_MONOMIALS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Verdict:
             missing = self.rho is not None and (self.log2_distance is None or self.weights is None)
             left = " Those that follow all residues mod q are not computed." if missing else ""
             return f"No objection by these measures, which is no claim of security.{left}"
-        return f"{'Nothing to learn' if self.coins else 'Looks easy'}: {'; '.join(self.objections)}."
+        return f"{'Nothing to learn' if self.coins else 'Objections'}: {'; '.join(self.objections)}."
 
 
 @checked
@@ -91,8 +89,8 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
         shares += [("inner product far from uniform: total variation", 2.0**log2_distance, _MOST_DISTANCE)]
     if matrix != "uniform":
         rho = wrap_ratio(form, q, matrix)
-        if rho < LEAST_WRAP:
-            objections.append(f"wrap too weak: rho = {rho:.2g} < {LEAST_WRAP}")
+        if rho < LEAST_RHO:
+            objections.append(f"wrap too weak: rho = {rho:.2g} < {LEAST_RHO}")
     if matrix != "uniform" and weights_computable(len(form), q):
         weights = low_degree_weights(form, parameters)
         shares += [
@@ -112,11 +110,11 @@ def _objections_to_problem(parameters: LWRParameters) -> tuple[str, ...]:
     tries = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
     if tries == 0:  # if the secret is known, there is nothing to estimate
         return (*found, "nothing is hidden: there is one secret")
-    if tries < _LEAST_EXPONENT:
-        found.append(f"few secrets: 2^{tries:.3g} < 2^{_LEAST_EXPONENT:g}")
+    if tries < FEW_OPERATIONS:
+        found.append(f"few secrets: 2^{tries:.3g} < 2^{FEW_OPERATIONS:g}")
     for cost in estimate(parameters)[:1]:
-        if cost.exponent < _LEAST_EXPONENT:
-            found.append(f"{cost.attack} estimated at {cost.operations} operations < 2^{_LEAST_EXPONENT:g}")
+        if cost.exponent < FEW_OPERATIONS:
+            found.append(f"{cost.attack} estimated at {cost.operations} operations < 2^{FEW_OPERATIONS:g}")
     return tuple(found)
 
 
@@ -126,7 +124,7 @@ def _guessed(parameters: LWRParameters) -> list[str]:
     linear = parameters.levels == q
     if linear:
         system, unknowns = f"labels linear mod {q}", parameters.secret_dim
-    elif degree is None or (unknowns := label_monomials(parameters, degree).size) > _FEW_MONOMIALS:
+    elif degree is None or (unknowns := label_monomials(parameters, degree).size) > FEW_MONOMIALS:
         return []
     else:
         system = f"linearisation of degree {degree} over GF(2): D = {unknowns} monomials"
@@ -135,7 +133,7 @@ def _guessed(parameters: LWRParameters) -> list[str]:
     # the difference from 1 is lost below 1e-16
     rate = (1 - parameters.best_accuracy) or parameters.noise.error_rate(q)
     guesses = -unknowns * math.log1p(-rate) / math.log(2) if rate < 1 else math.inf
-    if guesses + 3 * math.log2(unknowns) > _LEAST_EXPONENT:
+    if guesses + 3 * math.log2(unknowns) > FEW_OPERATIONS:
         return []
     return [
         f"{system}; errors in one label of {1 / rate:.3g}, so 2^{guesses:.1f} guesses find enough without any"

@@ -65,7 +65,7 @@ class _Pool:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
-        running = self._workers.schedule(call, args=(packed,))
+        running = self._workers.submit(call, None, packed)
         if timeout is None:
             return running
         limited: Future[tuple[Status, str]] = Future()

@@ -10,7 +10,7 @@
   `vstat_calls`, `sq.dimension.clique_dimension`.
 * Low degree: `SQFamily.secret_pairs`, or `enumerated_pairs` and `sampled_squared_advantage` without a formula.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.
-* Gaussian tokens: `PeriodicFamily`, `HermiteStaircaseFamily`, on `sq.single_index.SingleIndexFamily`.
+* Gaussian tokens: `PeriodicFamily`, on `sq.single_index.SingleIndexFamily`.
 * `ParityElimination`, `PeriodicLattice`: they ask no statistical queries and break parities and periodic neurons.
 
 What has no reference is derived here.
@@ -25,7 +25,6 @@ from sq.elimination import ParityElimination
 from sq.family import SQFamily, two_head_families
 from sq.fitting import DescentLearner, LowDegreeLearner
 from sq.gram import closed_form_gram, enumerated_gram
-from sq.hermite_staircase import HermiteStaircaseFamily
 from sq.hidden_gate import HiddenGateFamily
 from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
 from sq.models import CSQ, STAT, VSTAT
@@ -62,7 +61,6 @@ __all__ = [
     "ExactOracle",
     "GroupLearner",
     "GroupQuery",
-    "HermiteStaircaseFamily",
     "HiddenGateFamily",
     "HonestOracle",
     "LowDegreeLearner",

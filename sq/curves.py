@@ -134,7 +134,7 @@ class CurveCell:
         """`lower.query_lower_bound`: ceil((N - 1)/M*); 0 if the family has too many correlations for a bound."""
         parity = self.family == ParityFamily.name
         eigenvalue = 1 if parity else self.made().largest_eigenvalue or self.targets
-        return query_lower_bound(self.targets, self.tolerance, eigenvalue=eigenvalue)
+        return int(query_lower_bound(self.targets, self.tolerance, eigenvalue=eigenvalue))  # it is finite
 
     @property
     def group_bound(self) -> int:

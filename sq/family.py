@@ -18,17 +18,17 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, real_array
 from lower import (
     FAMILIES,
+    Fact,
     Family,
     HardInstance,
-    Hardness,
     Heads,
+    Key,
     LinearKnownPart,
     SecretPairs,
-    Statement,
+    Status,
+    Word,
     query_lower_bound,
 )
-from lower.bounds import eliminated_per_query
-from lower.certificate import Status
 from lower.family import Own
 from lower.known import KnownPart
 from lower.low_degree import flip_factor
@@ -47,9 +47,8 @@ NOISE: Mapping[str, Any] = {
 """The options of the field `noise` in all families."""
 
 _MOST_BITS = 2048  # the errors of more heads would take hours
-_TOLERANCES = ("0.3", "0.1", "0.05")
-_NOTHING_SEEN = "no query has an answer that differs from the known part's by more than the tolerance."
-_HERE = "Derived here; checked by enumeration at small d"
+_TOLERANCES = (0.3, 0.1, 0.05)
+_HERE = "derived here; checked by enumeration at small d"
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,13 +155,8 @@ class SQFamily(Family):
 
     @property
     @abstractmethod
-    def broken_by(self) -> str:
-        """Which methods find the secret, in a few words."""
-
-    @property
-    @abstractmethod
-    def how_broken(self) -> str:
-        """Which methods find the secret, and how, in sentences."""
+    def broken_by(self) -> tuple[Word, ...]:
+        """Which methods find the secret."""
 
     @abstractmethod
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
@@ -221,9 +215,9 @@ class SQFamily(Family):
         return 1.0
 
     @property
-    def known_energy(self) -> float:
+    def known_energy(self) -> Fraction:
         """The mean of |K|^2 over all rows."""
-        return self.c**2 + self.c0**2
+        return Fraction(self.c) ** 2 + Fraction(self.c0) ** 2
 
     @property
     def shift(self) -> float:
@@ -283,141 +277,57 @@ class SQFamily(Family):
         heads = self.heads_of(self.secrets.unrank(0), w)
         return heads.error(ideal, c=self.c, shift=self.shift)
 
-    def statements(
-        self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
-    ) -> Sequence[Statement]:
-        """The statements about every instance, whatever its secret."""
-        targets, unknown, degree = self.secrets.size, self.scale**2, self.lowest_degree
-        statements = [
-            Statement.derived(
-                "targets",
-                targets,
-                f"One of {self.secrets.formula} secrets, d = {self.dim}, in {plural(len(self.heads), 'head')}.",
+    def facts(self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float) -> Sequence[Fact]:
+        """The facts about every instance, whatever its secret."""
+        unknown, known = Fraction(self.scale) ** 2, self.known_energy
+        facts = [
+            Fact(Key.TARGETS, self.secrets.size, Status.PROVED, "by counting"),
+            Fact(
+                Key.LARGEST_CORRELATION,
+                self.largest_correlation,
+                Status.PROVED if self.orthonormal else Status.DERIVED,
                 _HERE,
             ),
-            *self._about_correlations(),
-            Statement.derived(
-                "share of the energy that is unknown",
-                unknown / (self.known_energy + unknown),
-                "Report errors relative to this part: the rest is known in advance.",
-                _HERE,
-            ),
-            Statement.derived(
-                "lowest degree of the unknown part",
-                degree,
-                f"Every Fourier coefficient of F - K of degree below {degree} in the entries of X is zero.",
-                _HERE,
-            ),
-            *self._about_queries(),
-            Statement.derived(
-                "realisation error",
-                error,
-                "Upper bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the "
-                "layer in float64 adds rounding of about eps sum|c| = "
-                f"{np.finfo(np.float64).eps * np.abs(heads.coefficients).sum():.1e}.",
-                "Intervals of 70 digits at every value of the heads' form, rounded outward",
-            ),
-            *self._about_noise(),
-            *self.further_statements(),
-            self.verdict(),
-            Statement.derived("who breaks it", self.broken_by, self.how_broken),
+            Fact(Key.UNKNOWN_SHARE, float(unknown / (known + unknown)), Status.DERIVED, _HERE),
+            Fact(Key.LOWEST_DEGREE, self.lowest_degree, Status.DERIVED, _HERE),
+            *self._queries(),
+            Fact(Key.REALISATION_ERROR, error, Status.PROVED, "intervals of 70 digits, lower.Heads.error"),
+            *self.further_facts(),
+            Fact(Key.BROKEN_BY, self.broken_by, Status.DERIVED, _HERE),
         ]
-        return statements
+        if self.orthonormal:
+            facts += [
+                Fact(Key.GRAM_DIAGONAL, float(known + unknown), Status.DERIVED, _HERE),
+                Fact(Key.GRAM_OFF_DIAGONAL, float(known), Status.DERIVED, _HERE),
+            ]
+        if self.noise:
+            facts.append(Fact(Key.NOISE, float(self.noise), Status.DERIVED, _HERE))
+        return facts
 
-    def further_statements(self) -> Sequence[Statement]:
-        """Further statements of a family."""
+    def further_facts(self) -> Sequence[Fact]:
+        """Further facts of a family."""
         return ()
 
     @property
-    def shortcut(self) -> str:
-        """A sentence on statistical queries that find the secret faster than the bounds; empty if none are known."""
-        return ""
+    def largest_correlation(self) -> float:
+        """The largest correlation of two targets, the known part off."""
+        return 0.0
 
-    def verdict(self) -> Statement:
-        """How hard the family is: PROVED if the bounds require more queries than a token has coordinates."""
-        if self.shortcut:
-            return Statement.derived("verdict", Hardness.NEITHER.value, self.shortcut)
-        targets, source = self.secrets.size, "lower.query_lower_bound"
-        needed = self._queries("0.1", self.largest_eigenvalue or Fraction(targets))
-        if needed is None:
-            said = f"No number of correlational queries of tolerance 0.1 is enough: {_NOTHING_SEEN}"
-            return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
-        bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
-        if needed > self.dim:
-            said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
-            return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
-        said = f"{bound}, and a token has {self.dim} coordinates: a scan of all {targets} targets is short."
-        return Statement.derived("verdict", Hardness.NEITHER.value, said, source)
-
-    @property
-    def largest_correlation(self) -> tuple[float, str]:
-        """The largest correlation of two targets, and why."""
-        return 0.0, "Known part off: the hidden parts are orthonormal."
-
-    def _about_correlations(self) -> Sequence[Statement]:
-        largest, why = self.largest_correlation
-        status: Status = "proved" if self.orthonormal else "derived"
-        found = [Statement("largest correlation of two targets", largest, why, status, _HERE)]
-        if self.orthonormal:
-            off = self.known_energy
-            on = off + self.scale**2
-            found += [
-                Statement.derived("Gram diagonal", on, "E|F_S|^2 over all rows.", _HERE),
-                Statement.derived(
-                    "Gram off the diagonal",
-                    off,
-                    "E<F_S, F_T> for S != T: all of it is the known part's.",
-                    _HERE,
-                ),
-            ]
-        return found
-
-    def _about_queries(self) -> Sequence[Statement]:
+    def _queries(self) -> Sequence[Fact]:
+        """The fewest queries of three tolerances, asked of the noisy labels; none where the bound would take hours."""
         if (eigenvalue := self.largest_eigenvalue) is None:
             return ()
-        targets = self.secrets.size
-        near = (
-            " (coming within E|H - F|^2 < scale^2/2 of a target F identifies it)" if self.orthonormal else ""
-        )
-        return [
-            Statement(
-                f"queries at tolerance {tau}",
-                "no number is enough" if needed is None else needed,
-                f"At the stated noise {_NOTHING_SEEN}"
-                if needed is None
-                else f"A deterministic learner that identifies the secret{near} needs at least this many correlational "
-                f"queries of tolerance {tau}, asked of the hidden part scaled to norm 1: one rules out fewer than "
-                f"lambda_max/tau^2 of the {targets} targets. One scalar query counts one. Other statistical queries "
-                "are not covered, nor is a learner content with a larger error.",
-                "proved",
-                "lower.query_lower_bound",
-            )
-            for tau in _TOLERANCES
-            for needed in [self._queries(tau, eigenvalue)]
-        ]
-
-    def _queries(self, tau: str, eigenvalue: Fraction) -> int | None:
-        """The fewest queries of this tolerance, asked of the noisy labels; None if none rules out any target."""
         left = eigenvalue * flip_factor(self.noise) ** 2
-        if self.secrets.size == 1:
-            return 0
-        if eliminated_per_query(tau, eigenvalue=left) < 1:
-            return None
-        return query_lower_bound(self.secrets.size, tau, eigenvalue=left)
-
-    def _about_noise(self) -> Sequence[Statement]:
-        if not self.noise:
-            return ()
-        left = float(flip_factor(self.noise))
+        needed = {tau: query_lower_bound(self.secrets.size, tau, eigenvalue=left) for tau in _TOLERANCES}
         return [
-            Statement.derived(
-                "noise on the labels",
-                self.noise,
-                f"The hidden part of a label has its sign flipped with this probability eta. Correlations with it are "
-                f"1 - 2 eta = {left:.6g} times those without noise: a tolerance tau is worth tau/(1 - 2 eta), and "
-                "1/(1 - 2 eta)^2 times the examples bring it back.",
-                _HERE,
+            Fact(
+                Key.QUERIES,
+                many if isinstance(many, int) else Word.INFINITE,
+                Status.PROVED,
+                "lower.query_lower_bound, after Blum et al. 1994",
+                at=tau,
             )
+            for tau, many in needed.items()
         ]
 
 

@@ -1,6 +1,6 @@
 """The family with a hidden gate: d times as many targets, and nothing known in advance reveals the gate."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Statement, option, register
+from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Word, option, register
 from lower.family import Option
 from lower.known import KnownPart
 from sq.family import ProfileHeads, SQFamily
@@ -154,23 +154,10 @@ class HiddenGateFamily(SQFamily):
         own, same = self.base.secret_pairs, Fraction(1, self.dim)
         return SecretPairs((*(same * one for one in own.chances), 1 - same), (*own.correlations, (0,)))
 
-    def verdict(self) -> Statement:
-        """The verdict of the base, because the factor d holds only for correlational queries."""
-        base = self.base.verdict()
-        return replace(base, meaning=f"Of the base, whose gate is known. {base.meaning}")
-
     @property
-    def broken_by(self) -> str:
-        """Which methods find the secret."""
-        return f"whether a label is 0 finds the gate; then {self.base.broken_by}"
-
-    @property
-    def how_broken(self) -> str:
-        """Which methods find the secret, and how."""
-        return (
-            f"Off the gate labels are 0: {self.dim} statistical queries that are no correlational ones find it. With "
-            f"the gate known: {self.base.how_broken}"
-        )
+    def broken_by(self) -> tuple[Word, ...]:
+        """Labels are 0 off the gate, which d queries that are no correlational ones see; then what breaks the base."""
+        return (Word.GATE, *self.base.broken_by)
 
 
 def _bases() -> dict[str, type[SymmetricFamily]]:

@@ -1,7 +1,7 @@
 """The family of one head: the product of two secret coordinates, one of each kind."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.validation import PositiveInt, Real
-from lower import Heads, SecretPairs, option, register
+from lower import Fact, Heads, Key, SecretPairs, Status, Word, option, register
 from lower.low_degree import FlipRate
 from sq.family import DIM, NOISE, ProfileHeads, SQFamily
 from sq.profiles import tanh
@@ -99,13 +99,10 @@ class PairFamily(SQFamily):
         """Orthogonal targets of degree 3: the mean u_0 u_b x_ra of a label is 0 off a quarter of the inputs."""
         return SecretPairs.orthogonal(self.secrets.size, (0, 0, 0, Fraction(1, 4))).flipped(self.noise)
 
-    shortcut = "Queries that are no correlational ones find it."
-    broken_by = "whether a label is 0"
+    broken_by = (Word.ZEROS,)
 
-    @property
-    def how_broken(self) -> str:
-        """Which methods find the pair, and how."""
-        return (
-            f"On the gate the label of row 1 is 0 where u_b = 0: {2 * (self.dim - 1)} statistical queries that are no "
-            "correlational ones find b, then a."
-        )
+    def further_facts(self) -> Sequence[Fact]:
+        """On the gate the label of row 1 is 0 where u_b = 0: full statistical queries find b, then a."""
+        return [
+            Fact(Key.BREAKING_QUERIES, 2 * (self.dim - 1), Status.DERIVED, "the docstring of sq.PairFamily")
+        ]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
-from lower import HardInstance, Statement, option, register
+from lower import Fact, HardInstance, Key, Status, Word, option, register
 from lower.heads import SATURATED_SLOPE
 from sq.family import ProfileHeads, require_realisable
 from sq.profiles import SymmetricFamily
@@ -170,21 +170,9 @@ class ParityFamily(SymmetricFamily):
         """A secret drawn at random."""
         return np.sort(1 + random_generator(rng).choice(self.dim - 1, size=self.bits, replace=False))
 
-    def further_statements(self) -> Sequence[Statement]:
-        """A statement on what the low digits of the labels reveal."""
-        leak = (
-            "A finite slope leaks in the low digits; from slope 38 on the float64 softmax is exactly saturated and "
-            "nothing is left."
-        )
-        rounding = (
-            "Floating-point rounding leaves the labels off by a few units of precision: round them to 1e-9 before "
-            "asking for digits."
-        )
-        meaning = (
-            "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap; of other "
-            f"oracles nothing is proved. {leak if self.construction in 'AB' else rounding}"
-        )
-        return [Statement.derived("what the bounds do not cover", "the low digits of the labels", meaning)]
+    def further_facts(self) -> Sequence[Fact]:
+        """What the bounds do not cover: the low digits of the labels."""
+        return [Fact(Key.NOT_COVERED, Word.LOW_DIGITS, Status.DERIVED, "the docstring of sq.ParityFamily")]
 
 
 def make_parity_instance(

@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
 
 from attention.validation import Real
-from lower import Statement, option, register
+from lower import Fact, Key, Status, Word, option, register
 from sq.single_index import SingleIndexFamily
 
 __all__ = ["PeriodicFamily"]
 
 _MARGIN = 19.0  # heads beyond the range make the cut at most 4 e^-38
 _DIGITS = 42.0  # harmonics below e^-42 are left out
+_VANISHING = 800.0  # e^-800 is 0 in float64
+_BITS = 160  # of numbers that are rounded to float64 at the end
 
 
 @register
@@ -123,13 +125,19 @@ class PeriodicFamily(SingleIndexFamily):
     @property
     def cut(self) -> float:
         """4 e^(-2 sigma (J + 1 - R/h)), rounded up."""
+        import mpmath
+
         left = int(self._places[-1]) + 1 - self.reach / self.half_period
-        return 4 * math.exp(-2 * self.sharpness * left) * (1 + 1e-9)
+        with mpmath.workprec(_BITS):
+            return float(4 * mpmath.exp(-2 * mpmath.mpf(self.sharpness) * left)) * (1 + 1e-9)
 
     @property
     def outside(self) -> float:
         """The probability P that a token is beyond the range."""
-        return math.erfc(self.reach / math.sqrt(2))
+        import mpmath
+
+        with mpmath.workprec(_BITS):
+            return float(mpmath.erfc(self.reach / mpmath.sqrt(2)))
 
     @property
     def beyond(self) -> float:
@@ -147,54 +155,78 @@ class PeriodicFamily(SingleIndexFamily):
     @cached_property
     def harmonics(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         """b_n and omega_n."""
-        n = 2 * np.arange(math.ceil(_DIGITS * self.sharpness / math.pi**2) + 1) + 1
-        sizes = 2 * math.pi / self.sharpness / np.sinh(n * math.pi**2 / (2 * self.sharpness))
-        return sizes, n * math.pi / self.half_period
+        import mpmath
 
-    def _mean(self, rho: np.ndarray) -> np.ndarray:
-        """E phi(s) phi(t) for normals of correlation rho."""
-        b, omega = self.harmonics
-        squares = -np.add.outer(omega**2, omega**2) / 2
-        crossed = np.multiply.outer(rho, np.multiply.outer(omega, omega))
-        terms = (np.exp(squares + crossed) - np.exp(squares - crossed)) / 2
-        return np.asarray(np.einsum("...ij,i,j", terms, b, b))
+        n = 2 * np.arange(math.ceil(_DIGITS * self.sharpness / math.pi**2) + 1) + 1
+        with mpmath.workprec(_BITS):
+            sigma = mpmath.mpf(self.sharpness)
+            sizes = [
+                2 * mpmath.pi / sigma / mpmath.sinh(one * mpmath.pi**2 / (2 * sigma)) for one in n.tolist()
+            ]
+            return np.array([float(one) for one in sizes]), n * math.pi / self.half_period
+
+    def _mean(self, rho: float) -> float:
+        """E phi(s) phi(t) for normals of correlation rho, by arithmetic that is the same on every machine."""
+        import mpmath
+
+        b, omega = ([mpmath.mpf(one) for one in part.tolist()] for part in self.harmonics)
+        with mpmath.workprec(_BITS):
+            total, rho = mpmath.mpf(0), mpmath.mpf(rho)
+            for i, j in combinations_with_replacement(range(len(b)), 2):
+                square, crossed = -(omega[i] ** 2 + omega[j] ** 2) / 2, rho * omega[i] * omega[j]
+                for sign in (1, -1):
+                    if (exponent := square + sign * crossed) > -_VANISHING:
+                        total += sign * (1 if i == j else 2) * b[i] * b[j] * mpmath.exp(exponent) / 2
+            return float(total)
 
     @cached_property
     def variance(self) -> float:
         """E phi^2."""
-        return float(self._mean(np.ones(())))
+        return self._mean(1.0)
 
     def correlation(self, rho: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """The correlation of two targets, in closed form."""
-        return np.asarray(self._mean(np.asarray(rho, dtype=np.float64)) / self.variance)
+        b, omega = self.harmonics
+        squares = -np.add.outer(omega**2, omega**2) / 2
+        crossed = np.multiply.outer(np.asarray(rho, dtype=np.float64), np.multiply.outer(omega, omega))
+        terms = (np.exp(squares + crossed) - np.exp(squares - crossed)) / 2
+        return np.asarray(np.einsum("...ij,i,j", terms, b, b) / self.variance)
+
+    @cached_property
+    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
+        """`correlation` at rho = overlap/l, the same on every machine."""
+        bits = self.secrets.bits
+        return np.array([self._mean(overlap / bits) / self.variance for overlap in range(bits + 1)])
 
     @cached_property
     def hermite(self) -> Float[np.ndarray, " degrees"]:
         """The coefficients up to degree (omega_0 + 9)^2, where the first harmonic ends."""
         b, omega = self.harmonics
         k = np.arange(math.ceil((omega[0] + 9) ** 2))
-        sizes = np.exp(np.multiply.outer(k, np.log(omega)) - omega**2 / 2 - gammaln(k + 1)[:, None] / 2)
-        return np.where(k % 2, (-1.0) ** (k // 2), 0.0) * (sizes @ b)
-
-    shortcut = ""
+        total = np.zeros(len(k))
+        for size, one in zip(b.tolist(), omega.tolist(), strict=True):
+            total += size * _poisson_roots(one, len(k))
+        return np.where(k % 2, (-1.0) ** (k // 2), 0.0) * total
 
     @property
-    def broken_by(self) -> tuple[str, str]:
-        """Lattice reduction."""
-        return (
-            "lattice reduction (LLL), without label noise",
-            "A label gives <u, x> modulo a period, up to a reflection. With 44 bits of each label the right multiples "
-            "of the period are the shortest vector of a lattice (sq.PeriodicLattice). With noise of inverse polynomial "
-            "size on the labels a polynomial-time learner would solve worst-case lattice problems on a quantum "
-            "computer (Song, Zadik and Bruna 2021; for which frequencies is not checked here).",
-        )
+    def broken_by(self) -> tuple[Word, ...]:
+        """Lattice reduction: a label gives <u, x> modulo a period, up to a reflection (`sq.PeriodicLattice`)."""
+        return (Word.LATTICE,)
 
-    def further_statements(self) -> Sequence[Statement]:
+    def further_facts(self) -> Sequence[Fact]:
         """The range of the wave."""
-        return [
-            Statement.derived(
-                "probability beyond the range",
-                self.outside,
-                f"The wave is periodic for |<u, x>| <= {self.reach:g}; beyond, the target is the sum of the heads.",
-            )
-        ]
+        return [Fact(Key.BEYOND_RANGE, self.outside, Status.DERIVED, "the docstring of sq.PeriodicFamily")]
+
+
+def _poisson_roots(omega: float, size: int) -> Float[np.ndarray, " size"]:
+    """omega^k e^(-omega^2/2) / sqrt(k!) for k = 0, 1, ...: from the largest on, by products in a fixed order."""
+    import mpmath
+
+    peak = min(size - 1, int(omega * omega))
+    with mpmath.workprec(_BITS):
+        w = mpmath.mpf(omega)
+        largest = float(mpmath.exp(peak * mpmath.log(w) - w * w / 2 - mpmath.loggamma(peak + 1) / 2))
+    after, before = np.arange(peak + 1, size), np.arange(peak, 0, -1)
+    up = np.cumprod(np.append(largest, omega / np.sqrt(after)))
+    down = np.cumprod(np.append(largest, np.sqrt(before) / omega))
+    return np.concatenate([down[:0:-1], up])

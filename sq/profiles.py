@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
-from lower import SecretPairs, Statement, option, register
+from lower import Fact, Key, SecretPairs, Status, Word, option, register
 from lower.heads import SATURATED_SLOPE
 from lower.low_degree import FlipRate, flip_factor
 from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
@@ -147,12 +147,11 @@ class SymmetricFamily(SQFamily):
         return SecretPairs(chances, correlations).flipped(self.noise)
 
     @property
-    def largest_correlation(self) -> tuple[float, str]:
+    def largest_correlation(self) -> float:
         """The correlation of two secrets that share all coordinates but one."""
         if self.orthonormal or self.dim - 1 == self.bits:
-            return 0.0, "Known part off: the hidden parts are orthonormal."
-        why = f"Known part off: reached by secrets that share {self.bits - 1} coordinates."
-        return float(self.overlap_correlations[-2]), why
+            return 0.0
+        return float(self.overlap_correlations[-2])
 
     @cached_property
     def largest_eigenvalue(self) -> Fraction | None:
@@ -166,46 +165,28 @@ class SymmetricFamily(SQFamily):
         return OverlapGram(self.secrets, self.overlap_correlations.tolist()).largest_eigenvalue()
 
     @property
-    def shortcut(self) -> str:
-        """Queries of low degree, unless the hidden parts are orthonormal."""
-        return "" if self.orthonormal else "Queries of low degree find it."
-
-    @property
-    def broken_by(self) -> str:
+    def broken_by(self) -> tuple[Word, ...]:
         """Queries of the lowest degree, or elimination if the profile is that of a parity."""
-        r = (self.lowest_degree - 1) // 2
-        products = f"C(d-1, {r}) products of {r} differences" if r > 1 else "d-1 single differences"
-        elimination = "exhaustive search, and BKW" if self.noise else "Gaussian elimination over GF(2)"
-        return elimination if self.orthonormal else products
-
-    @property
-    def how_broken(self) -> str:
-        """Which methods find the secret, and how."""
-        if self.orthonormal and self.noise:
-            return (
-                f"Learning parity with noise: elimination needs {self.dim - 1} equations without a flip, which happens "
-                f"with probability {(1 - self.noise) ** (self.dim - 1):.2g}. Exhaustive search over all secrets and "
-                "BKW find the secret at small d; it is assumed that no algorithm is fast for all large ones."
-            )
         if self.orthonormal:
-            return (
-                f"From the signs on the gate of about {2 * (self.dim + 9)} noise-free examples (with probability "
-                ".999), the known part taken off. Elimination asks no statistical queries: no bound above speaks of it."
-            )
-        r = (self.lowest_degree - 1) // 2
-        size = math.sqrt(self.weights[r] / math.comb(self.bits, r)) * float(flip_factor(self.noise))
-        return (
-            f"{math.comb(self.dim - 1, r)} products of {r} differences, each with the gate, see coefficient "
-            f"{size:.4g} where all of them are secret and 0 elsewhere: queries of a tolerance below half of that find "
-            "the secret."
-        )
+            return (Word.SEARCH, Word.BKW) if self.noise else (Word.GF2_ELIMINATION,)
+        return (Word.PRODUCTS,)
 
-    def further_statements(self) -> Sequence[Statement]:
-        """The share of the variance at the lowest degree."""
+    def further_facts(self) -> Sequence[Fact]:
+        """The share of the variance at the lowest degree, and how queries of that degree find the secret.
+
+        Products of r differences, each with the gate, see sqrt(W_r / C(l, r)) (1 - 2 eta) where all of them are secret
+        and 0 elsewhere.
+        """
         r = (self.lowest_degree - 1) // 2
-        said = f"The share W_{r} of the variance at degree {r} in the differences of the tokens."
-        source = "sq.fourier_weights (Krawtchouk polynomials)"
-        return [Statement.derived("weight at the lowest degree", float(self.weights[r]), said, source)]
+        source = "sq.krawtchouk.fourier_weights"
+        facts = [Fact(Key.LOWEST_WEIGHT, float(self.weights[r]), Status.DERIVED, source)]
+        if not self.orthonormal:
+            seen = math.sqrt(self.weights[r] / math.comb(self.bits, r)) * float(flip_factor(self.noise))
+            facts += [
+                Fact(Key.BREAKING_QUERIES, math.comb(self.dim - 1, r), Status.DERIVED, source),
+                Fact(Key.BREAKING_TOLERANCE, seen / 2, Status.DERIVED, source),
+            ]
+        return facts
 
 
 @register
@@ -272,15 +253,9 @@ class TwoSlopeFamily(SymmetricFamily):
         )
 
     @property
-    def broken_by(self) -> str:
+    def broken_by(self) -> tuple[Word, ...]:
         """Which methods find the secret."""
-        return super().broken_by + ("" if self.orthonormal else "; squared labels at degree 2")
-
-    @property
-    def how_broken(self) -> str:
-        """Which methods find the secret, and how."""
-        leak = "" if self.orthonormal else " Squared labels leak it at degree 2 already."
-        return super().how_broken + leak
+        return super().broken_by if self.orthonormal else (Word.PRODUCTS, Word.SQUARES)
 
 
 @register

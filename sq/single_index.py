@@ -11,12 +11,22 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from attention import GaussianInputs, Inputs, MarkedInputs
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked, random_generator, real_array
-from lower import Family, Hardness, Heads, KnownPart, LinearKnownPart, Statement, option, query_lower_bound
+from lower import (
+    Fact,
+    Family,
+    Heads,
+    Key,
+    KnownPart,
+    LinearKnownPart,
+    Status,
+    Word,
+    option,
+    query_lower_bound,
+)
 from sq.secret_set import SecretSet
 
 __all__ = ["SingleIndexFamily"]
@@ -26,8 +36,9 @@ _ENTRY = 2.0**20  # entries of a drawn direction are whole numbers of about this
 _LARGEST_ENTRY = 1 << 46  # whole numbers up to here leave 7 bits for products with slopes
 _ABSENT = 1e-12
 _MOST_BITS = 24  # exact eigenvalues take O(l^3) operations on long fractions
-_TOLERANCES = ("0.3", "0.1", "0.05")
-_HERE = "Derived here; checked by Monte Carlo and against Hermite sums"
+_TOLERANCES = (0.3, 0.1, 0.05)
+_ROUNDED = 1e-9  # more than the relative rounding error of sums over 4e5 degrees
+_HERE = "the docstring of sq.single_index.SingleIndexFamily"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +161,7 @@ class SingleIndexFamily(Family):
     @property
     def share_below(self) -> float:
         """The share of the variance below the lowest degree."""
-        return float(self.weights[: self.lowest_degree].sum())
+        return math.fsum(self.weights[: self.lowest_degree].tolist())
 
     @property
     def beyond(self) -> float:
@@ -190,29 +201,27 @@ class SingleIndexFamily(Family):
             return found
         # the mean of rho over two sets is l/n
         rest = self.secrets.size * self.beyond * self.secrets.bits / (self.dim - 1)
-        return Fraction((math.sqrt(found) + math.sqrt(rest)) ** 2)
+        root = math.sqrt(found) + math.sqrt(rest)
+        return Fraction(root * root)
 
     @cached_property
     def mean_square(self) -> float:
         """Lambda: a bound on the mean of <h, f_u>^2 over uniform directions u, for queries h of norm 1."""
-        degrees = np.arange(1, len(self.weights))
-        half = (degrees + 1) // 2
-        moments = np.exp(self._log_moment(half))
-        rest = max(0.0, 1 - float(self.weights.sum())) * math.exp(self._log_moment((degrees[-1] + 2) // 2))
-        within = math.sqrt(float(self.weights[1:] @ moments) + rest)
-        return (within + math.sqrt(self.beyond / (self.dim - 1))) ** 2
+        degrees = np.arange(len(self.weights))
+        # E rho^(2j) for a coordinate rho of a uniform point of the sphere of R^(d-1)
+        j = np.arange(len(degrees) // 2 + 1)
+        moments = np.cumprod(np.append(1.0, (2 * j + 1) / (self.dim - 1 + 2 * j)))
+        rest = max(0.0, 1 - math.fsum(self.weights.tolist())) * moments[(degrees[-1] + 2) // 2]
+        within = math.sqrt(math.fsum((self.weights * moments[(degrees + 1) // 2]).tolist()) + rest)
+        root = within + math.sqrt(self.beyond / (self.dim - 1))
+        return float(root * root) * (1 + _ROUNDED)
 
-    def _log_moment(self, half: Any) -> Any:
-        """Log E rho^(2 half) for a coordinate rho of a uniform point of the sphere of R^(d-1)."""
-        n = self.dim - 1
-        return gammaln(half + 0.5) - gammaln(0.5) + gammaln(n / 2) - gammaln(n / 2 + half)
-
-    def least_queries(self, tolerance: str) -> float:
+    def least_queries(self, tolerance: float) -> int | float:
         """The proved lower bound on correlational queries of that tolerance."""
         if self.bits is None:
-            return max(0.0, (0.5 - 2 * self.mean_square) * float(tolerance) ** 2 / self.mean_square)
+            return max(0.0, (0.5 - 2 * self.mean_square) * tolerance * tolerance / self.mean_square)
         targets = self.secrets.size
-        return float(query_lower_bound(targets, tolerance, eigenvalue=self.largest_eigenvalue or targets))
+        return query_lower_bound(targets, tolerance, eigenvalue=self.largest_eigenvalue or targets)
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S on marked tokens. ValueError if their marks are others."""
@@ -262,7 +271,7 @@ class SingleIndexFamily(Family):
 
     def heads_of(self, secret: Int[np.ndarray, " n"], direction: Float[np.ndarray, " d"]) -> Heads:
         """Theta_i = beta (u - t_i e_0) e_0^T with u = v/|v|."""
-        norm = math.sqrt(math.fsum(float(one) ** 2 for one in secret))
+        norm = math.sqrt(math.fsum(float(entry) * float(entry) for entry in secret))
         return Heads(
             form=np.concatenate([[0], secret]),
             thresholds=self.thresholds * norm,
@@ -311,85 +320,34 @@ class SingleIndexFamily(Family):
 
     @property
     @abstractmethod
-    def shortcut(self) -> str:
-        """A sentence on statistical queries that are faster than the bound; empty if none are known."""
-
-    @property
-    @abstractmethod
-    def broken_by(self) -> tuple[str, str]:
-        """Which methods find the direction, in a few words, and how."""
+    def broken_by(self) -> tuple[Word, ...]:
+        """Which methods find the direction."""
 
     @abstractmethod
-    def further_statements(self) -> Sequence[Statement]:
-        """Further statements of a family."""
+    def further_facts(self) -> Sequence[Fact]:
+        """Further facts of a family."""
 
-    def statements(self, heads: Heads, secret: Int[np.ndarray, " n"], error: float) -> Sequence[Statement]:
-        """The statements about every instance, whatever its secret."""
-        degree, name, how = self.lowest_degree, *self.broken_by
-        targets = "every direction" if self.bits is None else str(self.secrets.size)
-        scope = (
-            "A learner that comes within E|H - F|^2 < scale^2/2 of the target with probability 1/2 over a uniform "
-            "direction"
-            if self.bits is None
-            else "A deterministic learner that identifies the set"
-        )
-        share = self.mean_square if self.bits is None else float(self.largest_eigenvalue or self.secrets.size)
+    def facts(self, heads: Heads, secret: Int[np.ndarray, " n"], error: float) -> Sequence[Fact]:
+        """The facts about every instance, whatever its secret."""
+        anywhere = self.bits is None
+        below = math.sqrt(self.share_below) + math.sqrt(self.beyond)
+        seen = Key.MEAN_SQUARE if anywhere else Key.EIGENVALUE
+        share = self.mean_square if anywhere else float(self.largest_eigenvalue or self.secrets.size)
         return [
-            Statement.derived(
-                "targets", targets, f"The direction is hidden in {self.dim - 1} normal coordinates.", _HERE
+            Fact(
+                Key.TARGETS,
+                Word.EVERY_DIRECTION if anywhere else self.secrets.size,
+                Status.PROVED,
+                "by counting",
             ),
-            Statement.derived(
-                "lowest degree of the unknown part",
-                degree,
-                "The lowest degree at which a Hermite coefficient of g has a share of more than 1e-12 of its variance.",
-                _HERE,
-            ),
-            Statement.derived(
-                "share below that degree",
-                (math.sqrt(self.share_below) + math.sqrt(self.beyond)) ** 2,
-                f"No polynomial of degree below {degree} in the tokens has a larger squared correlation with the "
-                "hidden part, even one that knows the direction.",
-                _HERE,
-            ),
-            Statement.derived(
-                "one query sees" if self.bits is None else "largest eigenvalue of the Gram matrix",
-                share,
-                "A query of norm 1 and the hidden part have a squared correlation of at most this mean over directions."
-                if self.bits is None
-                else "The sum of squared correlations of all targets with one query is at most this.",
-                _HERE,
-            ),
+            Fact(Key.LOWEST_DEGREE, self.lowest_degree, Status.DERIVED, _HERE),
+            Fact(Key.SHARE_BELOW, below * below, Status.COMPUTED, _HERE),
+            Fact(seen, share, Status.COMPUTED, _HERE),
             *(
-                Statement(
-                    f"queries at tolerance {tau}",
-                    self.least_queries(tau),
-                    f"{scope} needs at least this many correlational queries of tolerance {tau}, asked of the hidden "
-                    "part scaled to norm 1. One scalar query counts one. Other queries are not covered.",
-                    "proved",
-                    "The docstring of sq.single_index.SingleIndexFamily; lower.query_lower_bound for numbered sets",
-                )
+                Fact(Key.QUERIES, self.least_queries(tau), Status.PROVED, _HERE, at=tau)
                 for tau in _TOLERANCES
             ),
-            Statement.derived(
-                "realisation error",
-                error,
-                "Upper bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the "
-                "layer in float64 adds rounding.",
-                "The docstring of the family",
-            ),
-            *self.further_statements(),
-            self._verdict(),
-            Statement.derived("who breaks it", name, how),
+            Fact(Key.REALISATION_ERROR, error, Status.PROVED, "the docstring of the family"),
+            *self.further_facts(),
+            Fact(Key.BROKEN_BY, self.broken_by, Status.DERIVED, "the docstring of the family"),
         ]
-
-    def _verdict(self) -> Statement:
-        needed = self.least_queries("0.1")
-        bound = f"At least {needed:.4g} correlational queries of tolerance 0.1 are proved to be needed"
-        if self.shortcut:
-            return Statement.derived("verdict", Hardness.NEITHER.value, self.shortcut)
-        if needed > self.dim:
-            said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
-            return Statement("verdict", Hardness.PROVED.value, said, "proved", "SingleIndexFamily")
-        return Statement.derived(
-            "verdict", Hardness.NEITHER.value, f"{bound}, which is no more than a token has."
-        )

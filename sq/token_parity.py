@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
-from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, option, register
+from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, Word, option, register
 from lower.heads import SATURATED_SLOPE
 from lower.low_degree import FlipRate
 from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
@@ -97,10 +97,10 @@ class TokenParityFamily(SQFamily):
         return math.sqrt(self.tokens * (1 - 2.0 ** (1 - self.tokens)))
 
     @property
-    def known_energy(self) -> float:
+    def known_energy(self) -> Fraction:
         """The mean of |K|^2 over all rows."""
-        energy = self.scale**2
-        return self.c0**2 * energy + self.c**2 * (self.tokens - energy)
+        energy = Fraction(self.scale) ** 2
+        return Fraction(self.c0) ** 2 * energy + Fraction(self.c) ** 2 * (self.tokens - energy)
 
     @property
     def values(self) -> Mapping[int, float]:
@@ -111,7 +111,10 @@ class TokenParityFamily(SQFamily):
     @property
     def shift(self) -> float:
         """The bound ln(k - 1)/2 on the shift, because n+/n- is at most k - 1."""
-        return math.log(self.tokens - 1) / 2 * (1 + 1e-15)
+        import mpmath  # by its digits, so that every machine has the same number
+
+        with mpmath.workprec(200):
+            return math.nextafter(float(mpmath.log(self.tokens - 1) / 2), math.inf)
 
     @property
     def lowest_degree(self) -> int:
@@ -167,16 +170,6 @@ class TokenParityFamily(SQFamily):
         return SecretPairs.orthogonal(self.secrets.size, row).flipped(self.noise)
 
     @property
-    def broken_by(self) -> str:
-        """Gaussian elimination; with noise, exhaustive search."""
-        return "exhaustive search, and BKW" if self.noise else "Gaussian elimination over GF(2)"
-
-    @property
-    def how_broken(self) -> str:
-        """Which methods find the secret, and how."""
-        if self.noise:
-            return (
-                f"Learning parity with noise: elimination needs {self.dim - 2} equations without a flip. Every row of "
-                "an example has a flip of its own."
-            )
-        return f"It asks no statistical queries: every example on the gate gives {self.tokens} noise-free equations."
+    def broken_by(self) -> tuple[Word, ...]:
+        """Gaussian elimination, with k equations from an example on the gate; with noise, exhaustive search."""
+        return (Word.SEARCH, Word.BKW) if self.noise else (Word.GF2_ELIMINATION,)

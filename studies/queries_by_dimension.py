@@ -8,7 +8,7 @@ import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.learning import Predictor
-from lower import Family, HardInstance
+from lower import Family, HardInstance, Key
 from lwe import make_lwr_instance
 from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
@@ -124,8 +124,8 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
 
 def _statistical_queries(instance: HardInstance) -> int | None:
     """The proved number of correlational queries of tolerance .1 that the family needs; None without a proof."""
-    found: dict[str, Any] = {one.name: one.value for one in instance.certificate}
-    return found.get(f"queries at tolerance {_TOLERANCE:g}")
+    needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
+    return needed if isinstance(needed, int) else None
 
 
 _Curve = tuple[list[int], list[float]]

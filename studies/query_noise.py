@@ -1,4 +1,4 @@
-"""Noise on the answers to value queries: errors before and after polish, with longer differences or averages."""
+"""Noise on the answers to value queries: errors before and after polish."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,36 +9,30 @@ from attention import ValueOracle, make_nice_layer, parameter_errors
 from attention.learning import Step
 from runs import Scale
 from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, grouped, of_all
+from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study
 from upper.value_queries import ByQueries
 
 __all__ = ["STUDY"]
 
 _LEVELS = (1e-6, 1e-4, 1e-2)
-_STRETCH = 1000.0
 _TOKENS = 4  # of the queries on which the size of the outputs is measured
-# The longest differences, and what is done to them.
-_WAYS = {_STRETCH: "longer differences", 1.0: "averages only"}
 _STAGES = ("estimate", "polished")
 
 
 def _cells(scale: Scale) -> list[Parameters]:
     if scale is Scale.QUICK:
-        return [_cell(2, 8, level, stretch, 0) for level in (1e-4, 1e-2) for stretch in _WAYS]
-    cells = [
-        _cell(2, 16, level, stretch, draw) for level in _LEVELS for stretch in _WAYS for draw in range(3)
+        return [_cell(2, 8, level, 0) for level in (1e-4, 1e-2)]
+    return [_cell(2, 16, level, draw) for level in _LEVELS for draw in range(3)] + [
+        _cell(4, 32, level, 0) for level in _LEVELS
     ]
-    return cells + [_cell(4, 32, level, stretch, 0) for level in _LEVELS for stretch in _WAYS]
 
 
-def _cell(heads: int, dim: int, level: float, stretch: float, draw: int) -> Parameters:
-    return {"heads": heads, "dim": dim, "level": level, "stretch": stretch, "draw": draw}
+def _cell(heads: int, dim: int, level: float, draw: int) -> Parameters:
+    return {"heads": heads, "dim": dim, "level": level, "draw": draw}
 
 
-def _measure(
-    *, rng: np.random.Generator, heads: int, dim: int, level: float, stretch: float, draw: int
-) -> Mapping[str, Any]:
+def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, draw: int) -> Mapping[str, Any]:
     for_layer, for_noise, for_learner, for_tokens = rng.spawn(4)
     layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
     size = float(np.sqrt(np.mean(layer(for_tokens.standard_normal((200, _TOKENS, dim))) ** 2)))
@@ -52,13 +46,14 @@ def _measure(
             errors[stage] = float(found.theta.max()), float(found.w.max())
 
     oracle = ValueOracle(layer, noise=noise, rng=for_noise)
-    fit = ByQueries(noise=noise, stretch=stretch).fit(oracle, rng=for_learner, progress=see)
+    fit = ByQueries().fit(oracle, rng=for_learner, progress=see)
     counted = next((step.measures for step in fit.trace if step.name == "Heads counted"), {})
     return {
         "outcome": fit.outcome.name,
         "queries": fit.examples_used,
         "answers": counted.get("answers"),
-        "used_stretch": counted.get("stretch"),
+        "step_length": counted.get("stretch"),
+        "noise_found": None if fit.precision is None else fit.precision.noise / noise,
         **{
             f"{name}_{stage}": errors.get(stage, (None, None))[place]
             for stage in _STAGES
@@ -78,9 +73,8 @@ def _text(value: float | None) -> str:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {"found": of_all(row["outcome"] == "NOISE_FLOOR" for row in rows)}
-    for (heads, _, level, stretch), those in grouped(rows, "heads", "dim", "level", "stretch").items():
-        way = "long" if stretch > 1 else "short"
-        at = f"{way}_{heads}_{-np.log10(level):.0f}"
+    for (heads, _, level), those in grouped(rows, "heads", "dim", "level").items():
+        at = f"{heads}_{-np.log10(level):.0f}"
         for name in ("theta", "w"):
             for stage in _STAGES:
                 named[f"{name}_{stage}_{at}"] = _text(_median(those, f"{name}_{stage}"))
@@ -90,6 +84,9 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         for row in rows
         if row["theta_estimate"] is not None and row["theta_polished"]
     ]
+    noise_found = [row["noise_found"] for row in rows if row["noise_found"] is not None]
+    if noise_found:
+        named |= {"least_found": f"{min(noise_found):.2f}", "most_found": f"{max(noise_found):.2f}"}
     if gains:
         named |= {"least_gain": f"{min(gains):.1f}", "largest_gain": f"{max(gains):.0f}"}
     return named
@@ -100,7 +97,6 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
         {
             "heads, d": f"{heads}, {dim}",
             "noise": f"{level:g}",
-            "how": _WAYS[stretch],
             "queries": f"{_median(those, 'queries'):,.0f}",
             "answers": f"{_median(those, 'answers') or 0:,.0f}",
             **{
@@ -111,23 +107,22 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
             },
             "at the noise": of_all(row["outcome"] == "NOISE_FLOOR" for row in those),
         }
-        for (heads, dim, level, stretch), those in grouped(rows, "heads", "dim", "level", "stretch").items()
+        for (heads, dim, level), those in grouped(rows, "heads", "dim", "level").items()
     ]
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Errors of Theta and of W against noise: a curve for each size, way and stage."""
+    """Errors of Theta and of W against noise: a curve for each size and stage."""
     panels = []
     for name, title in (("theta", "relative error of Theta"), ("w", "relative error of W")):
         curves: dict[str, Any] = {}
         for (heads, dim), sized in grouped(rows, "heads", "dim").items():
-            for stretch, way in _WAYS.items():
-                for stage in _STAGES:
-                    points = {
-                        level: _median(those, f"{name}_{stage}")
-                        for (level,), those in grouped(chosen(sized, stretch=stretch), "level").items()
-                    }
-                    curves[f"{heads}, {dim}: {way}, {stage}"] = curve_of(points)
+            for stage in _STAGES:
+                points = {
+                    level: _median(those, f"{name}_{stage}")
+                    for (level,), those in grouped(sized, "level").items()
+                }
+                curves[f"{heads}, {dim}: {stage}"] = curve_of(points)
         panels.append(Panel("noise, in units of the outputs", title, curves, log_x=True))
     return line_figure(panels)
 

@@ -19,6 +19,8 @@ EngineName = Literal["auto", "numpy", "torch"]
 
 # Weights of patterns below exp(-46) = 1e-20 have no effect in either precision; denormals would slow every product.
 _LEAST_LOGIT = -46.0
+# Added to logits of a causal layer on later tokens; no logit reaches it.
+_HIDDEN = -1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,8 @@ class Engine:
         For products that need an accuracy of one per cent only.
     single, double : dtype
         For residuals and vectors: float32 (unless a run stalls) and float64.
+    causal : bool
+        Whether tokens attend to earlier ones and themselves only.
     """
 
     xp: ModuleType
@@ -45,6 +49,7 @@ class Engine:
     low: Any
     single: Any
     double: Any
+    causal: bool = False
 
     @classmethod
     def of(cls, *arrays: Any, low: Any = None) -> "Engine":
@@ -97,14 +102,23 @@ class Engine:
         return float(np.linalg.norm(array) if self.name == "numpy" else self.xp.linalg.vector_norm(array))
 
     def softmax(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
-        """The softmax along the last axis; it overwrites `logits`, and entries below 1e-20 become 1e-20."""
+        """The softmax along the last axis; it overwrites `logits`, and entries below 1e-20 become 1e-20.
+
+        If the engine is causal, the rows are as many for each token, in the order of tokens.
+        """
         xp, k = self.xp, logits.shape[-1]
+        hidden: Any = 0
+        if self.causal:
+            hidden = self.put(np.triu(np.ones((k, k)), 1).repeat(logits.shape[-2] // k, axis=0), logits.dtype)
+            logits += _HIDDEN * hidden
         # over few entries, a loop of whole-array operations is several times faster than a reduction
         largest = logits[..., 0]
         for b in range(1, k):
             largest = xp.maximum(largest, logits[..., b])
         logits -= largest[..., None]
         weights = xp.exp(xp.maximum(logits, xp.asarray(_LEAST_LOGIT, dtype=logits.dtype, device=self.device)))
+        if self.causal:
+            weights *= 1 - hidden
         total = weights[..., 0]
         for b in range(1, k):
             total = total + weights[..., b]

@@ -13,6 +13,7 @@ def counting_floor(
     dim: PositiveInt,
     rank: PositiveInt | None = None,
     biases: bool = False,
+    causal: bool = False,
 ) -> int:
     """The number of examples below which m heads cannot be determined, max(u / (k (k - 1)), 2 m u / (k d)).
 
@@ -24,6 +25,8 @@ def counting_floor(
         The rank r of all Theta_i and W_i if it is known in advance, at most d. None means d.
     biases : bool
         Whether the layer has biases.
+    causal : bool
+        Whether it is causal: its first row shows the sum of the W_i alone, and half the pairs of tokens have no logit.
 
     Raises
     ------
@@ -48,8 +51,12 @@ def counting_floor(
     """
     each = _of_matrix(dim, rank)
     query_bias, bias = (rank or dim, dim) if biases else (0, 0)
-    for_w = -(-(2 * heads * each + heads * query_bias + bias) // (tokens * dim))
-    return for_w if tokens == 1 else max(-(-(each + query_bias) // (tokens * (tokens - 1))), for_w)
+    rows = tokens - 1 if causal and tokens > 1 else tokens
+    for_w = -(-(2 * heads * each + heads * query_bias + bias) // (rows * dim))
+    if tokens == 1:
+        return for_w
+    contrasts = tokens * (tokens - 1) // (2 if causal else 1)
+    return max(-(-(each + query_bias) // contrasts), for_w)
 
 
 def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None, biases: bool = False) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.asking import learn_function
 from arena.cli.console import (
     DeviceOption,
     EngineOption,
@@ -31,6 +32,7 @@ from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
 from attention.files import tensor_types
 from attention.validation import non_negative
+from upper.value_queries import ByQueries
 
 __all__ = ["learn_command"]
 
@@ -40,7 +42,10 @@ def learn_command(
         Path | None,
         typer.Argument(help="The layer or instance to learn, or a file of x and y (.npz or safetensors)."),
     ] = None,
-    learner: Annotated[str, typer.Option(help=f"One of {', '.join(STUDENTS)}.")] = "newton",
+    learner: Annotated[
+        str | None,
+        typer.Option(help=f"One of {', '.join(STUDENTS)}. The default is newton, and by-queries with --ask."),
+    ] = None,
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
     work: Annotated[
         int | None,
@@ -66,18 +71,37 @@ def learn_command(
         ),
     ] = None,
     noise: Annotated[
-        float,
-        typer.Option(help="Standard deviation of Gaussian noise that is added to every entry of the labels."),
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="Standard deviation of Gaussian noise that is added to every entry of the labels. With --ask: of the "
+            "noise that the answers have; by default it is found."
+        ),
+    ] = None,
     examples_from: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
             metavar="X Y",
-            help="Instead of a layer: examples, the token matrices (n, k, d) and their labels, as .npy, .npz or safetensors "
-            "files; a file of both is the argument. The error is then measured on a held-out twentieth of them.",
+            help="Instead of a layer: examples, the token matrices (n, k, d) and their labels, as .npy, .npz or "
+            "safetensors files; a file of both is the argument. The error is measured on a held-out twentieth of them.",
+        ),
+    ] = None,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Instead of a layer: a function of yours, of a token matrix (k, d) or of several (n, k, d), or a "
+            "torch module. It is asked at inputs of the learner's choice; --tokens and --dim say the shape.",
         ),
     ] = None,
     tokens: TokensOption = None,
+    dim: Annotated[int | None, typer.Option(help="With --ask: coordinates d of a token.")] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="For by-queries: the relative rounding unit of the answers, such as 6e-8 for float32; by default it "
+            "is found."
+        ),
+    ] = None,
     inputs: InputsOption = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
@@ -101,8 +125,23 @@ def learn_command(
     With a figure per phase: attention-bounds learn nice.safetensors --learner six-phase --out phases
 
     From your own examples: attention-bounds learn --examples-from X.npy Y.npy --heads 2
+
+    A function of your own: attention-bounds learn --ask FILE.py:function --tokens 4 --dim 24
     """
     # report errors in the command before reading a file
+    if ask is not None:
+        if file is not None or examples_from is not None:
+            other = "--examples-from" if file is None else file
+            raise ValueError(f"--ask and {other} are two things to learn from: leave one out.")
+        unused: dict[str, Any] = {"--work": work, "--rank": rank, "--biases": biases, "--inputs": inputs}
+        unused |= {"--engine": engine, "--device": device}
+        if unfit := [option for option, value in unused.items() if value is not None]:
+            raise ValueError(f"{unfit[0]} is not for --ask: leave it out.")
+        _learn_function(ask, learner, tokens, dim, heads, examples, noise, accuracy, out, seed, as_json)
+        return
+    if dim is not None:
+        raise ValueError("--dim is for --ask: a layer or examples have their own.")
+    learner, noise = learner or "newton", noise or 0.0
     student, *others = choose_students(learner)
     if others:
         raise ValueError(f"{len(others) + 1} learners are named: learn runs one; compare runs several.")
@@ -113,6 +152,7 @@ def learn_command(
     settings |= {
         "rank": rank,
         "biases": biases,
+        "accuracy": accuracy,
         "engine": engine,
         "device": device,
         "preset": preset,
@@ -177,6 +217,52 @@ def learn_command(
     if folder is not None:
         say(f"  {'the six phases':<28} {folder / 'index.html'}", quiet=as_json)
     if out is not None and saved is None:
+        raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
+
+
+def _learn_function(
+    ask: str,
+    learner: str | None,
+    tokens: int | None,
+    dim: int | None,
+    heads: str | None,
+    examples: int | None,
+    noise: float | None,
+    accuracy: float | None,
+    out: Path | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    student = STUDENTS["by-queries"]
+    if learner is not None and choose_students(learner) != [student]:
+        raise ValueError(
+            f"--learner is {learner!r}: a function is asked by by-queries, the default with --ask."
+        )
+    if tokens is None or dim is None:
+        raise ValueError("--ask needs --tokens and --dim, the shape of what the function takes.")
+    require_counts(examples=examples, tokens=tokens, dim=dim)
+    if out is not None:
+        _require_out(out, None, student, None)
+    wanted: Any = _number_of_heads(heads) or "auto"
+    by_queries = ByQueries(wanted, examples, noise=noise, accuracy=accuracy)
+    with progress_bar(student.title, None, quiet=as_json) as tick:
+        learned = learn_function(
+            ask,
+            tokens=tokens,
+            dim=dim,
+            learner=by_queries,
+            seed=seed,
+            progress=lambda step: tick(step.name),
+        )
+    saved = out if learned.layer is not None else None
+    if as_json:
+        print_json({**learned.to_json(), "fitted": saved and str(saved)})
+    else:
+        say(str(learned))
+    if saved is not None:
+        learned.save(saved)
+        say(f"  {'fitted layer':<28} {saved}", quiet=as_json)
+    elif out is not None:
         raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
 
 

@@ -64,7 +64,7 @@ def families_command(
             "formula": one.secrets.formula,
             "targets": one.secrets.size,
             "lowest_degree": one.lowest_degree,
-            "broken_by": one.broken_by,
+            "broken_by": ", ".join(one.broken_by),
         }
         for one in two_head_families(dim=dim, bits=bits)
     ]

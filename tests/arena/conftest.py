@@ -15,7 +15,8 @@ from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
 from arena.results import Results
 from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
-from lower import Certificate, Hardness, Statement
+from lower import Certificate, Fact, Key, Word
+from lower import Status as FactStatus
 
 CONDITIONS = tuple(
     dict(zip(("condition", "on", "measured", "wanted", "verdict"), row, strict=True))
@@ -35,16 +36,15 @@ def nice(name, title, heads, inputs, seed):
     return TargetRecord(name, title, "nice", **shape, how=how, seed=seed, known=known, conditions=CONDITIONS)
 
 
-def certificate(family, verdict):
-    """Four statements, with a number of each type."""
-    source = "Derived here"
+def certificate(family, *facts):
+    """Facts with a number of each type."""
     return Certificate(
         family,
         (
-            Statement("targets", 16215, "So many secrets there are.", "proved", source),
-            Statement("correlation", 5e-15, "It differs by rounding only.", "measured", source),
-            Statement("queries at tolerance 0.1", 10**30, "A learner needs them.", "derived", source),
-            Statement("verdict", verdict.value, "What follows from the others.", "derived", source),
+            Fact(Key.TARGETS, 16215, FactStatus.PROVED, "by counting"),
+            Fact(Key.LARGEST_CORRELATION, 5e-15, FactStatus.COMPUTED, "derived here"),
+            Fact(Key.QUERIES, 10**30, FactStatus.DERIVED, "derived here", at=0.1),
+            *facts,
         ),
     )
 
@@ -64,7 +64,7 @@ TARGETS = (
         how="Two heads with slopes 0.5 and 1 add up to the parity of three hidden coordinates (form D).",
         seed=4,
         known="The part C a_1 [1;1] w^T, the same for every secret, is 46/47 of the energy of the labels.",
-        certificate=certificate("sq-parity", Hardness.PROVED),
+        certificate=certificate("sq-parity"),
     ),
     TargetRecord(
         name="lwr",
@@ -77,7 +77,11 @@ TARGETS = (
         how="One head per jump of <v, a> mod 64, rounded to 2 levels, v the secret; and two pads.",
         seed=5,
         known="The linear part that does not depend on the secret.",
-        certificate=certificate("lwr", Hardness.NEITHER),
+        certificate=certificate(
+            "lwr",
+            Fact(Key.ASSUMPTION, Word.LWR, FactStatus.ASSUMED, "Banerjee, Peikert and Rosen 2012"),
+            Fact(Key.OPERATIONS, 19.6, FactStatus.ESTIMATE, "BKW"),
+        ),
     ),
 )
 
@@ -178,7 +182,7 @@ def _trace(name, examples, seconds, errors):
 
 def _newton(target, rng):
     n = 2048 if target.tokens == 2 else 344
-    if target.hardness is not None:
+    if target.certificate is not None:
         steps = 40
         errors = 1.15 + 0.25 * np.exp(-np.arange(steps) / 6) + rng.normal(0, 0.01, steps)
         seconds = 0.2 * np.arange(1, steps + 1)
@@ -192,7 +196,7 @@ def _adam(target, rng):
     steps = 60
     examples = 256 * np.geomspace(4, 3000, steps)
     seconds = 5e-6 * examples * target.heads
-    if target.hardness is not None:
+    if target.certificate is not None:
         return Outcome.WORK_SPENT, _trace("step", examples, seconds, 1.03 + 0.1 * rng.random(steps))
     errors = np.geomspace(1.1, 9e-5, steps) ** np.linspace(0.3, 1, steps) * rng.uniform(0.8, 1.2, steps)
     errors[-1] = 9.3e-5
@@ -200,7 +204,7 @@ def _adam(target, rng):
 
 
 def _linear(target, rng):
-    error = rng.uniform(1.0, 1.01) if target.hardness is not None else rng.uniform(0.55, 0.7)
+    error = rng.uniform(1.0, 1.01) if target.certificate is not None else rng.uniform(0.55, 0.7)
     return Outcome.BEST_OF_CLASS, _trace("regression", [8192], [0.02], [error])
 
 

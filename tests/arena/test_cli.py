@@ -66,7 +66,7 @@ def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated
     cli("generate", kind, "--dim", 20, *FAMILIES[kind], "-o", path)
     assert f"Certificate of the family {kind}" in cli("inspect", path, "--verify").out
     said = json.loads(cli("inspect", path, "--verify", "--json").out)
-    assert said["certificate"]["statements"]
+    assert said["certificate"]["facts"]
     assert said["verification"]["holds"] is True
     instance = load_instance(path)
     secret = instance.secret.copy()  # all coordinates but one are the same

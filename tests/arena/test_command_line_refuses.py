@@ -77,8 +77,7 @@ for kind in ("parity", "pair", "token-parity", "hidden-gate"):
     CALLS[f"generate sq-{kind}"] = "--dim 8 --out new.safetensors"
 for kind in ("bump", "two-slope", "designed-steps", "centre-threshold"):
     CALLS[f"generate sq-{kind}"] = "--bits 4 --dim 8 --out new.safetensors"
-for kind in ("periodic", "hermite-staircase"):
-    CALLS[f"generate sq-{kind}"] = "--dim 6 --out new.safetensors"
+CALLS["generate sq-periodic"] = "--dim 6 --out new.safetensors"
 COMMAND = typer.main.get_command(app)
 TORCH = find_spec("torch") is not None
 GIVEN = "learn --examples-from x.npy x.npy"

@@ -28,8 +28,7 @@ def test_there_is_a_row_for_every_fit_with_numbers_of_their_types(sample_results
         assert (row["target"], row["learner"], row["seed"]) == (cell.target, cell.learner, cell.seed)
         assert (row["status"], row["target_heads"]) == (cell.status.value, target.heads)
         assert row["learner_title"] == results.learner(cell.learner).title
-        assert target.hardness is None or row["target_hardness"] == target.hardness.value
-        assert pandas.isna(row["target_hardness"]) == (target.hardness is None)
+        assert row["target_label"] == target.label
         error = row["unknown_part_error"]
         assert math.isnan(error) if cell.unknown_part_error is None else error == cell.unknown_part_error
     assert frame["examples_used"][0] is pandas.NA

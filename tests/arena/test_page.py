@@ -12,7 +12,8 @@ from arena import Cell, LearnerRecord, Results, Status, TargetRecord
 from arena.formats import error_text
 from arena.frames import csv_of, pair_frame, step_frame
 from arena.page import render_page
-from lower import Certificate, Statement
+from lower import Certificate, Fact, Key
+from lower import Status as FactStatus
 
 EVIL = (
     "</script><script>alert('1')</script>\"'><img src=x onerror=alert(1)> --> ]]> {{ 7*7 }} $x_1$ \u2028 你好"
@@ -37,7 +38,7 @@ def stopped(eventful_results, parsed):
 @pytest.fixture(scope="module")
 def hostile():
     """A comparison all of whose text is hostile."""
-    said = Certificate(EVIL, (Statement(EVIL, EVIL, EVIL, "proved", EVIL),))
+    said = Certificate(EVIL, (Fact(Key.RHO, 0.5, FactStatus.PROVED, EVIL),))
     shape = {"heads": 1, "tokens": 2, "dim": 3, "inputs": {"name": EVIL}, "how": EVIL, "known": EVIL}
     targets = (
         TargetRecord(EVIL, EVIL, "file", **shape, certificate=said),

@@ -71,7 +71,7 @@ WRONG = [
     (lambda data: data["cells"].append(data["cells"][0]), "one is allowed"),
     (lambda data: data["targets"].append(data["targets"][0]), "a name of its own"),
     (lambda data: data["targets"][3].update(certificate="text"), r"\$\.targets\[3\]\.certificate"),
-    (lambda data: data["targets"][3]["certificate"]["statements"][0].update(source=""), "empty text"),
+    (lambda data: data["targets"][3]["certificate"]["facts"][0].update(source=""), "empty text"),
 ]
 
 

@@ -27,7 +27,7 @@ def test_baselines_run_by_name(name):
         cell = run_cell(target, STUDENTS[name], 0, few)
         assert cell.status == "done", cell.message
         assert cell.engine.split()[0] == (STUDENTS[name].extra or "numpy")
-        if name == "l-bfgs" and target.record.hardness is None:
+        if name == "l-bfgs" and target.instance is None:
             assert cell.unknown_part_error < 1e-9
 
 
@@ -36,7 +36,7 @@ def test_the_tuned_adam_has_the_steps_for_all_its_settings():
         for target in (nice_target(heads=1, tokens=2, dim=4), parity_target(heads=2, dim=8)):
             tuned = STUDENTS["tuned-adam"].build(target, effort)
             assert tuned.work == sum(setting.work for setting in tuned.settings())
-            longest = effort.adam_steps_hard if target.record.hardness is not None else effort.adam_steps
+            longest = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
             assert max(setting.work for setting in tuned.settings()) == longest
 
 

@@ -26,7 +26,6 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from lower import Hardness
 from sq import (
     BumpFamily,
     CentreThresholdFamily,
@@ -74,7 +73,8 @@ def test_a_seed_makes_one_file_and_its_target_comes_back_bit_for_bit(kind, tmp_p
     save_target(again, TARGETS[kind]())
     assert path.read_bytes() == again.read_bytes()
     back = load_target(path)
-    assert replace(back.record, name=target.name) == target.record
+    assert back.record.how == f"The file says: {target.record.how}"
+    assert replace(back.record, name=target.name, how=target.record.how) == target.record
     assert (back.made, back.inputs) == (target.made, target.inputs)
     for name, array in target.layer.parameters.items():
         np.testing.assert_array_equal(back.layer.parameters[name], array)
@@ -84,13 +84,13 @@ def test_a_seed_makes_one_file_and_its_target_comes_back_bit_for_bit(kind, tmp_p
 
 def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
     records = [target.record for target in preset_targets()]
-    assert [(record.kind, record.hardness, record.tokens, record.dim) for record in records] == [
-        ("nice", None, 2, 32),
-        ("nice", None, 4, 32),
-        ("nice", None, 2, 32),
-        ("parity", Hardness.PROVED, 2, 48),
-        ("lwr", Hardness.NEITHER, 2, 25),
-        ("lwr", Hardness.NEITHER, 2, 25),
+    assert [(record.kind, record.label, record.tokens, record.dim) for record in records] == [
+        ("nice", "nice", 2, 32),
+        ("nice", "nice", 4, 32),
+        ("nice", "nice", 2, 32),
+        ("parity", "164 queries at tau 0.1 of 16215 targets", 2, 48),
+        ("lwr", "broken by BKW in 2^20 operations (estimate)", 2, 25),
+        ("lwr", "broken by linearisation over GF(2)", 2, 25),
     ]
     assert records[2].inputs["name"] == "gaussian"
     assert all((record.certificate is None) == (record.kind == "nice") for record in records)
@@ -98,35 +98,35 @@ def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
 
 
 @pytest.mark.parametrize(
-    ("family", "hardness"),
+    ("family", "label"),
     [
-        (ParityFamily(dim=48, bits=3), Hardness.PROVED),
-        (ParityFamily(dim=48, bits=1), Hardness.NEITHER),
-        (BumpFamily(dim=48, bits=8), Hardness.NEITHER),
-        (PairFamily(dim=48), Hardness.NEITHER),
-        (HiddenGateFamily(base=ParityFamily(dim=48, bits=3)), Hardness.PROVED),
-        (HiddenGateFamily(base=TwoSlopeFamily(dim=48, bits=4)), Hardness.NEITHER),
-        (TokenParityFamily(dim=20, bits=4, tokens=3), Hardness.PROVED),
+        (ParityFamily(dim=24, bits=3), "18 queries at tau 0.1 of 1771 targets"),
+        (ParityFamily(dim=48, bits=1), "1 query at tau 0.1 of 47 targets"),
+        (BumpFamily(dim=48, bits=8), "2 queries at tau 0.1 of 314457495 targets"),
+        (BumpFamily(dim=60, bits=30), "no bound on queries, 5.9e+16 targets"),
+        (HiddenGateFamily(base=ParityFamily(dim=48, bits=3)), "7862 queries at tau 0.1 of 778320 targets"),
+        (TokenParityFamily(dim=20, bits=4, tokens=3), "31 queries at tau 0.1 of 3060 targets"),
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
-def test_a_family_is_proved_hard_only_where_queries_are_many_and_have_no_short_cut(family, hardness):
-    assert family_target(family, seed=1).record.hardness is hardness
+def test_the_label_of_a_family_is_its_proved_bound(family, label):
+    assert family_target(family, seed=1).record.label == label
 
 
-def test_rounding_is_assumed_hard_only_where_its_certificate_has_no_objection(tmp_path):
+def test_rounding_is_called_broken_where_an_estimate_of_this_version_says_so(tmp_path):
     easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
     assumed = lwr_target(secret_dim=128, modulus=64, levels=2, seed=1)
-    assert [one.record.hardness for one in (easy, assumed)] == [Hardness.NEITHER, Hardness.ASSUMED]
+    labels = ["broken by BKW in 2^20 operations (estimate)", "assumed: a variant of learning with rounding"]
+    assert [one.record.label for one in (easy, assumed)] == labels
     save_target(tmp_path / "assumed.safetensors", assumed)
-    assert load_target(tmp_path / "assumed.safetensors").record.hardness is Hardness.ASSUMED
+    assert load_target(tmp_path / "assumed.safetensors").record.label == labels[1]
 
 
 def test_a_layer_of_ones_own():
     layer = make_nice_layer(heads=2, dim=5, rng=0)
     target = layer_target(layer.map(lambda array: array.astype(np.float32)), tokens=3, name="mine")
     assert target.layer.theta.dtype == np.float64
-    assert (target.name, target.record.kind, target.record.hardness) == ("mine", "file", None)
+    assert (target.name, target.record.kind, target.record.label) == ("mine", "file", "given")
     assert target.inputs == BooleanInputs(3, 5)
     with pytest.raises(ValueError, match="The inputs are named"):
         layer_target(layer, tokens=3, inputs="cauchy")
@@ -154,7 +154,7 @@ def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
 def test_a_target_of_a_family_is_the_family_s_instance(kind):
     family = FAMILIES[kind]
     target, instance = family_target(family, 2), family.instance(2)
-    assert target.record.hardness is not None
+    assert target.record.certificate is not None
     assert target.record.kind == ("hidden-gate" if "gate" in kind else kind)
     np.testing.assert_array_equal(target.layer.theta, instance.layer.theta)
     np.testing.assert_array_equal(target.layer.w, instance.layer.w)

@@ -39,7 +39,7 @@ from sq.profiles import designed_coefficients
 from upper.linear_attention import tasks
 
 pytestmark = pytest.mark.bad_input
-STATEMENT = INSTANCE.certificate.statements[0]
+FACT = INSTANCE.certificate.facts[0]
 CSQ, STAT = sq.CSQ(0.3), sq.STAT(0.3)
 TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
 SIGNS = np.ones((2, 2, SMALL.dim))
@@ -97,10 +97,10 @@ UPPER = [
     (lambda: tasks.TuringMachine(*np.full((3, 2, 2), 7)), "write|move|next_state"),
 ]
 LOWER = [
-    (lambda: lower.Certificate("coins", (STATEMENT, STATEMENT)), "name"),
-    (lambda: lower.Certificate("", (STATEMENT,)), "family"),
-    (lambda: dataclasses.replace(STATEMENT, meaning=""), "empty"),
-    (lambda: dataclasses.replace(STATEMENT, value=float("nan")), "finite"),
+    (lambda: lower.Certificate("coins", (FACT, FACT)), "name"),
+    (lambda: lower.Certificate("", (FACT,)), "family"),
+    (lambda: lower.query_lower_bound(targets=5, tolerance=0.1, eigenvalue=-1), "eigenvalue"),
+    (lambda: dataclasses.replace(FACT, value=float("nan")), "finite"),
     (lambda: changed(family="other"), "family"),
     (lambda: changed(layer=layer(2, 4)), "dimensions"),
     (lambda: changed(known=lower.LinearKnownPart.zero(3, 5)), "tokens"),

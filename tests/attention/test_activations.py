@@ -152,6 +152,15 @@ def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
     assert max(*errors.theta, *errors.w, *errors.key_bias) < 1e-5
 
 
+def test_examples_of_a_causal_layer_are_those_of_a_causal_one(model, words):
+    causal = nn.Transformer.generate_square_subsequent_mask(K, dtype=torch.float64)
+    x, y = attention_layer_examples(
+        model, "layers.layers.1.self_attn", {"words": words, "mask": causal}
+    ).draw(len(words))
+    truth = convert_torch_module(model.layers.layers[1].self_attn, causal=True).layer
+    np.testing.assert_allclose(truth(x), y, rtol=0, atol=1e-12)
+
+
 @pytest.mark.bad_input
 def test_wrong_inputs_are_refused_in_sentences(model, words):
     name, bert = "layers.layers.1.self_attn", Bert()
@@ -167,7 +176,7 @@ def test_wrong_inputs_are_refused_in_sentences(model, words):
         ((nn.Sequential(nn.Linear(D, D)), "0", torch.ones(D)), "name the attention module itself"),
         ((model, "unused", words), "did not call the layer"),
         ((model, name, [{"words": words, "src_key_padding_mask": padding}]), "key_padding_mask, that leaves"),
-        ((model, name, {"words": words, "mask": causal}), r"attn_mask, that leaves tokens out|is causal"),
+        ((model, name, {"words": words, "mask": causal.T}), r"attn_mask, that leaves tokens out"),
         ((alone, alone, (x, x + 1, x)), "self-attention is needed"),
         ((alone, alone, [(x, x, x), (x[:, :3],) * 3]), "one number of tokens is needed"),
         ((bert, "", (x, torch.full((2, 1, 1, K), -1e9))), "attention_mask, that leaves tokens out"),

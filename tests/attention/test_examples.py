@@ -185,7 +185,7 @@ def test_the_file_at_fault_is_named(tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", x[:, 0])
     np.savez(tmp_path / "other.npz", X=x, y=x)
-    with pytest.raises(FileFormatError, match="y.npy: y has the shape"):
+    with pytest.raises(FileFormatError, match=r"y\.npy: y has the shape"):
         ExampleOracle.from_files(tmp_path / "x.npy", tmp_path / "y.npy")
     with pytest.raises(FileFormatError, match="no array named x; it holds X, y"):
         ExampleOracle.from_files(tmp_path / "other.npz")

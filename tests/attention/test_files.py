@@ -108,6 +108,12 @@ class TestRoundTrip:
                 found, wanted = back.layer.parameters[name], np.asarray(wanted)
                 assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes())
 
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_a_layer_is_causal_or_not(self, tmp_path, causal):
+        layer = AttentionLayer(np.ones((1, 2, 2)), np.ones((1, 2, 2)), causal=causal)
+        save_layer(tmp_path / "layer.safetensors", layer)
+        assert load_layer(tmp_path / "layer.safetensors").layer.causal is causal
+
     def test_layer_of_an_instance_and_of_a_foreign_file(self, tmp_path):
         layer = make_nice_layer(heads=2, dim=3, rng=1)
         tensors = {"theta": np.array(layer.theta), "w": np.array(layer.w)}

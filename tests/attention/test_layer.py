@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import array_api_strict
 import numpy as np
@@ -193,6 +194,34 @@ class TestHardMax:
     def test_logits_that_are_not_finite_are_an_error(self, wrong):
         with pytest.raises(ValueError, match="logits contain NaN or infinite"):
             attention_pattern(np.array([0.0, wrong]))
+
+
+class TestCausal:
+    def test_row_a_is_the_last_row_of_the_layer_on_the_tokens_up_to_a(self, library):
+        name, convert = library
+        layer = make_nice_layer(heads=2, dim=4, rng=0)
+        biased = AttentionLayer(layer.theta, layer.w, np.ones((2, 4)), np.arange(4.0))
+        causal = replace(biased, causal=True).map(convert)
+        x = np.random.default_rng(1).standard_normal((3, 5, 4))
+        out = causal(convert(x))
+        assert module(out) == ("numpy" if name == "numpy" else name)
+        for a in range(5):
+            np.testing.assert_allclose(np.asarray(out)[:, a], biased(x[:, : a + 1])[:, a], atol=1e-13)
+        patterns = np.asarray(causal.patterns(convert(x)))
+        np.testing.assert_array_equal(np.triu(patterns, 1), 0)
+        np.testing.assert_allclose(patterns.sum(axis=-1), 1)
+
+    def test_what_heads_read_is_masked_too(self):
+        layer = make_nice_layer(heads=2, dim=4, rng=0)
+        x = np.random.default_rng(1).standard_normal((3, 5, 4))
+        _, read = read_tokens(x, layer.theta, causal=True)
+        expected = replace(layer, causal=True)(x)
+        np.testing.assert_allclose((read @ layer.w.reshape(8, 4)).reshape(x.shape), expected, atol=1e-13)
+
+    def test_large_logits_of_later_tokens_hide_nothing(self):
+        layer = AttentionLayer(1e6 * np.eye(2)[None], np.eye(2)[None], causal=True)
+        x = np.array([[1.0, 0.0], [300.0, 0.0]])
+        np.testing.assert_array_equal(layer(x)[0], x[0])
 
 
 class TestWrongInput:

@@ -48,6 +48,23 @@ def test_a_randomised_learner_may_save_its_failures():
     assert query_lower_bound(1, 0.1, success=0.5) == 0
 
 
+@given(
+    st.integers(1, 50),
+    st.fractions(Fraction(1, 100), Fraction(99, 100)),
+    st.fractions(0, 3),
+    st.fractions(Fraction(1, 50), 1),
+)
+def test_no_number_of_queries_is_enough_where_none_rules_out_a_target(targets, tau, eigenvalue, success):
+    bound = query_lower_bound(targets, tau, success=success, eigenvalue=eigenvalue)
+    if success * targets <= 1:  # a guess is right often enough
+        assert bound == 0
+    elif eigenvalue <= tau**2:  # no answer is off by more than the tolerance
+        assert bound == math.inf
+    else:  # `bound` queries rule out enough, and one less do not
+        most = min(targets, math.ceil(eigenvalue / tau**2) - 1)
+        assert most * (bound - 1) < success * targets - 1 <= most * bound
+
+
 @pytest.mark.bad_input  # they are no floats by type
 def test_numbers_of_numpy_are_read_as_they_print_and_truth_values_are_none():
     assert exact_fraction("x", np.float64(0.1)) == exact_fraction("x", 0.1) == Fraction(1, 10)

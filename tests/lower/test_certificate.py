@@ -1,15 +1,18 @@
 import json
 
-from lower import Certificate, Hardness, Statement
+import pytest
+
+from lower import Certificate, Fact, Key, Status, Word
 
 
 def make():
     return Certificate(
         "coins",
         (
-            Statement("sides", 2**80, "A coin has as many.", "proved", "By counting"),
-            Statement("weight", 0.1 + 0.2, "In grams.", "measured", "A balance"),
-            Statement("metal", "copper", "Mostly.", "derived", "Derived here"),
+            Fact(Key.TARGETS, 2**80, Status.PROVED, "by counting"),
+            Fact(Key.QUERIES, 0.1 + 0.2, Status.COMPUTED, "a balance", at=0.1),
+            Fact(Key.JUMPS, (3, 2**70), Status.DERIVED, "derived here"),
+            Fact(Key.BROKEN_BY, (Word.ZEROS, Word.BKW), Status.DERIVED, "derived here"),
         ),
     )
 
@@ -18,14 +21,78 @@ def test_json_round_trip_is_exact():
     certificate = make()
     again = Certificate.from_json(json.loads(json.dumps(certificate.to_json())))
     assert again == certificate
-    assert again["sides"].value == 2**80
-    assert again["weight"].value == 0.1 + 0.2
+    assert again["targets"].value == 2**80
+    assert again["queries at tolerance 0.1"].value == 0.1 + 0.2
 
 
-def test_a_certificate_without_a_verdict_is_neither_proved_nor_assumed_hard():
-    assert make().hardness is Hardness.NEITHER
-    for one in Hardness:
-        said = Statement("verdict", one.value, "So.", "derived", "Derived here")
-        assert Certificate("coins", (said,)).hardness is one
-    odd = Statement("verdict", "no idea", "So.", "derived", "Derived here")
-    assert Certificate("coins", (odd,)).hardness is Hardness.NEITHER
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 1},
+        {"format": 3},
+        {"format": 2.0},
+        {"format": True},
+        {"facts": [3]},
+        {"facts": {}},
+        {"more": 1},
+        {"family": ""},
+    ],
+)
+def test_certificates_of_another_form_are_refused(change):
+    with pytest.raises(ValueError):
+        Certificate.from_json(make().to_json() | change)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": "security"},
+        {"value": "128 bits"},
+        {"value": True},
+        {"value": ["128 bits"]},
+        {"value": [0.5]},
+        {"value": {}},
+        {"value": None},
+        {"status": "certain"},
+        {"source": 3},
+        {"at": "0.2"},
+        {"meaning": "It is safe."},
+    ],
+)
+def test_a_fact_has_nothing_but_its_key_value_status_and_source(change):
+    data = make().to_json()
+    data["facts"][0] |= change
+    with pytest.raises(ValueError):
+        Certificate.from_json(data)
+
+
+@pytest.mark.parametrize("value", [(), (3,), (3, 0), (Word.BKW, 2), (3, 2, 1), 10**400, -(10**400), 1e308])
+def test_every_fact_and_label_prints(value):
+    for key in Key:
+        certificate = Certificate("any", (Fact(key, value, Status.PROVED, "nowhere", at=0.1),))
+        assert key.value in str(certificate)
+        assert certificate.label
+
+
+def label(*facts):
+    return Certificate("any", tuple(Fact(*one) for one in facts)).label
+
+
+def test_a_label_says_what_is_proved_assumed_or_estimated():
+    targets = (Key.TARGETS, 16215, Status.PROVED, "by counting")
+    queries = (Key.QUERIES, 164, Status.PROVED, "Bessel", 0.1)
+    assert label(targets, queries) == "164 queries at tau 0.1 of 16215 targets"
+    assert label(targets, (Key.QUERIES, 1, Status.PROVED, "Bessel", 0.1)).startswith("1 query at")
+    assert label((Key.TARGETS, 10**400, Status.PROVED, "by counting"), queries).endswith(
+        " of 1.0e+400 targets"
+    )
+    none = (Key.QUERIES, Word.INFINITE, Status.PROVED, "Bessel", 0.1)
+    assert label(targets, none) == "no number is enough at tau 0.1 of 16215 targets"
+    assert label(targets, (Key.QUERIES, 9, Status.PROVED, "Bessel", 0.3)).startswith("no bound")
+    assumed = (Key.ASSUMPTION, Word.LWR, Status.ASSUMED, "Banerjee, Peikert and Rosen 2012")
+    assert label(assumed) == "assumed: learning with rounding"
+    assert label(assumed, (Key.RHO, 0.16, Status.DERIVED, "lwe")).endswith(", rho = 0.16")
+    for exponent, words in ((34.1, "broken by BKW in 2^34 operations (estimate)"), (40.0, "assumed:")):
+        assert label(assumed, (Key.OPERATIONS, exponent, Status.ESTIMATE, "BKW")).startswith(words)

@@ -5,10 +5,12 @@ from attention import AttentionLayer, BooleanInputs, FileFormatError
 from attention.files import load_layer, read_tensors, save_layer, write_tensors
 from lower import (
     Certificate,
+    Fact,
     GatedKnownPart,
     HardInstance,
+    Key,
     LinearKnownPart,
-    Statement,
+    Status,
     load_instance,
     save_instance,
 )
@@ -22,7 +24,7 @@ def make(**changes):
         "inputs": BooleanInputs(k=2, d=3),
         "secret": np.array([1, 2]),
         "known": LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
-        "certificate": Certificate("toy", (Statement("a", 0.1, "A sentence.", "derived", "Derived here"),)),
+        "certificate": Certificate("toy", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),
         "realisation_error": 1e-17 / 3,
         "parameters": {"bits": 2, "slopes": [0.5, 1 / 3], "gadget": False},
     }

@@ -9,7 +9,7 @@ from arena.generated_targets import family_target
 from arena.targets import load_target, save_target
 from attention import Outcome
 from attention.intervals import proportion_interval
-from lower import Hardness, query_lower_bound, verify_instance
+from lower import query_lower_bound, verify_instance
 from lwe import ExhaustiveAttack, FlipLaw, LWRParameters, SparseLaw, make_samples
 from sq import (
     CSQ,
@@ -101,10 +101,10 @@ def test_query_bounds_count_the_answers_that_noise_leaves():
         assert certificate[f"queries at tolerance {tau}"].value == wanted
     blind = ParityFamily(dim=48, bits=3, noise=0.45).instance(0).certificate
     assert blind["queries at tolerance 0.3"].value == "no number is enough"
-    assert blind.hardness is Hardness.PROVED
+    assert blind.label == "no number is enough at tau 0.1 of 16215 targets"
     only = ParityFamily(dim=4, bits=3, noise=0.45).instance(0).certificate  # one secret needs no query
     assert only["queries at tolerance 0.3"].value == 0
-    assert only.hardness is not Hardness.PROVED
+    assert only.label == "0 queries at tau 0.1 of 1 target"
 
 
 def test_honest_replies_are_right_in_the_mean_and_oracles_that_know_no_noise_refuse():

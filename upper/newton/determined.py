@@ -128,7 +128,7 @@ class LayerCertificate:
             w[i, :r] = spread[:, None] * (columns - of_w @ (of_w.T @ columns))
             if key_bias is not None and len(seen) > r:
                 key_bias[i, :r] = seen[r]
-        return self.whitening.back(AttentionLayer(theta, w, key_bias, here.bias))
+        return self.whitening.back(AttentionLayer(theta, w, key_bias, here.bias, here.causal))
 
     def __str__(self) -> str:
         r, d = self.whitening.rank, len(self.whitening.mean)
@@ -389,7 +389,7 @@ class _Derivative:
         )
         here, z, spread = whitening.into(layer), whitening(x)[:, :, :r], whitening.spread
         rows = _stacked(here, r)
-        pattern, reads = read_tokens(z, rows[:, :r], rows[:, r] if biased else None)
+        pattern, reads = read_tokens(z, rows[:, :r], rows[:, r] if biased else None, causal=here.causal)
         size = _sizes(here, whitening(x))
         token = float(np.sqrt(np.sum(spread**2) + np.sum(whitening.mean**2)))
         units = _units(rows, whitening, token)
@@ -517,10 +517,9 @@ def _moved(here: AttentionLayer, move: tuple[np.ndarray, np.ndarray], step: floa
     theta = here.theta + np.pad(rows[:, :r], ((0, 0), (0, d - r), (0, d - r)))
     w = here.w + np.pad(columns[: m * r].reshape(m, r, d), ((0, 0), (0, d - r), (0, 0)))
     if here.key_bias is None or here.bias is None:
-        return AttentionLayer(theta, w)
-    return AttentionLayer(
-        theta, w, here.key_bias + np.pad(rows[:, r], ((0, 0), (0, d - r))), here.bias + columns[-1]
-    )
+        return replace(here, theta=theta, w=w)
+    key_bias = here.key_bias + np.pad(rows[:, r], ((0, 0), (0, d - r)))
+    return AttentionLayer(theta, w, key_bias, here.bias + columns[-1], here.causal)
 
 
 def _told_by_few(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " m"]:
@@ -529,7 +528,7 @@ def _told_by_few(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Bool[n
     total, squares, uniform = np.zeros((d + 1, m, d)), np.zeros((d + 1, m, d)), np.zeros((d + 1, 1, d))
     for first in range(0, n, _AT_ONCE):
         tokens = x[first : first + _AT_ONCE]
-        pattern, reads = read_tokens(tokens, layer.theta, layer.key_bias)
+        pattern, reads = read_tokens(tokens, layer.theta, layer.key_bias, causal=layer.causal)
         square = tokens * tokens
         spread = (pattern.reshape(-1, k * m, k) @ square).reshape(reads.shape) - reads * reads
         least = 1e-12 * square.max(axis=(0, 1))
@@ -570,7 +569,9 @@ def _units(rows: Float[np.ndarray, "m e r"], whitening: Whitening, token: float)
 
 def _sizes(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> float:
     """The sum over heads of the root mean square of their outputs on a token, and the size of b."""
-    reads = read_tokens(x, layer.theta, layer.key_bias)[1].reshape(-1, layer.heads, 1, layer.dim)
+    reads = read_tokens(x, layer.theta, layer.key_bias, causal=layer.causal)[1].reshape(
+        -1, layer.heads, 1, layer.dim
+    )
     size = np.sqrt(np.sum((reads @ layer.w) ** 2, axis=(2, 3)).mean(axis=0)).sum()
     return float(size + (0.0 if layer.bias is None else np.linalg.norm(layer.bias)))
 

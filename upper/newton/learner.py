@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown, to_numpy
+from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, Verdict
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
@@ -75,6 +75,8 @@ class Newton(LearnerBase):
         Whether the layer has biases (see `attention.AttentionLayer`), which are then learned too: c_i with Theta_i, and
         b with W. With "auto" they are learned, and dropped again if the examples do not need them (see `needs_biases`);
         with fewer examples than biases need there are none.
+    causal : bool
+        Whether the layer is causal: row j attends to the tokens up to j only.
     engine : "numpy", "torch" or "auto"
         The library of arrays. Results differ in the last digits, so the number of passes may differ too. "auto" is
         torch for larger problems if it is installed and the processor multiplies bfloat16, and else NumPy.
@@ -84,8 +86,8 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank is given with m = "auto". On `fit`, if there are fewer
-        examples than the counting floor, the layer to start from has another shape, or the rank is above d.
+        If a parameter is out of range, or a rank or a mask is given with m = "auto". On `fit`, if there are
+        fewer examples than the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
 
@@ -105,8 +107,9 @@ class Newton(LearnerBase):
     when its further steps would add less than a hundredth to this reduction. Three runs with the same residual are
     evidence of noise, unless the residual depends on the tokens (`depends_on_tokens`): then the student is too small,
     or all runs are stuck (`Outcome.RESIDUAL_FLOOR`). At the level of the noise (`Outcome.NOISE_FLOOR`), the held-out
-    examples are fitted, too. The last step of the trace has ``noise_level``, the estimate of s. It also has ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2
-    without a rank), the expected squared error on an entry of a clean label. From about twenty floors, the error is
+    examples are fitted, too. The last step of the trace has ``noise_level``, the estimate of s. It also has
+    ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2 without a rank), the expected squared error on an
+    entry of a clean label. From about twenty floors, the error is
     within 1.2 times this value; at four floors, it is 1.6 to 2.9 times as large.
 
     Examples
@@ -126,12 +129,15 @@ class Newton(LearnerBase):
     start: Literal["random"] | AttentionLayer = "random"
     rank: PositiveInt | None = None
     biases: bool | Literal["auto"] = False
+    causal: bool = False
     engine: EngineName = "numpy"
     device: str | None = None
 
     def __post_init__(self) -> None:
         if self.m == "auto" and self.rank is not None:
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
+        if self.m == "auto" and self.causal:
+            raise ValueError("m is 'auto' and causal is True: for causal layers a number of heads is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The counting floor (of one head if m is "auto"), and one example to hold out."""
@@ -249,7 +255,7 @@ class Newton(LearnerBase):
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
         )
         starts = len(ends.iterates)
-        if self.rank is None:
+        if self.rank is None and not self.causal:
             ends = runner.redraw_weakest(
                 examples,
                 ends,
@@ -323,7 +329,8 @@ class Newton(LearnerBase):
             start = replace(start, a=more(start.a)) if isinstance(start, FactoredHeads) else more(start)
         engine = self._engine(free[0], x.shape)
         there = start.map(engine.put) if isinstance(start, FactoredHeads) else engine.put(start)
-        return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, priors=priors, rng=rng)
+        settings: dict[str, Any] = {"tolerance": tolerance, "priors": priors, "causal": self.causal}
+        return gauss_newton(engine.put(x), engine.put(y), there, **settings, rng=rng)
 
     def _start(
         self, examples: SplitExamples, heads: int, number: int, rng: np.random.Generator
@@ -350,8 +357,8 @@ class Newton(LearnerBase):
         return int(not on_path or isinstance(self.start, AttentionLayer))
 
     def _floor(self, heads: int, k: int, d: int) -> int:
-        biases = bool(self.biases)
-        return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank, biases=biases)
+        shape = {"heads": heads, "tokens": k, "dim": d}
+        return counting_floor(**shape, rank=self.rank, biases=bool(self.biases), causal=self.causal)
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):

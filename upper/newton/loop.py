@@ -84,6 +84,8 @@ class Iterate:
         Passes over the data since the start: evaluations of F and products with J or its transpose.
     prior : float
         The variance sigma^2 of the noise that the path of priors assumes; 0 at its end, and without it.
+    causal : bool
+        Whether the heads are causal.
     improving : bool
         Of the end of a run: whether its work was spent while the error on held-out examples still fell.
     """
@@ -96,13 +98,14 @@ class Iterate:
     key_bias: Shaped[Any, "m d"] | None = None
     bias: Shaped[Any, " d"] | None = None
     prior: float = 0.0
+    causal: bool = False
     improving: bool = False
 
     @property
     def layer(self) -> AttentionLayer:
         """The layer, in NumPy."""
         here = self.map(to_numpy)
-        return AttentionLayer(here.theta, here.w, here.key_bias, here.bias)
+        return AttentionLayer(here.theta, here.w, here.key_bias, here.bias, here.causal)
 
     def only(self, heads: Any) -> "Iterate":
         """The same state with some of the heads, whose projections are as before."""
@@ -127,6 +130,7 @@ def gauss_newton(
     inner_dtype: Any = None,
     tolerance: NonNegativeFloat = 0.0,
     priors: bool = False,
+    causal: bool = False,
     rng: np.random.Generator,
 ) -> Iterator[Iterate]:
     """Iterates of damped Gauss-Newton on Theta from `start`, W re-solved by least squares each time.
@@ -147,6 +151,8 @@ def gauss_newton(
         The relative residual at which the caller will stop; no inner solve aims far below it.
     priors : bool
         Whether to begin on the path of priors. The start must then be random: its size is taken for that of the target.
+    causal : bool
+        Whether row j attends to the tokens up to j only.
     rng : Generator
         Draws the probe that estimates the coupling of heads.
 
@@ -194,7 +200,7 @@ def gauss_newton(
     Variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's approximation (BIT 15, 1975).
     """
     start = start if isinstance(start, Start) else FullStart(start)
-    engine = Engine.of(x, y, start.array, low=inner_dtype)
+    engine = replace(Engine.of(x, y, start.array, low=inner_dtype), causal=causal)
     run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
     # labels that are zero pull no step against a prior
     damping, passes, prior = _FIRST_DAMPING, 1, _FIRST_PRIOR if priors and engine.norm(y) > 0 else 0.0
@@ -386,7 +392,8 @@ class _Run:
     def iterate(self, here: LinearFit, damping: float, passes: int, prior: float) -> "Iterate":
         if self._last is None or self._last[0] is not here:
             theta, w, *biases = self._heads.matrices(here.parameters, self._unit * here.factor)
-            self._last = here, Iterate(theta, w, here.residual, damping, passes, *biases)
+            made = Iterate(theta, w, here.residual, damping, passes, *biases)
+            self._last = here, replace(made, causal=self.engine.causal)
         return replace(self._last[1], damping=damping, passes=passes, prior=prior)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, prior: float = 0.0) -> LinearFit:

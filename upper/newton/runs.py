@@ -155,7 +155,7 @@ def _rescaled(layer: AttentionLayer, scale: float, unit: float) -> AttentionLaye
     theta, w = (part.astype(np.float64) for part in (layer.theta, layer.w))
     key_bias = None if layer.key_bias is None else layer.key_bias * scale
     bias = None if layer.bias is None else layer.bias * unit
-    return AttentionLayer(theta * scale * scale, w * (unit * scale), key_bias, bias)
+    return AttentionLayer(theta * scale * scale, w * (unit * scale), key_bias, bias, layer.causal)
 
 
 def draw_split(

@@ -68,6 +68,7 @@ class Whitening:
             forward @ layer.w,
             None if key_bias is None else key_bias @ forward.T,
             bias,
+            layer.causal,
         )
 
     def back(self, layer: AttentionLayer) -> AttentionLayer:
@@ -79,7 +80,7 @@ class Whitening:
         if moved:
             key_bias = (0 if key_bias is None else key_bias) - self._constant(theta)
             bias = (0 if bias is None else bias) - self._constant(w).sum(axis=0)
-        return AttentionLayer(theta, w, key_bias, bias)
+        return AttentionLayer(theta, w, key_bias, bias, layer.causal)
 
     @property
     def _inverse(self) -> Float[np.ndarray, "d d"]:

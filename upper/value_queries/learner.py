@@ -1,20 +1,30 @@
 """The learner from value queries: all heads of a layer, exactly, with no search and no descent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
+from attention import (
+    AnswerPrecision,
+    AttentionLayer,
+    Fit,
+    Outcome,
+    QueriesExhaustedError,
+    Recorder,
+    ValueOracle,
+)
 from attention.evaluation import EXACT_ERROR, Verdict, error_rate_bound, relative_error
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
+from upper.value_queries.causal import LastRows, is_causal
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
+from upper.value_queries.precision import measure_precision
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
-from upper.value_queries.separation import first_heads, follow_heads, numbered
+from upper.value_queries.separation import numbered, separate_heads
 from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
@@ -24,8 +34,14 @@ _CHECKS, _CHECKED_TOKENS = 8, 4
 # Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
 # outputs is the floor.
 _FLOOR = 1e-8
-# With noise, a prediction is off by so many times the noise at most.
-_LOUD = 3.0
+# A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify if there
+# are some, but by no more than this share. Measured on 40 modules in float32: up to 33 times.
+_LOUD, _AMPLIFIED, _PLAIN, _AT_MOST = 3.0, 100.0, 5.0, 0.05
+# Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this
+# share, though they repeat, it is no layer that answers.
+_COARSE, _NOT_LINEAR = 1e-10, 0.1
+# Rows of another mask than the causal one are off by a larger share.
+_MASKED = 0.1
 # The shortest tokens of a check, in units of the scale.
 _SHORTEST = 2.0**-16
 # Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
@@ -44,18 +60,18 @@ class ByQueries(LearnerBase):
         most heads that are accepted.
     examples : int, optional
         The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
-    noise : float
-        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`. The thresholds, the length of the
-        differences and the number of answers that are averaged follow from it.
-    stretch : float
-        With noise, differences of tokens are at most so many times as long as without it, which makes the noise count
-        less. Give 1 where the noise grows with the tokens; answers are then averaged.
+    noise : float, optional
+        Standard deviation of the noise on an entry of an answer, as in `ValueOracle`; found if not given.
+    accuracy : float, optional
+        The relative rounding unit of the answers, such as 6e-8 where they are computed in float32; found if not given.
+        The thresholds, the step length and the number of repetitions follow from the two. Answers that repeat are not
+        averaged.
 
     Raises
     ------
     ValueError
-        On `fit`, if the oracle answers no value queries, a query has one token or one coordinate, answers are
-        malformed, or they are float32 and no noise is stated.
+        On `fit`, if the oracle answers no value queries, a query has one token or one coordinate, or answers are
+        malformed.
 
     Notes
     -----
@@ -68,6 +84,8 @@ class ByQueries(LearnerBase):
     4. they are followed to d differences, which gives all W_i (`follow_heads`);
     5. with those known, the weights of any tokens are linear in an answer, and their log ratios are logits: Theta_i and
        c_i (`read_logits`).
+
+    A causal layer is found to be one, and only the last rows of its answers are used.
 
     Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
     ``condition_1`` and so on: how much larger rounding gets for that head. A layer whose biases are found to be
@@ -86,12 +104,12 @@ class ByQueries(LearnerBase):
 
     m: PositiveInt | Literal["auto"] = "auto"
     examples: NonNegativeInt | None = None
-    noise: NonNegativeFloat = 0.0
-    stretch: PositiveFloat = 1000.0
+    noise: NonNegativeFloat | None = None
+    accuracy: NonNegativeFloat | None = None
 
     def minimum_examples(self, k: int | None, d: int) -> int:
         """The queries of the linear part."""
-        return 2 * d if self.noise else d + 1
+        return d + 1
 
     def _prepare(self, oracle: ValueOracle) -> None:
         if oracle.k == 1:
@@ -111,24 +129,44 @@ class ByQueries(LearnerBase):
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         random = apart(rng)
-        if self.noise:
-            return self._learn_noisy(oracle, recorder, budget, random)
-        linear = linear_part(oracle)
-        answers = getattr(oracle, "dtype", np.dtype(np.float64))
-        if answers.kind == "f" and answers.itemsize < 8:
-            raise ValueError(
-                f"The answers are {answers}, too coarse for exact recovery: compute them in float64 (a torch module by "
-                "module.double()), or state their error as noise."
-            )
-        recorder.step("Equal tokens", predict=linear.layer)
-        within = oracle if budget is None else oracle.limited(budget - recorder.examples)
+        within = oracle if budget is None else oracle.limited(budget)
+        precision, linear = None, None
         try:
-            found, verdict = self._found(TwoTokens(within, linear), random, recorder)
+            precision = measure_precision(
+                within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
+            )
+            causal = is_causal(within, precision, random.spawn(1)[0])
+            asked = LastRows(within) if causal else within
+            recorder.step(
+                "Precision of the answers",
+                noise=precision.noise,
+                accuracy=precision.accuracy,
+                repeatable=precision.repeatable,
+                causal=causal,
+            )
+            coarse = precision.error(1.0) > _COARSE
+            if (
+                coarse
+                and precision.repeatable
+                and 0 < _NOT_LINEAR * precision.size < precision.error(precision.size)
+            ):
+                found, verdict = None, Verdict(Outcome.NO_LAYER)
+            elif coarse:
+                found, verdict = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
+            else:
+                linear = linear_part(asked)
+                recorder.step("Equal tokens", predict=linear.layer)
+                found, verdict = self._found(TwoTokens(asked, linear), random, recorder)
+            if causal and found is not None:
+                found = replace(found, causal=True)
+                if verdict.outcome.succeeded and not _masked_rightly(within, found, random):
+                    verdict = Verdict(Outcome.NOT_SEPARATED)
         except QueriesExhaustedError:
             found, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
-        if found is None:
-            return recorder.fit(verdict, predict=linear.layer)
-        return recorder.fit(verdict, layer=found)
+        predict = np.zeros_like if linear is None else linear.layer
+        return recorder.fit(
+            verdict, layer=found, predict=predict if found is None else None, precision=precision
+        )
 
     def _found(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
@@ -144,9 +182,13 @@ class ByQueries(LearnerBase):
             return linear.layer, _verdict(pairs.oracle, linear.layer, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
-        if m > rank > 1:
-            recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
-        found = self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
+        separated = separate_heads(pairs, m, rank, scale, random, recorder)
+        found = None
+        if separated is not None:
+            w, directions, _ = separated
+            logits = read_logits(pairs, w, directions, scale)
+            found = Parameters(logits.theta, w, logits.key_bias, linear.bias).layer
+            recorder.step("Logits", layer=found)
         if found is not None:
             verdict = _verdict(pairs.oracle, found, random)
             if verdict.outcome is Outcome.EXACT or rank > 1:
@@ -168,45 +210,13 @@ class ByQueries(LearnerBase):
         return (None, Verdict(Outcome.NOT_SEPARATED)) if floor is None else floor
 
     def _learn_noisy(
-        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, random: np.random.Generator
-    ) -> Fit:
-        kept = KeptAnswers(oracle if budget is None else oracle.limited(budget))
-        try:
-            found = recover_from_noise(
-                kept,
-                self.noise,
-                m=None if self.m == "auto" else self.m,
-                most=max(self.stretch, 1.0),
-                rng=random,
-                recorder=recorder,
-            )
-            if found is None:
-                return recorder.fit(Outcome.NOT_SEPARATED, predict=np.zeros_like)
-            verdict = _noisy_verdict(kept, found, self.noise, random)
-        except QueriesExhaustedError:
-            return recorder.fit(Outcome.EXAMPLES_SPENT, predict=np.zeros_like)
-        return recorder.fit(verdict, layer=found)
-
-    def _recovered(
-        self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
-    ) -> AttentionLayer | None:
-        first = first_heads(pairs, m, scale, random)
-        if first is None:
-            recorder.step("No pencil separates the heads", heads=m)
-            return None
-        recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
-        followed = follow_heads(pairs, first, scale, random)
-        if followed is None:
-            recorder.step("Heads fall together", heads=m)
-            return None
-        w, directions = followed
-        recorder.step(
-            "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
-        )
-        logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
-        found = Parameters(logits.theta, w, logits.key_bias, pairs.linear.bias).layer
-        recorder.step("Logits", layer=found)
-        return found
+        self, kept: KeptAnswers, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
+    ) -> tuple[AttentionLayer | None, Verdict]:
+        m = None if self.m == "auto" else self.m
+        found = recover_from_noise(kept, precision, m=m, rng=random, recorder=recorder)
+        if found is None:
+            return None, Verdict(Outcome.NOT_SEPARATED)
+        return found, _noisy_verdict(kept, found, precision, random, recorder)
 
 
 def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Verdict:
@@ -230,6 +240,16 @@ def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Gener
     )
 
 
+def _masked_rightly(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> bool:
+    """Whether all rows of a causal layer are as predicted, not the last ones alone."""
+    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    answers, predicted = oracle.ask(x), found(x)
+    return all(
+        np.linalg.norm(answers[:, row] - predicted[:, row]) < _MASKED * np.linalg.norm(answers)
+        for row in range(x.shape[1])
+    )
+
+
 def _judged(error: float, checks: int) -> Verdict:
     if error >= _FLOOR:
         return Verdict(Outcome.NOT_SEPARATED, error)
@@ -238,17 +258,25 @@ def _judged(error: float, checks: int) -> Verdict:
 
 
 def _noisy_verdict(
-    oracle: ValueOracle, found: AttentionLayer, noise: float, random: np.random.Generator
+    oracle: ValueOracle,
+    found: AttentionLayer,
+    precision: AnswerPrecision,
+    random: np.random.Generator,
+    recorder: Recorder,
 ) -> Verdict:
-    """Whether fresh answers differ from the prediction by little more than the noise, and by less than from zero."""
+    """Whether fresh answers differ from the prediction by little more than their error, and by less than from zero."""
     x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
     answers = oracle.ask(x)
-    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), answers))
-    within = off < max(_LOUD * noise, EXACT_ERROR * size) and off < size / 2
+    moving = answers if found.bias is None else answers - found.bias
+    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), moving))
     error = off / (size or 1.0)
-    if not within:
+    recorder.step("Fresh queries", layer=found, error_on_queries=error)
+    amplified = _AMPLIFIED if np.any(found.theta) else _PLAIN
+    rounding = min(amplified * precision.accuracy, _AT_MOST) * float(np.sqrt(np.mean(answers**2)))
+    if off >= max(_LOUD * precision.noise, rounding, EXACT_ERROR * size) or off >= size / 2:
         return Verdict(Outcome.NOT_SEPARATED, error)
-    return Verdict(Outcome.NOISE_FLOOR, error, error_rate_bound(len(x)))
+    outcome = Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
+    return Verdict(outcome, error, error_rate_bound(len(x)))
 
 
 def _agreement(

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from attention.value_oracle import ValueOracle
-from upper.value_queries.two_tokens import LinearPart, TwoTokens, ask_often
+from upper.value_queries.two_tokens import TwoTokens, ask_often
 
 # Of the d numbers in a row of an answer so many are spent on weights at most: the system is well conditioned then.
 _SHARE = 0.6
 # A query with a smaller weight is asked again with tokens half as long, so often at most.
 _SMALL, _SHORTER = 1e-2, 8
-# With noise, so much of them, and the common part of the logits of a query is read so often.
+# With coarse answers, so much of them, and the common part of the logits of a query is read so often.
 _NOISY_SHARE, _COMMON = 0.4, 8
 # Queries are solved so many numbers at a time.
 _AT_A_TIME = 4_000_000
@@ -29,11 +28,7 @@ class Logits:
 
 
 def read_logits(
-    oracle: ValueOracle,
-    linear: LinearPart,
-    w: Float[np.ndarray, "m d d"],
-    directions: Float[np.ndarray, "d d"],
-    scale: float,
+    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"], scale: float
 ) -> Logits:
     """Theta and c from the weights of tokens along orthonormal directions.
 
@@ -47,11 +42,12 @@ def read_logits(
     O(m^2 d^3) operations, whatever g is. Entries that several queries show are averaged by the weights they were read
     from; a query with a small weight is asked again with shorter tokens.
     """
-    m, d = len(w), oracle.d
-    most = int(_SHARE * d / m) if oracle.k is None else min(int(_SHARE * d / m), oracle.k - 1)
-    if most < 2 <= min(d // m, (oracle.k or 3) - 1):
+    m, d, k = len(w), pairs.oracle.d, pairs.oracle.k
+    most = int((_NOISY_SHARE if pairs.noise else _SHARE) * d / m)
+    most = most if k is None else min(most, k - 1)
+    if most < 2 <= min(d // m, (k or 3) - 1):
         most = 2
-    reader = _Reader(oracle, linear, w, directions, scale)
+    reader = _Reader(pairs, w, directions, scale)
     theta, bias = _Mean((m, d, d)), _Mean((m, d))
     for queries in _groups(d, max(most, 1)):
         for query, length, logits, weights in reader(queries, zero=True):
@@ -61,8 +57,8 @@ def read_logits(
             bias.add((slice(None), query), logits[:, 0] / length, weights[:, 0])
     if most < 2:
         diagonal, c = np.diagonal(theta.value, axis1=1, axis2=2), bias.value
-        pairs = np.column_stack(np.triu_indices(d, 1))
-        for (i, j), length, logits, weights in reader(pairs, zero=False):
+        two = np.column_stack(np.triu_indices(d, 1))
+        for (i, j), length, logits, weights in reader(two, zero=False):
             # row i is (t_i Theta + c)(t_j - t_i), and row j likewise
             read = (logits[:, :, 0] - length * (c[:, j] - c[:, i])[:, None]) / length**2
             theta.add((slice(None), i, j), read[:, 0] + diagonal[:, i], weights[:, 0, 0])
@@ -86,12 +82,13 @@ def read_noisy_logits(
     m, d = len(w), pairs.oracle.d
     most = max(1, int(_NOISY_SHARE * d / m))
     size = most if pairs.oracle.k is None else min(most, pairs.oracle.k - 1)
+    readings = 1 if pairs.precision.repeatable else _COMMON
     theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
         far = scale * directions[group]
         for _ in range(_SHORTER):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], _COMMON, axis=0), far)
+            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], readings, axis=0), far)
             if not small.any():
                 break
             far = far / 2
@@ -167,8 +164,7 @@ class _Mean:
 class _Reader:
     """Asks tokens along directions and reads the logits of their weights."""
 
-    oracle: ValueOracle
-    linear: LinearPart
+    two_tokens: TwoTokens
     w: Float[np.ndarray, "m d d"]
     directions: Float[np.ndarray, "d d"]
     scale: float
@@ -176,7 +172,7 @@ class _Reader:
     def __call__(self, queries: Int[np.ndarray, "n s"], *, zero: bool) -> Iterator[tuple[Any, ...]]:
         """For each query and length of its tokens the logits against the first, (m, rows, others), and the weights."""
         length = self.scale / 2
-        size = max(1, _AT_A_TIME // (len(self.w) * self.oracle.d * queries.shape[1]))
+        size = max(1, _AT_A_TIME // (len(self.w) * self.w.shape[1] * queries.shape[1]))
         for _ in range(_SHORTER):
             again = []
             for some in np.split(queries, range(size, len(queries), size)):
@@ -191,9 +187,12 @@ class _Reader:
         if zero:
             tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
         n, size, d = tokens.shape
-        copies = (self.oracle.k or size) - size + 1  # of the first token
-        answers = self.oracle.ask(np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1))
-        rest = answers[:, copies - 1 :] - self.linear.bias - tokens[:, :1] @ self.linear.projection_sum
+        oracle, linear = self.two_tokens.oracle, self.two_tokens.linear
+        copies = (oracle.k or size) - size + 1  # of the first token
+        tokens = tokens[:, [0] * (copies - 1) + list(range(size))]
+        answers = ask_often(oracle, tokens, self.two_tokens.repeats)
+        tokens = tokens[:, copies - 1 :]
+        rest = answers[:, copies - 1 :] - linear.bias - tokens[:, :1] @ linear.projection_sum
         others = tokens[:, None, 1:] - tokens[:, None, :1]
         columns = np.swapaxes((others @ self.w).reshape(n, -1, d), 1, 2)
         q, triangle = np.linalg.qr(columns)

@@ -1,22 +1,36 @@
-"""Recovery from answers with noise: how far to stretch differences, how often to ask, and what to count tokens from."""
+"""Recovery from answers with errors: step length, number of repetitions, and what tokens are counted from."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, Recorder
-from upper.value_queries.logits import read_noisy_logits
+from attention import AnswerPrecision, AttentionLayer, Recorder
+from upper.value_queries.logits import read_logits, read_noisy_logits
 from upper.value_queries.polish import KeptAnswers, Parameters, polish
-from upper.value_queries.separation import FirstHeads, first_heads, follow_heads, numbered, read_heads
-from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, orthonormal, rank_of_values
+from upper.value_queries.separation import read_heads, separate_heads
+from upper.value_queries.two_tokens import (
+    LinearPart,
+    TwoTokens,
+    find_scale,
+    linear_part,
+    orthonormal,
+    rank_of_values,
+)
 
 # The noise that is wanted on g, relative to its entries, and the most that the separation bears.
 _QUIET, _BORNE = 1e-6, 2e-3
 # Differences are at least so many times as long, if they may be: the prediction is then better than an answer.
 _LEAST_STRETCH = 32.0
-# Equal tokens are so many times as long as others may be.
-_LONGER = 16.0
+# The longest difference, relative to one without noise. Equal tokens are so many times as long as others may be.
+_LONGEST, _LONGER = 1000.0, 16.0
+# Polish gains a factor of 3 where answers are rounded, 100 where they are noisy; queries times heads times d^2 are then
+# fewer than this, which is some 10 seconds.
+_POLISHED = 1e7
+# Readings of the logits of rounded answers after the first.
+_READINGS = 2
+# Rounding of logits adds to that of values: the error of an answer is so many times that on equal tokens at most.
+_LOGITS = 3.0
 # A query is asked so often at most.
 _REPEATS = 4096
 # Biases may move the weights of a zero token so far from one half, relative to what heads put out.
@@ -29,73 +43,83 @@ _LOUD = 30.0
 
 def recover_from_noise(
     kept: KeptAnswers,
-    noise: float,
+    precision: AnswerPrecision,
     *,
     m: int | None,
-    most: float,
     rng: np.random.Generator,
     recorder: Recorder,
 ) -> AttentionLayer | None:
-    """All heads from answers with noise of this standard deviation, or None where they are not separated.
+    """All heads from answers with errors, or None where they are not separated.
 
-    Heads are separated and followed as without noise, with longer differences. They are then read once more at the
-    differences themselves, and the logits from one row of each answer. Then all parameters are fitted to all answers.
-    Where biases limited the stretch, these two steps are repeated further out.
+    Heads are separated and followed as without errors. They are then read once more at the differences themselves, and
+    all parameters are fitted to all answers. Noise is outgrown by longer differences, as far as rounding, which grows
+    with them, and biases allow. Where biases limited the stretch, the last two steps are repeated further out.
 
     Parameters
     ----------
     m : int or None
         Heads; None counts them.
-    most : float
-        The longest stretch.
     """
-    length = _LONGER * most
-    linear = linear_part(kept, noise=noise, length=length)
+    before = len(kept.kept)
+    linear = linear_part(kept, opposite=True, length=_LONGER)
+    most = _longest_allowed(linear, precision)
+    if most > 1:
+        linear = linear_part(kept, opposite=True, length=_LONGER * most)
     recorder.step("Equal tokens")
     remaining = kept.remaining
     budget = None if remaining is None else remaining // (8 * kept.d)
-    loud = choose_stretch(TwoTokens(kept, linear, noise), most, budget, rng)
-    del kept.kept[1:]  # polish takes answers of one stretch
+    loud = choose_stretch(TwoTokens(kept, linear, precision), most, budget, rng)
+    # polish takes answers of one stretch
+    kept.kept[:] = kept.kept[before : before + 1 + (most > 1)][-1:]
     if loud is not None and loud.pairs.repeats > 1:  # the linear part counts in every value
-        linear = linear_part(kept, noise=noise, length=length, repeats=loud.pairs.repeats)
+        linear = linear_part(kept, opposite=True, length=_LONGER * most, repeats=loud.pairs.repeats)
         loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
     if loud is None:
         return linear.layer
-    rank = rank_of_values(loud.pairs, loud.scale, rng)
+    pairs, scale = loud.pairs, loud.scale
+    rank = rank_of_values(pairs, scale, rng)
     heads = rank if m is None else m
     recorder.step(
         "Heads counted",
         heads=heads,
         rank=rank,
-        scale=loud.scale,
-        stretch=loud.pairs.stretch,
-        answers=loud.pairs.repeats,
+        scale=scale,
+        stretch=pairs.stretch,
+        answers=pairs.repeats,
     )
-    if heads > rank:
-        recorder.step("Fewer heads are seen than asked for", heads=heads, rank=rank)
-    first = first_heads(loud.pairs, heads, loud.scale, rng) if 0 < heads <= rank else None
-    if first is None:
-        recorder.step("No pencil separates the heads", heads=heads)
+    separated = separate_heads(pairs, heads, rank, scale, rng, recorder)
+    if separated is None:
         return None
-    recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
-    followed = follow_heads(loud.pairs, first, loud.scale, rng)
-    if followed is None:
-        recorder.step("Heads fall together", heads=heads)
-        return None
-    w, directions = followed
-    recorder.step("Projections")
+    w, directions, plane = separated
     found = _with_logits(loud, w, directions)
     while True:
-        found = _read_again(loud, first, directions, found)
-        for name in ("Read again", "Polished"):
-            if name == "Polished":
-                found = polish(found, kept.kept)
-            layer = _without_noise(found, loud).layer
-            recorder.step(name, layer=layer, stretch=loud.pairs.stretch)
+        w = read_heads(loud.pairs, plane, directions, scale, found)
+        found = _with_logits(loud, w, directions)
+        if not precision.noise:  # rounding repeats, but differs along other directions
+            others = (orthonormal(rng, kept.d, kept.d) for _ in range(_READINGS))
+            found = _mean([found, *(_with_logits(loud, w, other) for other in others)])
+        recorder.step("Read again", layer=_without_noise(found, loud).layer, stretch=loud.pairs.stretch)
+        if precision.noise or kept.drawn * heads * kept.d**2 < _POLISHED:
+            found = polish(found, kept.kept, precision)
+            recorder.step("Polished", layer=_without_noise(found, loud).layer, stretch=loud.pairs.stretch)
+        layer = _without_noise(found, loud).layer
         further = stretched_further(loud, Centre(found.theta, found.key_bias))
         if further is None:
             return layer
         loud = further
+
+
+def _mean(readings: list[Parameters]) -> Parameters:
+    return readings[0].like(np.mean([reading.flat() for reading in readings], axis=0))
+
+
+def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:
+    """The longest stretch: at tokens of that length, rounding is as large as noise."""
+    slope = float(np.sqrt(np.mean(linear.projection_sum**2)))
+    if not precision.noise:
+        return 1.0
+    with np.errstate(divide="ignore"):
+        return float(np.clip(precision.noise / np.float64(precision.accuracy * slope), 1.0, _LONGEST))
 
 
 def _without_noise(found: Parameters, loud: "Loudness") -> Parameters:
@@ -109,26 +133,27 @@ def _without_noise(found: Parameters, loud: "Loudness") -> Parameters:
     return replace(found, key_bias=np.zeros_like(found.key_bias), bias=np.zeros_like(found.bias))
 
 
-def _read_again(loud: "Loudness", first: FirstHeads, directions: np.ndarray, found: Parameters) -> Parameters:
-    w = read_heads(loud.pairs, first.plane, directions, loud.scale, found)
-    return _with_logits(loud, w, directions)
-
-
 def _with_logits(loud: "Loudness", w: np.ndarray, directions: np.ndarray) -> Parameters:
     # the sum is known best, from the longest tokens
     w = w + (loud.pairs.linear.projection_sum - w.sum(axis=0)) / len(w)
-    logits = read_noisy_logits(loud.pairs, w, directions, loud.scale)
+    read = read_logits if loud.pairs.stretch == 1 else read_noisy_logits
+    logits = read(loud.pairs, w, directions, loud.scale)
     return Parameters(logits.theta, w, logits.key_bias, loud.pairs.linear.bias)
 
 
 @dataclass(frozen=True)
 class Loudness:
-    """Two tokens with their scale, and the noise on their values."""
+    """Two tokens with their scale, and how the error of their values compares with them."""
 
     pairs: TwoTokens
     scale: float
-    relative: float  #: the noise on an entry of g over the root mean square of the entries
-    wanted: float  #: the stretch that makes it small enough
+    values: float  #: the root mean square of the entries of g
+    wanted: float  #: the stretch that makes noise small enough
+
+    @property
+    def relative(self) -> float:
+        """The error of an entry of g over the root mean square of the entries."""
+        return self.pairs.value_noise / self.values
 
 
 def choose_stretch(
@@ -140,37 +165,39 @@ def choose_stretch(
     is known. None where the weights do not depend on the tokens.
     """
     length = _longest(pairs, most, rng)
-    loud = replace(pairs, stretch=max(1.0, min(length, most)))
-    scale = find_scale(loud, rng)
+    pairs = replace(pairs, stretch=max(1.0, min(length, most)))
+    scale = find_scale(pairs, rng)
     if scale is None:
         return None
-    size = _size(loud, scale, rng)
+    values = _size(pairs, scale, rng)
     # values of a stretch are as large as those of any other
-    wanted = float(np.clip(pairs.noise / (size * _QUIET), min(_LEAST_STRETCH, most), most))
+    wanted = float(np.clip(pairs.precision.noise / (values * _QUIET), min(_LEAST_STRETCH, most), most))
     stretch = max(1.0, min(wanted, length / scale))
-    relative = pairs.noise / (size * stretch)
-    repeats = int(np.clip(np.ceil((relative / _BORNE) ** 2), 1, _REPEATS))
+    slope, bias = pairs.linear.projection_sum, pairs.linear.bias
+    size = np.sqrt(values**2 + (2 * scale) ** 2 * np.mean(slope**2) + np.mean(bias**2) / stretch**2)
+    loud = Loudness(replace(pairs, stretch=stretch, size=_LOGITS * float(size)), scale, values, wanted)
+    if pairs.precision.repeatable:
+        return loud
+    repeats = int(np.clip(np.ceil((loud.relative / _BORNE) ** 2), 1, _REPEATS))
     if budget is not None:
         repeats = max(1, min(repeats, budget))
-    return Loudness(
-        replace(pairs, stretch=stretch, repeats=repeats), scale, relative / float(np.sqrt(repeats)), wanted
-    )
+    return replace(loud, pairs=replace(loud.pairs, repeats=repeats))
 
 
 def _longest(pairs: TwoTokens, most: float, rng: np.random.Generator) -> float:
     """The longest difference at which a zero token's weights are near one half in every head."""
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_DIRECTIONS, d), d)
-    length = float(most) * np.sqrt(d)
+    length = most * float(np.sqrt(d)) if most > 1 else 1.0
     while length > 1:
         stretched = replace(pairs, stretch=length)
         values = np.stack([stretched(np.zeros((1, d)), delta)[0][0] for delta in directions])
         half = directions @ pairs.linear.projection_sum / 2
         if pairs.oracle.k is not None:  # unequal numbers of the two tokens
             half = half * 2 * ((pairs.oracle.k + 1) // 2) / pairs.oracle.k
-        if np.linalg.norm(values - half) < _MOVED * np.linalg.norm(half) + 3 * pairs.noise / length * np.sqrt(
-            values.size
-        ):
+        if np.linalg.norm(values - half) < _MOVED * np.linalg.norm(
+            half
+        ) + 3 * pairs.precision.noise / length * np.sqrt(values.size):
             break
         length /= 2
     return length
@@ -212,7 +239,4 @@ def stretched_further(loud: Loudness, centre: Centre) -> Loudness | None:
     stretch = min(loud.wanted, pairs.stretch * growth)
     if growth < 2:
         return None
-    relative = loud.relative * np.sqrt(pairs.repeats) * pairs.stretch / stretch
-    return replace(
-        loud, pairs=replace(pairs, stretch=stretch, repeats=1, centre=centre), relative=float(relative)
-    )
+    return replace(loud, pairs=replace(pairs, stretch=stretch, repeats=1, centre=centre))

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from attention.layer import AttentionLayer, softmax
-from attention.value_oracle import ValueOracle
+from attention import AnswerPrecision, AttentionLayer, ValueOracle
+from attention.layer import softmax
 
 _STEPS, _INNER, _TOLERANCE = 4, 80, 1e-4
 # A step that takes off less than this share of the squared residual is the last.
@@ -72,7 +72,9 @@ class Parameters:
         )
 
 
-def polish(start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]]) -> Parameters:
+def polish(
+    start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]], precision: AnswerPrecision
+) -> Parameters:
     """Gauss-Newton from `start` on the answers, each step by LSMR.
 
     With Gaussian noise of one size this is maximum likelihood. A step that does not help is halved twice, then it ends.
@@ -84,13 +86,15 @@ def polish(start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]])
         Where to begin.
     answers : list of (array (n, k, d), array (n, k, d), int)
         Queries, means of answers, and how many answers they are the mean of.
+    precision : AnswerPrecision
+        How much each answer counts.
 
     Notes
     -----
     O(n m d (d + k)) a product with the Jacobian of n rows; 60 products each way a step, six steps at most. Holds
     O(n m (d + k)) numbers.
     """
-    rows = _rows(start, answers)
+    rows = _rows(start, answers, precision)
     now, reads = start, _read(start, rows)
     residual = _residual(now, rows, reads)
     for _ in range(_STEPS):
@@ -122,7 +126,8 @@ class _Rows:
     token: Float[np.ndarray, "n d"]  #: the token of the row
     x: Float[np.ndarray, "n k d"]  #: all tokens of its query
     y: Float[np.ndarray, "n d"]  #: the row of the answer
-    weight: Float[np.ndarray, "n 1"]  #: one over its noise
+    weight: Float[np.ndarray, "n 1"]  #: one over its error
+    copies: Float[np.ndarray, " k"]  #: the logarithm of the number of copies of each token
 
 
 @dataclass(frozen=True)
@@ -133,19 +138,30 @@ class _Read:
     mixed: Float[np.ndarray, "n md"]  #: the tokens, mixed by the patterns
 
 
-def _rows(start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]]) -> list[_Rows]:
-    together: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
+def _rows(
+    start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]], precision: AnswerPrecision
+) -> list[_Rows]:
+    together: dict[tuple[int, ...], list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
     for x, y, count in answers:
-        together.setdefault(x.shape[1], []).append((x, y, np.full(len(x), np.sqrt(count))))
+        # copies of a token are one, with a weight
+        differ = np.any(x[:, 1:] != x[:, :-1], axis=(0, 2))
+        first = np.concatenate([[0], np.flatnonzero(differ) + 1])
+        copies = np.diff(np.append(first, x.shape[1]))
+        y = np.add.reduceat(y, first, axis=1) / copies[:, None]
+        error = np.hypot(precision.noise, precision.accuracy * np.sqrt(np.mean(y**2, axis=2)))
+        weight = np.sqrt(count if precision.repeatable else count * copies) / np.maximum(error, _TINY)
+        together.setdefault(tuple(copies.tolist()), []).append((x[:, first], y, weight))
     found = []
-    for k, some in together.items():
+    for copied, some in together.items():
         x, y, weight = (np.concatenate(parts) for parts in zip(*some, strict=True))
+        k = x.shape[1]
         length = np.linalg.norm(x, axis=2)
         token, x, y = x.reshape(-1, x.shape[2]), x.repeat(k, axis=0), y.reshape(-1, x.shape[2])
-        every = _Rows(token, x, y, weight.repeat(k)[:, None])
-        usable = (length <= _LONGER * length.min(axis=1, keepdims=True)).ravel()
+        every = _Rows(token, x, y, weight.reshape(-1, 1), np.log(copied))
+        shortest = np.where(length > 0, length, np.inf).min(axis=1, keepdims=True)
+        usable = (length <= _LONGER * shortest).ravel()
         usable &= np.ptp(_logits(start, every), axis=2).max(axis=1) < _LARGEST
-        found.append(_Rows(*(part[usable] for part in (every.token, every.x, every.y, every.weight))))
+        found.append(_Rows(token[usable], x[usable], y[usable], every.weight[usable], every.copies))
     return found
 
 
@@ -156,7 +172,7 @@ def _logits(at: Parameters, rows: _Rows) -> Float[np.ndarray, "n m k"]:
 
 
 def _read(at: Parameters, rows: list[_Rows]) -> list[_Read]:
-    patterns = [softmax(_logits(at, some), np) for some in rows]
+    patterns = [softmax(_logits(at, some) + some.copies, np) for some in rows]
     return [
         _Read(pattern, (pattern @ some.x).reshape(len(pattern), at.key_bias.size))
         for pattern, some in zip(patterns, rows, strict=True)

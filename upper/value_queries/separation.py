@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
+from attention import Recorder
+from attention.evaluation import relative_error
 from upper.value_queries.polish import Parameters
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
@@ -20,11 +22,13 @@ _PENCILS, _TRIES, _GOOD = 3, 12, 25.0
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
 _CHANGE, _HALVINGS = 0.125, 5
-# With noise the first change is longer, as its error is that of the values over the change; and the heads at the first
-# delta are asked d / 4 times.
-_LONG_CHANGE, _FEWER = 0.5, 4
+# Where values have errors of this share, the first change is longer: its error is that of the values over the change.
+# With noise, the heads at the first delta are asked d / 4 times.
+_TOO_COARSE, _LONG_CHANGE, _FEWER = 1e-4, 0.5, 4
 # A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.
 _RESIDUAL, _LOUD, _WORSE = 1e-11, 3.0, 1e3
+# The residuals of rounded answers are so many times as large as of noisy ones: up to 7 times were measured.
+_ROUNDED = 5.0
 # Heads read again are wrong where they change by more than this.
 _CHANGED = 0.5
 # The step of differences, and the longest that noise asks for. Noise of this size, relative to v, needs no averages.
@@ -57,6 +61,33 @@ class FirstHeads:
     condition: Float[np.ndarray, " m"]
 
 
+def separate_heads(
+    pairs: TwoTokens, m: int, rank: int, scale: float, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "d d"], Plane] | None:
+    """All projections W_i, the directions that were followed, and where heads were fitted; None where they are not told
+    apart.
+
+    `rank` is that of the values, the number of heads that are seen.
+    """
+    if m > rank:
+        recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
+        return None
+    first = first_heads(pairs, m, scale, rng) if m else None
+    if first is None:
+        recorder.step("No pencil separates the heads", heads=m)
+        return None
+    recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
+    followed = follow_heads(pairs, first, scale, rng)
+    if followed is None:
+        recorder.step("Heads fall together", heads=m)
+        return None
+    w, directions = followed
+    recorder.step(
+        "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
+    )
+    return w, directions, first.plane
+
+
 def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator) -> FirstHeads | None:
     """The m heads at a random delta, or None where no pencil separates them.
 
@@ -85,7 +116,7 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
     if not found:
         return None
     best = min(found, key=lambda one: float(one.condition.max()))
-    if not pairs.noise:
+    if not pairs.noise or pairs.precision.repeatable:
         return best
     # these values are taken from those of every other delta
     often = replace(pairs, repeats=pairs.repeats * -(-d // _FEWER))
@@ -129,8 +160,9 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
             loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
         # fourth-order differences of a step h are off by h^4, and by the noise over h
         step = float(np.clip(2 * loudness**0.2, _STEP, _LONG_STEP))
-        often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
-        pairs = replace(pairs, repeats=pairs.repeats * often)
+        if not pairs.precision.repeatable:
+            often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
+            pairs = replace(pairs, repeats=pairs.repeats * often)
     x = np.concatenate(
         [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
     )
@@ -157,7 +189,8 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
 def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
     x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
     values = np.concatenate(pairs(x, deltas), axis=1)
-    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=pairs.value_noise)
+    noise = (_ROUNDED if pairs.rounded else 1.0) * pairs.value_noise
+    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
 
 
 def follow_heads(
@@ -174,7 +207,8 @@ def follow_heads(
     at_delta = first.values
     projected = np.empty((d, *at_delta.shape))
     projected[0] = at_delta / scale
-    left, change = np.arange(1, d), (_LONG_CHANGE if pairs.noise else _CHANGE) * scale
+    coarse = pairs.value_noise * np.sqrt(at_delta.size) > _TOO_COARSE * np.linalg.norm(at_delta)
+    left, change = np.arange(1, d), (_LONG_CHANGE if coarse else _CHANGE) * scale
     for _ in range(_HALVINGS):
         failed = []
         for some in np.split(left, range(batch, len(left), batch)):

@@ -1,13 +1,12 @@
 """Queries of one token and of two: the linear part of a layer, and the sigmoid network that two tokens show."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer
-from attention.value_oracle import ValueOracle
+from attention import AnswerPrecision, AttentionLayer, ValueOracle
 from upper.value_queries.polish import Parameters
 
 # Sigmoids bend between a distance and twice that distance if the odd part grows by less than the factor 2 _BENT.
@@ -21,6 +20,9 @@ _MOVE = 1e-9
 _LOUD, _COUNTED = 8.0, 2.0
 # Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
 _GAP = 1e-10
+
+# What is counted in answers of float64, whose rounding the other thresholds allow for.
+_EXACT = AnswerPrecision()
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,17 @@ class LinearPart:
 
 
 def linear_part(
-    oracle: ValueOracle, *, noise: float = 0.0, length: float = 1.0, repeats: int = 1
+    oracle: ValueOracle, *, opposite: bool = False, length: float = 1.0, repeats: int = 1
 ) -> LinearPart:
     """The bias and the sum of the projections, from d + 1 queries: equal tokens get equal weights in every head.
 
-    With noise, 2 d queries of tokens of this length, each with its opposite.
+    Or from 2 d queries of tokens of this length, each with its opposite: less of the error of answers counts.
     """
     axes = length * np.eye(oracle.d)
-    tokens = np.concatenate([axes, -axes] if noise else [np.zeros((1, oracle.d)), axes])
+    tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.d)), axes])
     answers = ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
-    if noise:
-        there, opposite = answers[: oracle.d], answers[oracle.d :]
-        return LinearPart(answers.mean(axis=0), (there - opposite) / (2 * length))
+    if opposite:
+        return LinearPart(answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length))
     return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
 
 
@@ -67,15 +68,26 @@ class TwoTokens:
 
     oracle: ValueOracle
     linear: LinearPart
-    noise: float = 0.0  #: standard deviation of the noise on an entry of an answer
+    precision: AnswerPrecision = _EXACT
+    size: float = 0.0  #: the size of the answers over L, which rounding is a share of
     stretch: float = 1.0  #: L
     repeats: int = 1  #: how often each query is asked
     #: maps s differences to the token from which x is counted
     centre: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
+    def noise(self) -> float:
+        """Standard deviation of the error of an entry of an answer; 0 where that of float64 is all."""
+        return self.precision.error(self.stretch * self.size)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether rounding is most of the error; that of logits, which may be large, then adds to it."""
+        return self.precision.accuracy * self.stretch * self.size > self.precision.noise
+
+    @property
     def value_noise(self) -> float:
-        """Standard deviation of the noise on an entry of g."""
+        """Standard deviation of the error of an entry of g."""
         return self.noise / (self.stretch * float(np.sqrt(self.repeats)))
 
     def __call__(
@@ -120,8 +132,8 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_RAYS + 1, d), d)
     delta, rays = directions[0], directions[-_RAYS:]
-    # differences that noise alone makes, several times over
-    noise = _LOUD * pairs.value_noise * float(np.sqrt(2 * len(rays) * d))
+    entries = float(np.sqrt(2 * len(rays) * d))
+    exact = not pairs.precision.error(1.0)
 
     def odd(distance: float) -> tuple[float, np.ndarray]:
         """The size of the odd part, or 0 where it is noise or rounding, and itself."""
@@ -131,12 +143,14 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
         part = values[: len(rays)] - values[len(rays) :]
         size = float(np.linalg.norm(part))
         answers = float(np.linalg.norm(values) + np.linalg.norm(rest))
+        # differences that noise alone makes, several times over
+        noise = _LOUD * entries * replace(pairs, size=answers / entries).value_noise
         return (size if size > max(noise, _ROUNDING * answers) else 0.0), part
 
     def smooth(distance: float) -> float:
         """The same, also 0 where a tiny move changes all: heads that cancel may leave rounding alone."""
         size, part = odd(distance)
-        if size and not noise and np.linalg.norm(odd((1 + _MOVE) * distance)[1] - part) > size / 2:
+        if size and exact and np.linalg.norm(odd((1 + _MOVE) * distance)[1] - part) > size / 2:
             return 0.0
         return size
 

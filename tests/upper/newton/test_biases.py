@@ -1,5 +1,7 @@
 """Newton on layers with biases: c is found with Theta, b with W, at full and at low rank."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,26 @@ def test_all_parameters_are_recovered(inputs, rank, seed):
     fit, errors = learned(biased(plain, rng), inputs, seed, rank=rank)
     assert fit.outcome.name == "EXACT"
     assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-11
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_causal_layers_are_recovered(seed):
+    """A third has the rank given, whose products are other code."""
+    rng, rank = np.random.default_rng(seed), None if seed % 3 else 4
+    inputs = GaussianInputs(4, 14) if seed % 2 else BooleanInputs(4, 14)
+    plain = make_nice_layer(heads=2, dim=14, rng=rng)
+    if rank is not None:
+        plain = make_low_rank_layer(heads=2, dim=14, rank=rank, w_rank=rank, rng=rng)
+    fit, errors = learned(replace(biased(plain, rng), causal=True), inputs, seed, rank=rank, causal=True)
+    assert fit.outcome.name == "EXACT"
+    assert fit.layer.causal
+    assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-10
+
+
+def test_a_causal_layer_is_no_success_for_a_student_without_mask():
+    layer = replace(make_nice_layer(heads=2, dim=8, rng=0), causal=True)
+    fit = Newton(m=2, work=1500).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
+    assert not fit.outcome.succeeded
 
 
 def test_a_layer_without_biases_is_recovered_with_biases_of_zero():

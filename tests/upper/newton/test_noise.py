@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, GaussianInputs, ExampleOracle, Outcome, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import unknowns
@@ -122,7 +122,7 @@ def test_errors_are_compared_in_pairs():
 
 @pytest.mark.parametrize(("relative", "heads"), [(0.0, 1), (0.3, 1), (0.3, 2)])
 def test_a_student_too_small_is_told_from_noise(relative, heads):
-    _, (fresh, clean), (x, y), _ = _noisy(2, 3, 12, floors=8, relative=relative, seed=0)
+    _, _, (x, y), _ = _noisy(2, 3, 12, floors=8, relative=relative, seed=0)
     fit = _fit(x, y, heads, 0, work=4000)
     assert fit.outcome is (Outcome.NOISE_FLOOR if heads == 2 else Outcome.RESIDUAL_FLOOR)
     assert fit.outcome.succeeded == (heads == 2)

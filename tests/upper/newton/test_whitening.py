@@ -1,5 +1,7 @@
 """Tokens far from isotropic: Newton whitens them, and a certificate says what the examples determine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
+    GaussianInputs,
     make_nice_layer,
     parameter_errors,
     relative_error,
@@ -251,3 +254,14 @@ def test_a_w_that_undoes_a_change_of_theta_is_not_determined():
     null = np.linalg.svd(np.array(columns).T)[2][36:]
     free = [np.linalg.matrix_rank(np.hstack(null[:, 32:].reshape(-1, 2, 4, 4)[:, i])) for i in (0, 1)]
     assert certify_layer(layer, x).w == [4 - one for one in free] == [0, 0]
+
+
+def test_the_certificate_of_a_causal_layer_sees_what_its_mask_lets_through():
+    """With two tokens, row 1 tells nothing of Theta. Row 2 tells all, or nothing where its token is zero."""
+    layer = make_nice_layer(heads=1, dim=4, rng=0)
+    causal = replace(layer, causal=True)
+    x = GaussianInputs(2, 4).sample(60, rng=1)
+    assert certify_layer(causal, x).determined
+    x[:, 1] = 0
+    unseen = [certify_layer(one, x).theta_unseen[0].shape[1] for one in (layer, causal)]
+    assert unseen[0] < unseen[1] == 16

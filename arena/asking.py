@@ -1,0 +1,227 @@
+"""Value queries of one's own function: what it is, the layer that is found, and the examples it would have taken."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from arena.formats import as_plain
+from arena.learned import LearnerRun
+from arena.own_files import object_of_file
+from arena.student_table import STUDENTS
+from attention import Inputs, ValueOracle
+from attention.evaluation import relative_error
+from attention.learning import Progress
+from attention.validation import count
+from runs import single_thread
+from upper import Newton
+from upper.floor import counting_floor
+from upper.value_queries import ByQueries
+
+__all__ = ["LearnedFunction", "answering", "learn_function"]
+
+# Fresh queries on which the error is measured.
+_FRESH = 100
+# Answers to a batch and to its parts are the same up to rounding, of bfloat16 too.
+_SAME = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFunction(LearnerRun):
+    """The result of `ByQueries` on a function.
+
+    Attributes
+    ----------
+    learner, seed, fit, engine
+        As of `arena.learned.LearnerRun`.
+    function : str
+        What was asked.
+    tokens, dim : int
+        The shape of a query.
+    error : float
+        The relative error on fresh queries, of independent Gaussian entries.
+    counting_floor, examples_for_newton : int or None
+        The random examples below which no learner can determine such a layer, and those that Newton takes; None if no
+        layer was found.
+    """
+
+    function: str
+    tokens: int
+    dim: int
+    error: float
+    counting_floor: int | None
+    examples_for_newton: int | None
+
+    def __str__(self) -> str:
+        newton = f"{self.examples_for_newton} for Newton, {self.counting_floor} at least for any learner"
+        layer = self.layer if self.fit.outcome.succeeded else None
+        biases = "" if layer is None else (", with biases" if layer.biased else ", without biases")
+        rows = {
+            "error on fresh queries": f"{self.error:.3g}",
+            "the layer": "" if layer is None else f"{'causal' if layer.causal else 'without mask'}{biases}",
+            "random examples instead": "" if self.examples_for_newton is None else newton,
+        }
+        return self.text(f"{self.function}, {self.tokens} tokens in {self.dim} dimensions", rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, with the trace; values that are not finite are None."""
+        names = ("function", "tokens", "dim", "error", "counting_floor", "examples_for_newton")
+        causal = None if self.layer is None else self.layer.causal
+        precision = self.fit.precision
+        own = {"causal": causal, "precision": None if precision is None else vars(precision)}
+        return as_plain({name: getattr(self, name) for name in names} | own) | super().to_json()
+
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
+        return None, {"function": self.function}
+
+
+def learn_function(
+    function: str | Callable[[Any], Any],
+    *,
+    tokens: int,
+    dim: int,
+    learner: ByQueries | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> LearnedFunction:
+    """Learn the attention layer that a function is, from value queries.
+
+    Parameters
+    ----------
+    function : callable or str
+        A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch;
+        or FILE.py:NAME of one. The file is executed alone.
+    tokens, dim : int
+        The numbers k and d of a query.
+    learner : ByQueries, optional
+        With settings of its own.
+    seed : int
+        Seed of every random choice.
+    progress : callable, optional
+        Called with each `attention.Step` as it is recorded.
+
+    Raises
+    ------
+    ValueError
+        If the file does not run or has no such function, or the answers are no finite arrays of the shape of the
+        queries.
+
+    Examples
+    --------
+    >>> from attention import make_nice_layer
+    >>> found = learn_function(make_nice_layer(heads=2, dim=8, rng=0), tokens=3, dim=8)
+    >>> found.fit.outcome.name, found.layer.heads, found.counting_floor
+    ('EXACT', 2, 11)
+    """
+    tokens, dim, seed = count("tokens", tokens), count("dim", dim), count("seed", seed, least=0)
+    name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+    asked = _named(function) if isinstance(function, str) else function
+    oracle = ValueOracle.from_callable(answering(asked, tokens, dim), tokens, dim)
+    learner = ByQueries() if learner is None else learner
+    for_learner, for_check = np.random.default_rng(seed).spawn(2)
+    with single_thread(torch="torch" in sys.modules):
+        fit = learner.fit(oracle, rng=for_learner, progress=progress)
+        x = for_check.standard_normal((_FRESH, tokens, dim))
+        error = relative_error(fit.predict(x), oracle.ask(x))
+    floor = newton = None
+    if fit.layer is not None and fit.outcome.succeeded:
+        layer = fit.layer
+        floor = counting_floor(
+            heads=layer.heads, tokens=tokens, dim=dim, biases=layer.biased, causal=layer.causal
+        )
+        student = Newton(m=layer.heads, biases=layer.biased, causal=layer.causal)
+        newton = student.default_examples(layer.heads, tokens, dim)
+    return LearnedFunction(
+        learner=STUDENTS["by-queries"].record([learner]),
+        seed=seed,
+        fit=fit,
+        engine="",
+        function=name,
+        tokens=tokens,
+        dim=dim,
+        error=error,
+        counting_floor=floor,
+        examples_for_newton=newton,
+    )
+
+
+def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
+    """The function as one of arrays (n, k, d); found out are modules of torch, and functions of one token matrix."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(function, torch.nn.Module):
+        return lambda x: _of_module(torch, function, x)
+    x = np.random.default_rng(0).standard_normal((2, k, d))
+    wrong: list[str] = []
+
+    def tried(name: str, x: np.ndarray) -> Float[np.ndarray, "..."] | None:
+        try:
+            answer = _as_array(function(x))
+        except Exception as error:
+            wrong.append(f"on an array {name} it raised {type(error).__name__}: {error}")
+            return None
+        if answer.shape == x.shape:
+            return answer
+        wrong.append(f"on an array {name} it gave the shape {answer.shape}")
+        return None
+
+    batch, alone = tried(f"{x.shape}", x), tried(f"{x[0].shape}", x[0])
+    if batch is not None and (alone is None or _close(batch[0], alone)):
+        return lambda x: _as_array(function(x))
+    if alone is not None:
+        return lambda x: np.stack([_as_array(function(one)) for one in x])
+    raise ValueError(
+        f"The function that is asked is none of token matrices ({k}, {d}) or of arrays (n, {k}, {d}) to outputs of the "
+        f"same shape: {'; '.join(wrong)}."
+    )
+
+
+def _close(first: np.ndarray, second: np.ndarray) -> bool:
+    return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(second))
+
+
+def _as_array(answer: Any) -> np.ndarray:
+    return np.asarray(answer.detach().cpu().numpy() if hasattr(answer, "detach") else answer)
+
+
+def _of_module(torch: Any, module: Any, x: np.ndarray) -> np.ndarray:
+    """The output of a module in evaluation mode, in the module's own precision."""
+    first = next(module.parameters(), None)
+    where = {"dtype": torch.float64} if first is None else {"dtype": first.dtype, "device": first.device}
+    multihead = isinstance(module, torch.nn.MultiheadAttention)
+    tokens = torch.as_tensor(x, **where)
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            if multihead:
+                flip = not module.batch_first
+                tokens = tokens.transpose(0, 1) if flip else tokens
+                output = module(tokens, tokens, tokens, need_weights=False)[0]
+                output = output.transpose(0, 1) if flip else output
+            else:
+                output = module(tokens)
+    finally:
+        module.train(training)
+    output = output[0] if isinstance(output, tuple | list) else getattr(output, "last_hidden_state", output)
+    wide = output.dtype in (torch.float64, torch.float32)
+    return np.asarray((output if wide else output.float()).cpu().numpy())
+
+
+def _named(place: str) -> Any:
+    if ".py:" not in place:
+        raise ValueError(f"The function to ask is {place!r}: FILE.py:NAME is needed.")
+    function = object_of_file(place, "a function to ask")
+    path, _, name = place.rpartition(":")
+    if function is None or not callable(function) or isinstance(function, type):
+        what = (
+            "has no function"
+            if function is None
+            else f"has {type(function).__name__} {name}, and no function"
+        )
+        raise ValueError(
+            f"{path} {what} {name!r}: a function of token matrices, or a torch module, is needed."
+        )
+    return function

@@ -1,0 +1,66 @@
+"""Honest instances of every family, for the tests of verification."""
+
+from functools import cache
+
+import numpy as np
+
+from lwe import BinomialLaw, FlipLaw, SparseLaw, TernaryLaw, make_lwr_instance
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    PeriodicFamily,
+    TokenParityFamily,
+    TwoSlopeFamily,
+)
+
+HONEST = {
+    "parity-A": lambda: ParityFamily(dim=7, bits=3, construction="A").instance(4),
+    "parity-B": lambda: ParityFamily(dim=9, bits=4, construction="B").instance(3),
+    "parity-C": lambda: ParityFamily(dim=8, bits=3, construction="C", beta=0.7).instance(9),
+    "parity-D": lambda: ParityFamily(dim=9, bits=5).instance(10, direction=np.arange(1.0, 10.0)),
+    "pair": lambda: PairFamily(dim=9, beta=0.3).instance(5, direction=np.cos(np.arange(9.0))),
+    "bump": lambda: BumpFamily(dim=12, bits=9, at=0).instance(1),
+    "designed-steps": lambda: DesignedStepsFamily(dim=9, bits=6, heads_count=4).instance(2),
+    "centre-threshold": lambda: CentreThresholdFamily(
+        dim=9, bits=5, heads_count=3, steps="best-fit"
+    ).instance(1),
+    "token-parity": lambda: TokenParityFamily(dim=7, tokens=4, bits=3, beta=9.0).instance(1),
+    "hidden-gate-two-slope": lambda: HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=4)).instance(200),
+    "periodic": lambda: PeriodicFamily(dim=6, gamma=0.7).instance(rng=3),
+    "periodic-set": lambda: PeriodicFamily(dim=8, bits=3, gamma=0.5).instance(
+        5, direction=np.arange(1.0, 9.0)
+    ),
+    "lwr": lambda: make_lwr_instance(secret_dim=21, modulus=16, levels=4, rng=0),
+    "lwr-gadget": lambda: make_lwr_instance(secret_dim=4, modulus=16, levels=2, matrix="gadget", rng=0),
+    "lwr-ternary": lambda: make_lwr_instance(secret_dim=9, modulus=11, levels=3, matrix="ternary", rng=0),
+    "lwr-truncated": lambda: make_lwr_instance(
+        secret_dim=16, modulus=16, levels=4, rng=1, deviations=2.0, beta=7.0
+    ),
+    "lwe-noise": lambda: make_lwr_instance(
+        secret_dim=9, modulus=17, levels=17, secret_law=TernaryLaw(), noise=BinomialLaw(2), rng=0
+    ),
+    "lpn": lambda: make_lwr_instance(
+        secret_dim=12, modulus=2, levels=2, secret_law=SparseLaw(4), noise=FlipLaw(0.1), rng=0
+    ),
+}
+
+
+@cache
+def honest(kind):
+    return HONEST[kind]()
+
+
+# families that differ from another only in their profile or their law
+ALIKE = {
+    "parity-A",
+    "parity-B",
+    "designed-steps",
+    "centre-threshold",
+    "lwr-ternary",
+    "lwe-noise",
+    "periodic-set",
+}
