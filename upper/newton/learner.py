@@ -243,7 +243,7 @@ class Newton(LearnerBase):
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        whiten = partial(needed_whitening, centred=self.biases)
+        whiten = partial(needed_whitening, centred=bool(self.biases))
         return draw_split(oracle, n, least=floor, before=before, whiten=whiten)
 
     def _fixed(self, m: int, runner: Runner, examples: SplitExamples, tell: Any) -> HeadCount:
