@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
 from arena.names import find_name
 from arena.targets import Target, load_target
@@ -42,7 +41,11 @@ from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from sq.hidden_part import HiddenPart
 
+if TYPE_CHECKING:
+    from arena.attacks import AttackKind
+
 __all__ = [
+    "PRELOADED",
     "Attacked",
     "attack",
     "attack_here",
@@ -52,6 +55,9 @@ __all__ = [
     "open_samples",
     "samples_of",
 ]
+
+PRELOADED = ("arena.attacks", "scipy.linalg", "scipy.special", "scipy.stats")
+"""What the processes of attacks import before they compute."""
 
 _COMPARED = 200  # examples of the layer that are checked against its secret
 _AT_ONCE = 4096  # examples of a layer that are drawn together
@@ -132,13 +138,14 @@ class Attacked:
 
 def attack(
     target: Target | str | Path,
-    attacks: Sequence[AttackKind] | str | None = None,
+    attacks: "Sequence[AttackKind] | str | None" = None,
     *,
     samples: int = 20_000,
     seconds: float = 30.0,
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> Attacked:
     """Attack an instance of learning with rounding, or a hidden parity, that is realised by heads.
@@ -159,6 +166,8 @@ def attack(
         Seeds the samples and the attacks' own random choices.
     isolated : bool
         Whether each runs in its own process, so that a crash or an endless loop ends nothing else.
+    progress : bool
+        As of `runs.run`.
     on_result : callable, optional
         Called with each result as soon as it exists.
 
@@ -174,11 +183,13 @@ def attack(
     >>> found.broken_by
     ('linearisation',)
     """
+    from arena.attacks import choose_attacks
+
     target = target if isinstance(target, Target) else load_target(target)
     drawn, parameters, secret = samples_of(target, samples, seed=seed)
     kinds = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "on_result": on_result}
-    results = attack_samples(drawn, parameters, kinds, seconds=seconds, **options)
+    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "progress": progress}
+    results = attack_samples(drawn, parameters, kinds, seconds=seconds, on_result=on_result, **options)
     return Attacked(target.record.title, parameters, len(drawn), float(seconds), results, secret)
 
 
@@ -290,12 +301,13 @@ def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray
 def attack_samples(
     samples: LWRSamples,
     parameters: LWRParameters,
-    kinds: Sequence[AttackKind],
+    kinds: "Sequence[AttackKind]",
     *,
     seconds: float = 30.0,
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> tuple[AttackResult, ...]:
     """Attack samples; the options are those of `attack`. A failing attack never loses what the others found.
@@ -312,13 +324,13 @@ def attack_samples(
             _attacked,
             {"attack": kind.name, "stream": [seed, 2, place]},
             {"on": (kind, samples, parameters, budget)},
+            kind.name,
         ): place
         for place, kind in enumerate(kinds)
     }
     found: dict[int, AttackResult] = {}
-    for result in run(
-        work, jobs=jobs, timeout=longest_seconds(budget) if isolated else None, isolated=isolated
-    ):
+    longest = longest_seconds(budget) if isolated else None
+    for result in run(work, jobs=jobs, timeout=longest, isolated=isolated, progress=progress):
         place = work[result.cell]
         found[place] = attack_result(kinds[place].name, result)
         if on_result is not None:
@@ -327,13 +339,13 @@ def attack_samples(
 
 
 def _attacked(
-    attack: str, stream: list[int], on: tuple[AttackKind, LWRSamples, LWRParameters, Budget]
+    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWRParameters, Budget]"
 ) -> dict[str, Any]:
     return attack_here(*on, stream).to_json()
 
 
 def attack_here(
-    kind: AttackKind, samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
+    kind: "AttackKind", samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
     """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
     try:

@@ -174,7 +174,8 @@ def learn_examples(
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
             fit = replace(fit, outcome=Outcome.OVERFITTED)
-        certified = _certified(placed, fit, x[~held], y[~held], for_split)
+        learned = np.flatnonzero(~held)[: fit.examples_used]
+        certified = _certified(placed, fit, x[learned], y[learned], for_split)
     return LearnedExamples(
         learner=chosen.record,
         seed=seed,

@@ -143,9 +143,9 @@ def attack_command(
             tell(result)
 
         options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(kinds)), "seed": seed}
-        return attack_samples(drawn, parameters, kinds, on_result=keep, **options)
+        return attack_samples(drawn, parameters, kinds, on_result=keep, progress=True, **options)
 
-    _, whole = gather(title, len(kinds), as_json, work)
+    _, whole = gather(work)
     if as_json:
         print_json({"file": str(file), **attacked().to_json()})
     elif there:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.linalg import lstsq
 
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.evidence import label_residues, share_right
@@ -124,7 +124,7 @@ def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
         cross += design.T @ positions
         squares += (positions**2).sum(axis=0)
         number += len(design)
-    solution = lstsq(gram, cross)[0]
+    solution = scipy.linalg.lstsq(gram, cross)[0]
     left = (squares - (solution * cross).sum(axis=0)) / (number - columns - 1)
     spread = (squares - cross[-1] ** 2 / number) / (number - 1)
     r_squared = np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1), 0.0)
