@@ -105,9 +105,7 @@ def curves_command(
         noise=noise,
     )
     options = run.begin(out, "curves") | {"timeout": timeout}
-    done, whole = gather(
-        "curves", len(cells), as_json, lambda keep: run_curves(cells, on_point=keep, **options)
-    )
+    done, whole = gather(lambda keep: run_curves(cells, on_point=keep, **options))
     if done:
         rows = [point.row() for point in done]
         report_curve(out, "curves", rows, draw_curves(done), curve_table(done), as_json)
@@ -161,9 +159,6 @@ def lwr_curve_command(
     given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
     options = run.begin(out, "lwr") | {"seed": seed, **given}
     done, whole = gather(
-        "attacks",
-        None,
-        as_json,
         lambda keep: lwr_curve(names, sizes, modulus, numbers, on_point=keep, **options).to_dict("records"),
     )
     if done:

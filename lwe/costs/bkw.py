@@ -5,8 +5,8 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import gammaln
 
 from attention.validation import PositiveInt, checked
 from lwe.costs.cost import TELLING_SUMS, Cost
@@ -144,7 +144,11 @@ def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | 
 
 def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
     """The result of `_best_tables` if the samples are signed sums of `combined` samples."""
-    sums = gammaln(form.samples + 1) - gammaln(combined + 1) - gammaln(form.samples - combined + 1)
+    sums = (
+        scipy.special.gammaln(form.samples + 1)
+        - scipy.special.gammaln(combined + 1)
+        - scipy.special.gammaln(form.samples - combined + 1)
+    )
     most = float(sums) / math.log(2) + combined
     return _best_tables(form, values, form.error * math.sqrt(combined), most)
 

@@ -7,8 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import betainc, erf, gammaln
 
 from attention.validation import PositiveInt, checked
 from lwe.costs.cost import Cost
@@ -210,7 +210,11 @@ def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_choose(many: int, chosen: Any) -> Any:
-    return gammaln(many + 1) - gammaln(chosen + 1) - gammaln(many - chosen + 1)
+    return (
+        scipy.special.gammaln(many + 1)
+        - scipy.special.gammaln(chosen + 1)
+        - scipy.special.gammaln(many - chosen + 1)
+    )
 
 
 def _attack(
@@ -261,7 +265,7 @@ def _final_sieve(dim: int, log_volume: float, log_delta: float, error: float) ->
     first = dim - BLOCKS[-1] if dim > 4096 else 0
     size = dim - np.arange(first, dim)  # of the last block
     volume = size / dim * log_volume - (dim - size) * size * log_delta + math.log(error)
-    ball = (size + 1) / 2 * math.log(math.pi) - gammaln((size + 1) / 2 + 1)
+    ball = (size + 1) / 2 * math.log(math.pi) - scipy.special.gammaln((size + 1) / 2 + 1)
     short = (volume - ball) / (size + 1) < math.log(error) + 0.5 * np.log(size + 1)
     return int(size[np.argmax(short)]) + 1 if short.any() else 1
 
@@ -271,11 +275,13 @@ def _babai(profile: np.ndarray, error: float) -> float:
     if len(profile) < 2:
         return 0.0
     log_ratio = 2 * (profile - math.log(2 * error)) - math.log(len(profile))
-    return float(np.log2(betainc(0.5, (len(profile) - 1) / 2, np.exp(np.minimum(log_ratio, 0)))).sum())
+    return float(
+        np.log2(scipy.special.betainc(0.5, (len(profile) - 1) / 2, np.exp(np.minimum(log_ratio, 0)))).sum()
+    )
 
 
 def _meeting(profile: np.ndarray, error: float) -> float:
     """log2 of the probability that two halves of a guess round to the same lattice point."""
     x = np.exp(np.minimum(profile - 0.5 * math.log(2) - math.log(error), 300.0))
-    holds = erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
+    holds = scipy.special.erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
     return float(np.log2(np.maximum(holds, 1e-300)).sum())

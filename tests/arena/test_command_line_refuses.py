@@ -143,7 +143,7 @@ WRONG = [
     ("attack lwr.safetensors --attacks bkw --device cpu", "None of these attacks"),
     ("attack lwr.safetensors --modulus 8", "--modulus: such options are for samples"),
     ("attack s.npz --modulus 8", "s.npz says itself that it is LWR n=4 q=8 p=2"),
-    ("attack s.npz --noise zero", "s.npz holds samples: --modulus is needed"),
+    ("attack s.npz --noise zero", "s.npz says itself that it is LWR n=4 q=8 p=2"),
     ("attack s.npz --labels b.npy --modulus 8", "is no matrix: leave labels_path out"),
     ("attack cut.txt", "cut.txt: it has 2 rows of A and says that m is 3"),
     ("generate samples nice.safetensors -o x.npz", "no instance of learning with rounding"),
