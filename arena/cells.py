@@ -203,11 +203,11 @@ def identity(value: Any) -> Any:
     parts: list[Any] = []
     top, described = _described(value, parts), []
     for part in parts:  # the list grows during the loop
-        # an optional field that is not given is left out: streams stay as they were when a class gets one
+        # a field that is not given, None or False, is left out: streams stay as they were when a class gets one
         fields = {
             one.name: _described(getattr(part, one.name), parts)
             for one in dataclasses.fields(part)
-            if not (one.default is None and getattr(part, one.name) is None)
+            if not (one.default in (None, False) and getattr(part, one.name) is one.default)
         }
         described.append({"dataclass": [{"named": _name(type(part))}, fields]})
     return {"is": top, "parts": described}

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
+from attention._arrays import shown
 from attention.files import FileFormatError, FilePath, read_array, read_arrays, wrong
 from attention.inputs import Inputs, Rng
-from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator
+from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator, require_array
 
 __all__ = ["ExampleOracle"]
 
@@ -88,6 +89,13 @@ class ExampleOracle:
             Other examples, to judge fits; a learner that would hold examples out takes these instead.
         """
         oracle = cls.__new__(cls)
+        if held_out is not None:
+            if not isinstance(held_out, tuple) or len(held_out) != 2:
+                raise ValueError(
+                    f"held_out is {shown(held_out)}: inputs and their labels, two arrays, are needed."
+                )
+            for name, array in zip(("inputs of held_out", "labels of held_out"), held_out, strict=True):
+                require_array(name, array)
         oracle.held_out = held_out
         oracle._left, oracle._shape = (np.array(x), np.array(y)), x.shape[1:]
         oracle._drawn, oracle._streams = 0, []

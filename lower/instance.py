@@ -177,9 +177,9 @@ def _names(gated: bool) -> tuple[str, ...]:
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
     theta, w, secret, *matrices = arrays
     kinds = [one.dtype.name for one in arrays]
-    if kinds != ["float64", "float64", "int64"] + ["float64"] * len(matrices):
+    if kinds[2] != "int64" or {*kinds[:2], *kinds[3:]} - {"float32", "float64"}:
         raise ValueError(
-            f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 for the rest"
+            f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 or float32 for the rest"
         )
     parts = [
         LinearKnownPart(mixing=one, projection=other)

@@ -281,7 +281,7 @@ def _problem(
         )
     problem = ({"matrix": "uniform"} if says else {}) | says | given
     if "modulus" not in problem:
-        raise ValueError(f"{path} does not say its modulus: give the modulus.")
+        raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
     problem.setdefault("levels", problem["modulus"])
     for name, scale in (("alpha", problem["modulus"]), ("sigma", 1)):
         if name in arrays and "noise" not in given:

@@ -36,7 +36,7 @@ class LWRSamples:
             array = whole_array(name, array.astype(np.int64) if array.dtype == bool else array)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
-        if self.rounding not in get_args(Rounding):
+        if not isinstance(self.rounding, str) or self.rounding not in get_args(Rounding):
             raise ValueError(
                 f"rounding is {shown(self.rounding)}: {' or '.join(get_args(Rounding))} is needed."
             )

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float, Int
-from scipy.special import betaln, gammaln
 
 from attention.validation import checked
 from lwe.attacks.outcome import AttackOutcome, RefusedError
@@ -225,7 +225,10 @@ def log_evidence(
     first, after = label_residues(samples.labels, parameters, samples.rounding)
     random = max(
         float(np.log((after - first) / parameters.modulus).sum()),
-        float((gammaln(counts + 0.5) - gammaln(0.5)).sum() - np.log(levels / 2 + np.arange(number)).sum()),
+        float(
+            (scipy.special.gammaln(counts + 0.5) - scipy.special.gammaln(0.5)).sum()
+            - np.log(levels / 2 + np.arange(number)).sum()
+        ),
         _log_share(most, number, levels) - math.log(levels),
     )
     right = int(np.sum(predicted == samples.labels))
@@ -243,7 +246,9 @@ def log_evidence(
 def _log_share(right: int, number: int, levels: int) -> float:
     """Log of the probability of labels of which so many are right, at a rate of Jeffreys's prior, the rest uniform."""
     wrong = number - right
-    return float(betaln(right + 0.5, wrong + 0.5) - betaln(0.5, 0.5)) - wrong * math.log(levels - 1)
+    return float(
+        scipy.special.betaln(right + 0.5, wrong + 0.5) - scipy.special.betaln(0.5, 0.5)
+    ) - wrong * math.log(levels - 1)
 
 
 def _log_prior(secret: Int[np.ndarray, " n"], parameters: LWRParameters) -> float:
