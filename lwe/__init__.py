@@ -1,6 +1,6 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
+* Problems: `LWEParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
   `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
   between examples and samples.
@@ -32,22 +32,26 @@ from lwe.attacks.distinguishing import distinguish, sufficient_examples
 from lwe.attacks.evidence import secret_predictor
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs import Cost, estimate
+from lwe.distributions import (
+    BINARY,
+    NO_NOISE,
+    TERNARY,
+    UNIFORM,
+    CentredBinomial,
+    DiscreteGaussian,
+    Distribution,
+    Flips,
+    Interval,
+    SparseBinary,
+    SparseSigned,
+    SparseTernary,
+    Uniform,
+    parse_distribution,
+)
 from lwe.examples import noisy_examples, samples_from_examples
 from lwe.families import LWRFamily, describe_instance, make_lwr_instance
 from lwe.labels import low_degree_weights, root_mean_square_correlation
-from lwe.laws import (
-    BinaryLaw,
-    BinomialLaw,
-    FlipLaw,
-    GaussianLaw,
-    IntegerLaw,
-    SparseLaw,
-    TernaryLaw,
-    UniformLaw,
-    ZeroLaw,
-    parse_law,
-)
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
 from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
@@ -56,7 +60,11 @@ from lwe.uniformity import log2_distance_from_uniform, total_variation_from_unif
 from lwe.verdict import judge_secret
 
 __all__ = [
+    "BINARY",
+    "NO_NOISE",
     "PRESETS",
+    "TERNARY",
+    "UNIFORM",
     "AroraGeAttack",
     "Attack",
     "AttackLearner",
@@ -64,19 +72,19 @@ __all__ = [
     "AttackResult",
     "Attempt",
     "BKWAttack",
-    "BinaryLaw",
-    "BinomialLaw",
     "Budget",
     "Card",
+    "CentredBinomial",
     "Cost",
+    "DiscreteGaussian",
+    "Distribution",
     "DualAttack",
     "EliminationAttack",
     "ExhaustiveAttack",
-    "FlipLaw",
-    "GaussianLaw",
-    "IntegerLaw",
+    "Flips",
+    "Interval",
+    "LWEParameters",
     "LWRFamily",
-    "LWRParameters",
     "LWRSamples",
     "LatticeAttack",
     "LearnerAttack",
@@ -84,11 +92,11 @@ __all__ = [
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
     "Reduction",
-    "SparseLaw",
+    "SparseBinary",
+    "SparseSigned",
+    "SparseTernary",
     "StoredSamples",
-    "TernaryLaw",
-    "UniformLaw",
-    "ZeroLaw",
+    "Uniform",
     "card_of",
     "describe_instance",
     "distinguish",
@@ -99,7 +107,7 @@ __all__ = [
     "make_lwr_instance",
     "make_samples",
     "noisy_examples",
-    "parse_law",
+    "parse_distribution",
     "read_matrix",
     "read_samples",
     "root_mean_square_correlation",

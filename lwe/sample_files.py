@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
 from attention.foreign import strict_json
-from attention.validation import checked
-from lwe.laws import NO_NOISE, GaussianLaw
-from lwe.parameters import LWRParameters, centred
-from lwe.residues import whole_array
+from attention.validation import checked, count
+from lwe.distributions import NO_NOISE, DiscreteGaussian
+from lwe.parameters import LWEParameters, centred
+from lwe.residues import LARGEST_MODULUS, whole_array
 from lwe.samples import LWRSamples
 
 __all__ = [
@@ -41,13 +41,13 @@ class StoredSamples:
     """The content of a file of samples."""
 
     samples: LWRSamples
-    parameters: LWRParameters
+    parameters: LWEParameters
     secret: Int[np.ndarray, " n"] | None  #: the secret, centred mod q, if the file has it
 
 
 @checked
 def save_samples(
-    path: str | Path, samples: LWRSamples, parameters: LWRParameters, *, secret: ArrayLike | None = None
+    path: str | Path, samples: LWRSamples, parameters: LWEParameters, *, secret: ArrayLike | None = None
 ) -> None:
     """Write samples as one file that `read_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
 
@@ -60,7 +60,7 @@ def save_samples(
     --------
     >>> import tempfile
     >>> from lwe import make_samples
-    >>> parameters = LWRParameters(4, 17, 17, "uniform", noise=GaussianLaw(1.5))
+    >>> parameters = LWEParameters(4, 17, 17, "uniform", Xe=DiscreteGaussian(1.5))
     >>> samples, _ = make_samples(parameters, 5, rng=0)
     >>> path = Path(tempfile.mkdtemp()) / "challenge.txt"
     >>> save_samples(path, samples, parameters)
@@ -88,21 +88,23 @@ def save_samples(
         raise ValueError(
             f"{path}: samples are written as .npz, or as .txt in the format of the LWE challenges."
         )
-    n, q, noise = parameters.secret_dim, parameters.modulus, parameters.noise
-    plain = LWRParameters(n, q, q, "uniform", noise=noise)
-    if parameters != plain or (noise != NO_NOISE and noise.kind != "gaussian") or secret is not None:
+    n, q, noise = parameters.n, parameters.q, parameters.Xe
+    plain = LWEParameters(n, q, q, "uniform", Xe=noise)
+    sigma = noise.sigma if isinstance(noise, DiscreteGaussian) else 0.0
+    unnamed = parameters.updated(m=None, tag="")
+    if unnamed != plain or (noise != NO_NOISE and sigma == 0) or secret is not None:
         raise ValueError(
             f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
             f"Gaussian errors or none, and holds no secret; {parameters} needs .npz."
         )
-    head = f"{n}\n{len(own)}\n{q}\n{_alpha(noise.number or 0.0, q)}\n"
+    head = f"{n}\n{len(own)}\n{q}\n{_alpha(sigma, q)}\n"
     write_whole(path, f"{head}{_text(own.labels)}\n{_text(own.public)}\n".encode())
 
 
 @checked
 def read_samples(
     path: str | Path,
-    parameters: LWRParameters | Mapping[str, Any] | None = None,
+    parameters: LWEParameters | Mapping[str, Any] | None = None,
     *,
     labels_path: str | Path | None = None,
     secret_path: str | Path | None = None,
@@ -116,9 +118,9 @@ def read_samples(
     ----------
     path : path
         The samples, or the matrix A of shape (N, n), one row a sample, as `read_matrix` reads it.
-    parameters : LWRParameters or mapping, optional
+    parameters : LWEParameters or mapping, optional
         The problem: for matrices, and for .npz of other programs, which do not hold it. A mapping has its fields but
-        `secret_dim`, which is then the number of columns.
+        `n`, which is then the number of columns.
     labels_path : path, optional
         With a matrix: the labels b of shape (N,).
     secret_path : path, optional
@@ -137,7 +139,7 @@ def read_samples(
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "A.npy", np.array([[1, -2], [3, 0], [0, 1]]))
     >>> write_matrix(folder / "b.txt", np.array([-1, 3, 1]))
-    >>> problem = {"modulus": 7, "levels": 7, "matrix": "uniform"}
+    >>> problem = {"q": 7, "matrix": "uniform"}
     >>> found = read_samples(folder / "A.npy", problem, labels_path=folder / "b.txt")
     >>> found.samples.public.tolist(), found.samples.labels.tolist(), str(found.parameters)
     ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], 'LWE n=2 q=7 p=7 uniform')
@@ -161,16 +163,16 @@ def read_samples(
         if "parameters" in arrays:
             text = str(arrays["parameters"])
             stored = guarded(
-                path, "its parameters are wrong", lambda: LWRParameters.from_json(strict_json(text))
+                path, "its parameters are wrong", lambda: LWEParameters.from_json(strict_json(text))
             )
     if (stored is None) == (parameters is None):
         told = f"says itself that it is {stored}: leave parameters, such as the modulus, out"
         raise ValueError(f"{path} {told if stored else 'does not say its modulus: parameters are needed'}.")
     known = parameters if stored is None else stored
-    if not isinstance(known, LWRParameters):
+    if not isinstance(known, LWEParameters):
         if public.ndim != 2 or not public.size:
             raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
-        known = LWRParameters(secret_dim=public.shape[1], **dict(known or {}))
+        known = LWEParameters(n=public.shape[1], **dict(known or {}))
     samples = _fitting(path, public, labels, known, labels_path)
     if secret_path is not None:
         secret = read_matrix(secret_path)
@@ -230,11 +232,11 @@ def _fitting(
     path: str | Path,
     public: np.ndarray,
     labels: np.ndarray,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     labels_path: str | Path | None = None,
 ) -> LWRSamples:
     """The samples, reduced mod q where the parameters allow it; FileFormatError unless they fit the parameters."""
-    q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
+    q, p, n = parameters.q, parameters.p, parameters.n
     labels_path = labels_path or path
     residues = (-(q // 2), q - 1)
     entries = {"binary": (0, 1), "ternary": (-1, 1)}.get(parameters.matrix, residues)
@@ -247,10 +249,10 @@ def _fitting(
     return LWRSamples(np.mod(public, q) if entries == residues else public, np.mod(labels, q))
 
 
-def _fitting_secret(path: str | Path, secret: np.ndarray, parameters: LWRParameters) -> Int[np.ndarray, " n"]:
-    secret = _whole(path, "The secret", secret, (parameters.secret_dim,))
-    _require_range(path, "The secret", secret, -parameters.modulus + 1, parameters.modulus - 1)
-    return centred(secret, parameters.modulus)
+def _fitting_secret(path: str | Path, secret: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
+    secret = _whole(path, "The secret", secret, (parameters.n,))
+    _require_range(path, "The secret", secret, -parameters.q + 1, parameters.q - 1)
+    return centred(secret, parameters.q)
 
 
 def _whole(path: str | Path, name: str, array: np.ndarray, shape: tuple[int | str, ...]) -> np.ndarray:
@@ -275,7 +277,7 @@ def _require_range(path: str | Path, name: str, array: np.ndarray, least: int, m
         )
 
 
-def _read_challenge(path: Path) -> tuple[LWRParameters, np.ndarray, np.ndarray]:
+def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     """The parameters, A and b of the text of an LWE challenge."""
     head, _, rest = _read_text(path).partition("[")
     body, numbers = "[" + rest, head.split()
@@ -286,11 +288,12 @@ def _read_challenge(path: Path) -> tuple[LWRParameters, np.ndarray, np.ndarray]:
             "an LWE challenge has lines with n, m, q and alpha, then b as [1 2 ...] and A as [[1 2 ...] ...]",
         )
 
-    def read() -> tuple[int, LWRParameters]:
+    def read() -> tuple[int, LWEParameters]:
         n, m, q = map(int, numbers[:3])
+        count("q", q, least=2, most=LARGEST_MODULUS)
         sigma = float(Decimal(numbers[3]) * q)
-        noise = GaussianLaw(sigma) if sigma else NO_NOISE
-        return m, LWRParameters(n, q, q, "uniform", noise=noise)
+        noise = DiscreteGaussian(sigma) if sigma else NO_NOISE
+        return m, LWEParameters(n, q, q, "uniform", Xe=noise)
 
     m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
     public, labels = _rows(path, rows[1:]), _rows(path, rows[:1])[0]

@@ -10,7 +10,7 @@ from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, count, random_generator
-from lwe.parameters import LWRParameters, centred, rounded
+from lwe.parameters import LWEParameters, centred, rounded
 from lwe.residues import inner_products, whole_array
 
 __all__ = ["LWRSamples", "inner_products", "make_samples"]
@@ -20,7 +20,7 @@ __all__ = ["LWRSamples", "inner_products", "make_samples"]
 class LWRSamples:
     """Rows a of a public matrix and the labels b = floor(p ((<a, s> + e) mod q) / q) of an unknown secret s."""
 
-    #: A. Entries are 0 and 1, -1, 0 and 1, or residues mod q, as `LWRParameters.matrix` says.
+    #: A. Entries are 0 and 1, -1, 0 and 1, or residues mod q, as `LWEParameters.matrix` says.
     public: Int[np.ndarray, "N n"]
     #: b, from 0 to p - 1; p = q where labels are not rounded (learning with errors)
     labels: Int[np.ndarray, " N"]
@@ -57,13 +57,13 @@ class LWRSamples:
 
 @checked
 def make_samples(
-    parameters: LWRParameters, number: PositiveInt, *, secret: ArrayLike | None = None, rng: Rng = None
+    parameters: LWEParameters, number: PositiveInt, *, secret: ArrayLike | None = None, rng: Rng = None
 ) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
     """Draw samples without attention heads; return them and the secret centred mod q, which is given or drawn.
 
     Parameters
     ----------
-    parameters : LWRParameters
+    parameters : LWEParameters
         The problem. The gadget's public matrix is returned as residues G a, not as the bits a.
     number : int
         The number of samples.
@@ -74,19 +74,19 @@ def make_samples(
 
     Examples
     --------
-    >>> parameters = LWRParameters(secret_dim=8, modulus=64, levels=2)
+    >>> parameters = LWEParameters(n=8, q=64, p=2)
     >>> samples, secret = make_samples(parameters, 100, rng=0)
     >>> samples.public.shape, len(secret), np.unique(samples.labels).tolist()
     ((100, 8), 8, [0, 1])
     """
-    n, q, p = parameters.secret_dim, parameters.modulus, parameters.levels
+    n, q, p = parameters.n, parameters.q, parameters.p
     require_memory(f"number is {shown(number)}: such samples", 8 * number * (3 * n + 4), advice="take fewer")
     generator = random_generator(rng)
-    own = parameters.secret.draw(n, q, rng=generator) if secret is None else centred(secret, q)
+    own = parameters.Xs.draw(n, q, rng=generator) if secret is None else centred(secret, q)
     if own.shape != (n,):
         raise ValueError(f"secret has shape {own.shape}: ({n},) is needed.")
     public = generator.integers(2 if parameters.matrix in ("binary", "ternary") else q, size=(number, n))
     if parameters.matrix == "ternary":
         public -= generator.integers(2, size=(number, n))
-    errors = parameters.noise.draw(number, q, rng=generator)
+    errors = parameters.draw_errors(number, rng=generator)
     return LWRSamples(public, rounded(inner_products(public, own, q) + errors, q, p)), own

@@ -26,7 +26,7 @@ from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
 from attention.validation import non_negative
-from lwe import AttackOutcome, AttackResult, LWRParameters, LWRSamples, parse_law, read_samples
+from lwe import AttackOutcome, AttackResult, LWEParameters, LWRSamples, parse_distribution, read_samples
 from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
 
@@ -187,7 +187,7 @@ def _attack_wave(
 
 def _samples(
     file: Path, number: int | None, given: dict[str, Any], seed: int
-) -> tuple[LWRSamples, LWRParameters, str, tuple[int, ...] | None]:
+) -> tuple[LWRSamples, LWEParameters, str, tuple[int, ...] | None]:
     """The samples that the command line names: those of an instance or those of matrices."""
     kind, options = kind_of_file(file), ", ".join(f"--{name.replace('_', '-')}" for name in given)
     if kind is None:
@@ -206,11 +206,11 @@ def _samples(
     problem = None
     if "modulus" in given:
         problem = {
-            "modulus": given["modulus"],
-            "levels": given.get("levels", given["modulus"]),
+            "q": given["modulus"],
+            "p": given.get("levels", 0),
             "matrix": given.get("matrix", "uniform"),
-            "secret": parse_law(given.get("secret_law", "uniform")),
-            "noise": parse_law(given.get("noise", "zero")),
+            "Xs": parse_distribution(given.get("secret_law", "uniform")),
+            "Xe": parse_distribution(given.get("noise", "zero")),
         }
     stored = read_samples(file, problem, labels_path=given.get("labels"), secret_path=given.get("secret"))
     samples, secret = stored.samples, stored.secret
@@ -222,9 +222,9 @@ def _samples(
     return samples, stored.parameters, title, None if secret is None else tuple(map(int, secret))
 
 
-def _hints(samples: LWRSamples, parameters: LWRParameters) -> Iterator[str]:
+def _hints(samples: LWRSamples, parameters: LWEParameters) -> Iterator[str]:
     """Options that the command may have to add."""
-    if parameters.levels == parameters.modulus and not parameters.noisy:
+    if parameters.p == parameters.q and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
-    if parameters.matrix == "uniform" and parameters.modulus > 2 and np.all(samples.public >> 1 == 0):
+    if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
         yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

@@ -30,7 +30,7 @@ from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
-from lwe import PRESETS, LWRParameters, save_samples, write_matrix
+from lwe import LWEParameters, save_samples, write_matrix
 
 __all__ = ["generate_app"]
 
@@ -89,7 +89,8 @@ def samples_command(
     source: Annotated[
         Path,
         typer.Argument(
-            help=f"An instance of learning with rounding or a parity, samples, or one of {', '.join(PRESETS)}."
+            help="An instance of learning with rounding or a parity, samples, or a set of parameters that "
+            "`attention-bounds presets` names."
         ),
     ],
     out: Annotated[
@@ -132,14 +133,14 @@ def samples_command(
         print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
 
 
-def _attack_on(matrix: Path, labels: Path, parameters: LWRParameters) -> str:
+def _attack_on(matrix: Path, labels: Path, parameters: LWEParameters) -> str:
     """The command that attacks samples in two files of matrices."""
     given = {
-        "modulus": parameters.modulus,
-        "levels": None if parameters.levels == parameters.modulus else parameters.levels,
+        "modulus": parameters.q,
+        "levels": None if parameters.p == parameters.q else parameters.p,
         "matrix": "uniform" if parameters.gadget else parameters.matrix,
-        "secret-law": parameters.secret.words,
-        "noise": parameters.noise.words,
+        "secret-law": parameters.Xs.words,
+        "noise": parameters.Xe.words,
     }
     options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
     return f"attention-bounds attack {matrix} --labels {labels} {options}"

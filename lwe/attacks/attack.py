@@ -14,7 +14,7 @@ from attention.inputs import Rng
 from attention.validation import checked, random_generator
 from lwe.attacks.evidence import common_label, judged, secret_predictor
 from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget, BudgetSpentError, RefusedError
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples
 
 __all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"]
@@ -61,7 +61,7 @@ class Attempt:
     """
 
     def __init__(
-        self, attack: str, samples: LWRSamples, parameters: LWRParameters, budget: Budget | None = None
+        self, attack: str, samples: LWRSamples, parameters: LWEParameters, budget: Budget | None = None
     ) -> None:
         require_samples(samples, parameters)
         self.attack, self.parameters, self.budget = attack, parameters, budget or Budget()
@@ -93,7 +93,7 @@ class Attempt:
 
     def found(self, secret: np.ndarray, explanation: str) -> AttackResult:
         """The result for a secret, judged by the labels floor(p (<a, s> mod q) / q) and by their likelihood."""
-        secret = centred(secret, self.parameters.modulus)
+        secret = centred(secret, self.parameters.q)
         return self.predicts(secret_predictor(secret, self.parameters), explanation, secret=secret)
 
     def predicts(
@@ -141,14 +141,14 @@ class Attack(ABC):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
+    >>> from lwe import LWEParameters, make_samples
     >>> @dataclass(frozen=True)
     ... class AllOnes(Attack):
     ...     name = "all ones"
     ...     def run(self, attempt, generator):
     ...         attempt.check()
-    ...         return attempt.found(np.ones(attempt.parameters.secret_dim, dtype=np.int64), "Guessed.")
-    >>> parameters = LWRParameters(secret_dim=3, modulus=8, levels=2)
+    ...         return attempt.found(np.ones(attempt.parameters.n, dtype=np.int64), "Guessed.")
+    >>> parameters = LWEParameters(n=3, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 100, secret=[1, 1, 1], rng=0)
     >>> print(AllOnes()(samples, parameters))
     all ones, 1 of 20 fresh labels: Guessed.
@@ -172,7 +172,7 @@ class Attack(ABC):
     def __call__(
         self,
         samples: LWRSamples,
-        parameters: LWRParameters,
+        parameters: LWEParameters,
         *,
         rng: Rng = None,
         budget: Budget | None = None,
@@ -187,28 +187,28 @@ class Attack(ABC):
 
 
 @checked
-def require_samples(samples: LWRSamples, parameters: LWRParameters, *, least: int = 5) -> None:
+def require_samples(samples: LWRSamples, parameters: LWEParameters, *, least: int = 5) -> None:
     """Raise ValueError unless there are `least` samples and their columns, labels and entries fit the parameters."""
     if len(samples) < least:
         raise ValueError(
             f"There are {len(samples)} samples: at least {least} are needed, one of them held out."
         )
-    if samples.secret_dim != parameters.secret_dim:
+    if samples.secret_dim != parameters.n:
         raise ValueError(
-            f"The samples have {samples.secret_dim} columns and the parameters {parameters.secret_dim} secret entries: "
+            f"The samples have {samples.secret_dim} columns and the parameters {parameters.n} secret entries: "
             "they must agree."
         )
     lowest, highest = int(samples.labels.min()), int(samples.labels.max())
-    if lowest < 0 or highest >= parameters.levels:
+    if lowest < 0 or highest >= parameters.p:
         raise ValueError(
-            f"The labels go from {lowest} to {highest}: from 0 to {parameters.levels - 1} is allowed for {parameters}."
+            f"The labels go from {lowest} to {highest}: from 0 to {parameters.p - 1} is allowed for {parameters}."
         )
     if parameters.matrix in ("binary", "ternary"):
-        entries = centred(samples.public, parameters.modulus)
-        lowest = 0 if parameters.matrix == "binary" or parameters.modulus == 2 else -1
+        entries = centred(samples.public, parameters.q)
+        lowest = 0 if parameters.matrix == "binary" or parameters.q == 2 else -1
         if entries.min() < lowest or entries.max() > 1:
             raise ValueError(
-                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.modulus}: from "
+                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.q}: from "
                 f"{lowest} to 1 is allowed for {parameters}; for residues take matrix='uniform'."
             )
 
@@ -217,7 +217,7 @@ def require_samples(samples: LWRSamples, parameters: LWRParameters, *, least: in
 def run_attacks(
     attacks: Sequence[Attack],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     rng: Rng = None,
     budget: Budget | None = None,
@@ -232,7 +232,7 @@ def run_attacks(
     Examples
     --------
     >>> from lwe import ExhaustiveAttack, make_samples
-    >>> parameters = LWRParameters(secret_dim=3, modulus=4, levels=2)
+    >>> parameters = LWEParameters(n=3, q=4, p=2)
     >>> samples, _ = make_samples(parameters, 300, rng=0)
     >>> attacks = [ExhaustiveAttack(), ExhaustiveAttack(work=10)]
     >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]

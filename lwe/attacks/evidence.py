@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from attention.validation import checked
 from lwe.attacks.outcome import AttackOutcome, RefusedError
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWEParameters, rounded
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, inner_products
 
@@ -44,31 +44,31 @@ _NEGLIGIBLE = 1e-13  # about the rounding error of differences of cumulative pro
 
 @checked
 def secret_predictor(
-    secret: Int[np.ndarray, " n"], parameters: LWRParameters
+    secret: Int[np.ndarray, " n"], parameters: LWEParameters
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The predictions of a secret on rows of a public matrix: floor(p (<a, s> mod q) / q)."""
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     return lambda public: rounded(inner_products(public, secret, q), q, p)
 
 
-def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> float:
+def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> float:
     """The share of labels that a secret predicts."""
     return float(np.mean(secret_predictor(secret, parameters)(samples.public) == samples.labels))
 
 
 def label_residues(
-    labels: Int[np.ndarray, "*n"], parameters: LWRParameters
+    labels: Int[np.ndarray, "*n"], parameters: LWEParameters
 ) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
     """For each label, the first residue that rounds to it, and the first residue after those."""
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
-def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
     """The errors, centred mod q and in increasing order, and their probabilities; RefusedError above 2^22 of them."""
-    told = f"The errors {parameters.noise} have more values mod {parameters.modulus} than the 2^22 that are listed."
+    told = f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed."
     try:
-        errors, weights = parameters.noise.support(parameters.modulus)
+        errors, weights = parameters.error_support()
     except ValueError:
         raise RefusedError(told) from None
     if len(errors) > _MOST_ERRORS:
@@ -76,9 +76,9 @@ def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Flo
     return errors, weights
 
 
-def errors_listed(parameters: LWRParameters) -> bool:
+def errors_listed(parameters: LWEParameters) -> bool:
     """Whether labels have errors, and few enough values of them for `label_probabilities`."""
-    if not parameters.noisy or parameters.noise.is_uniform(parameters.modulus):
+    if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
         return parameters.noisy
     try:
         error_support(parameters)
@@ -87,14 +87,14 @@ def errors_listed(parameters: LWRParameters) -> bool:
     return True
 
 
-def label_probabilities(parameters: LWRParameters) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def label_probabilities(parameters: LWEParameters) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The function (T, b) -> P(label b | <a, s> = T mod q), of arrays that broadcast.
 
     The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
     probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
     `RefusedError` if errors have more than 2^22 values and are not uniform.
     """
-    q, noise = parameters.modulus, parameters.noise
+    q, noise = parameters.q, parameters.Xe
     if noise.is_uniform(q):
 
         def share(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -117,11 +117,11 @@ def label_probabilities(parameters: LWRParameters) -> Callable[[np.ndarray, np.n
     return probabilities
 
 
-def secret_score(samples: LWRSamples, parameters: LWRParameters) -> Callable[[np.ndarray], float]:
+def secret_score(samples: LWRSamples, parameters: LWEParameters) -> Callable[[np.ndarray], float]:
     """The score that compares candidates: the log-likelihood of labels if errors are listed, else the share right."""
     if not errors_listed(parameters):
         return lambda secret: share_right(secret, samples, parameters)
-    probabilities, q = label_probabilities(parameters), parameters.modulus
+    probabilities, q = label_probabilities(parameters), parameters.q
 
     def score(secret: np.ndarray) -> float:
         found = probabilities(inner_products(samples.public, secret, q), samples.labels)
@@ -139,7 +139,7 @@ def common_label(samples: LWRSamples) -> int:
 def judged(
     predicted: Int[np.ndarray, " N"],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     constant: int,
     secret: Int[np.ndarray, " n"] | None = None,
 ) -> AttackOutcome:
@@ -202,16 +202,16 @@ def pairing_evidence(scores: Float[np.ndarray, "N N"]) -> float:
 
 
 def fits_in_order(
-    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters, *, level: float
+    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters, *, level: float
 ) -> bool:
     """Whether labels belong to their rows under this secret, at that level, by `pairing_evidence`."""
     probabilities = label_probabilities(parameters)
-    products = inner_products(samples.public, secret, parameters.modulus)
+    products = inner_products(samples.public, secret, parameters.q)
     labels, places = np.unique(samples.labels, return_inverse=True)
     return pairing_evidence(probabilities(products[:, None], labels)[:, places]) >= -math.log(level)
 
 
-def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> bool:
+def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> bool:
     """Whether labels are as likely under a secret as labels made with it; the true one fails with chance e^-8.
 
     Notes
@@ -223,8 +223,8 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     number of right labels does not show that. More than 256 errors are merged into 256 groups of neighbours, and then
     the bound is approximate. O(N s) with s errors, at most 256.
     """
-    q, p = parameters.modulus, parameters.levels
-    if parameters.noise.is_uniform(q):
+    q, p = parameters.q, parameters.p
+    if parameters.Xe.is_uniform(q):
         return True  # of whatever secret
     probabilities = label_probabilities(parameters)
     errors, weights = _grouped(*error_support(parameters))
@@ -248,7 +248,7 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     return bool(np.min(_EXPONENTS * np.log(found).sum() + moments) >= -_REFUSED)
 
 
-def accuracy_bar(parameters: LWRParameters, number: int) -> float:
+def accuracy_bar(parameters: LWEParameters, number: int) -> float:
     """The least share of `number` labels that the secret itself predicts, up to four standard deviations.
 
     At most 0 if errors are wide: then the share says nothing. 1 without errors, and also if errors have too many values

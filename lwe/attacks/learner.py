@@ -36,7 +36,7 @@ from lwe.attacks.tokens import (
     token_examples,
 )
 from lwe.heads import lwr_heads, rows_of_tokens
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWEParameters, covariate_form
 from lwe.samples import LWRSamples
 
 __all__ = ["AttackLearner", "LearnerAttack", "label_values"]
@@ -71,7 +71,7 @@ class LearnerAttack(Attack):
     An attack handed in as a learner, so the samples go through token matrices and back:
 
     >>> from lwe import ExhaustiveAttack, make_samples
-    >>> parameters = LWRParameters(secret_dim=6, modulus=8, levels=2)
+    >>> parameters = LWEParameters(n=6, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 500, rng=0)
     >>> result = LearnerAttack(AttackLearner(ExhaustiveAttack(), parameters))(samples, parameters, rng=0)
     >>> result.attack, result.outcome.name, result.details["fit"]
@@ -98,7 +98,7 @@ class LearnerAttack(Attack):
         parameters = realised(attempt.parameters)
         if parameters is None:
             raise NotApplicableError(
-                f"No heads realise uniform rows mod {attempt.parameters.modulus}, which is no power of two."
+                f"No heads realise uniform rows mod {attempt.parameters.q}, which is no power of two."
             )
         number, kind = len(attempt.training), type(self.learner).__name__
         distinct = number if self.on_gate_only else 2 * number
@@ -160,7 +160,7 @@ class AttackLearner(LearnerBase):
     >>> from attention import ExampleOracle
     >>> from lwe import ExhaustiveAttack, make_lwr_instance
     >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
-    >>> parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
+    >>> parameters = LWEParameters(n=8, q=4, p=2)
     >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'
@@ -169,7 +169,7 @@ class AttackLearner(LearnerBase):
     access: ClassVar[Access] = "samples of rounding"
 
     attack: Attack  #: the attack
-    parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
+    parameters: LWEParameters  #: what is known of the layer in advance: all but its secret
     #: The budget in examples; if left out, 20000, or all given examples. About half of them are on the gate, and each
     #: of those is a sample.
     examples: PositiveInt | None = None
@@ -241,14 +241,14 @@ class AttackLearner(LearnerBase):
             return None
         parameters = self.parameters
         form = covariate_form(result.secret, parameters)
-        heads = 2 * parameters.levels * float(np.abs(form).sum()) / parameters.modulus + 4
+        heads = 2 * parameters.p * float(np.abs(form).sum()) / parameters.q + 4
         if heads * parameters.dim**2 > _MOST_NUMBERS:
             return None
         return lwr_heads(form, parameters).layer()
 
 
 def label_values(
-    predict: Predictor, parameters: LWRParameters, *, seed: int
+    predict: Predictor, parameters: LWEParameters, *, seed: int
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Labels of rows in [0, p - 1] from a predictor of outputs: the mean over eight random first tokens."""
 
@@ -285,7 +285,7 @@ def _last_recorded(dim: int) -> _LastRecorded:
     return _LastRecorded(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
 
 
-def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRParameters) -> Predictor:
+def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWEParameters) -> Predictor:
     def outputs(x: np.ndarray) -> np.ndarray:
         rows, _ = rows_of_tokens(x, parameters)
         return outputs_of_labels(np.asarray(x, dtype=np.float64), predict(rows), parameters)
@@ -293,7 +293,7 @@ def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRP
     return outputs
 
 
-def _surplus_bits(samples: LWRSamples, parameters: LWRParameters) -> int:
+def _surplus_bits(samples: LWRSamples, parameters: LWEParameters) -> int:
     """The bits in the labels of all rows beyond those of the secret; copies and negated rows add no bits."""
     rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
-    return int(rows * np.log2(parameters.levels) - parameters.secret_dim * np.log2(parameters.modulus))
+    return int(rows * np.log2(parameters.p) - parameters.n * np.log2(parameters.q))
