@@ -3,8 +3,9 @@
 Each name is imported when it is first asked for, so that the command line starts at once.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
 
 if TYPE_CHECKING:
     from arena.attacking import Attacked, attack
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         save_target,
     )
 
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "ATTACKS",
@@ -88,48 +90,3 @@ __all__ = [
     "save_target",
     "stored_cells",
 ]
-
-_HOMES = {
-    "attacking": ("Attacked", "attack"),
-    "attacks": ("ATTACKS", "AttackKind", "choose_attacks"),
-    "cells": ("run_cell",),
-    "comparison": ("compare",),
-    "curves": ("LearnerSide", "draw_curves", "learner_side", "run_curves"),
-    "drawing": ("Drawing",),
-    "generated_targets": ("family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"),
-    "inspection": ("Inspection", "inspect"),
-    "learned": ("Learned", "UnusedSettingError", "learn"),
-    "lwr_reach": ("lwr_curve",),
-    "phases": ("LearnedPhases", "learn_phases"),
-    "records": ("Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint"),
-    "results": ("Results",),
-    "run_store": ("export_cells", "stored_cells"),
-    "students": (
-        "PRESETS",
-        "STUDENTS",
-        "DoesNotApplyError",
-        "Effort",
-        "Student",
-        "as_students",
-        "choose_students",
-    ),
-    "targets": (
-        "Target",
-        "checkpoint_target",
-        "instance_target",
-        "layer_target",
-        "load_target",
-        "save_target",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'arena' has no attribute {name!r}")
-    return getattr(import_module(f"arena.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arena.attacks import AttackKind, choose_attacks
 from arena.formats import aligned, folded
 from arena.names import find_name
 from arena.targets import Target, load_target
@@ -38,11 +37,16 @@ from lwe.attacks.attack import require_samples
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
 from lwe.sample_files import kind_of_file
+from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from sq.hidden_part import HiddenPart
 
+if TYPE_CHECKING:
+    from arena.attacks import AttackKind
+
 __all__ = [
+    "PRELOADED",
     "Attacked",
     "attack",
     "attack_here",
@@ -52,6 +56,9 @@ __all__ = [
     "open_samples",
     "samples_of",
 ]
+
+PRELOADED = ("arena.attacks", "scipy.linalg", "scipy.special", "scipy.stats")
+"""What the processes of attacks import before they compute."""
 
 _COMPARED = 200  # examples of the layer that are checked against its secret
 _AT_ONCE = 4096  # examples of a layer that are drawn together
@@ -69,10 +76,11 @@ class Attacked:
     results: tuple[AttackResult, ...]  #: one per attack; an interrupted run has only those that ended
     secret: tuple[int, ...] | None = None  #: the true secret, centred mod q, where it is known
     not_run: tuple[str, ...] = ()  #: the attacks that an interruption stopped or that never started
+    rounding: Rounding = "down"  #: of the labels
 
     @property
     def broken_by(self) -> tuple[str, ...]:
-        """The attacks that predict all fresh labels; if labels have errors, as many as the secret itself predicts."""
+        """The attacks that predict all labels; if labels have errors, as many as the secret itself predicts."""
         return tuple(one.attack for one in self.results if one.outcome is AttackOutcome.BROKEN)
 
     @property
@@ -93,8 +101,10 @@ class Attacked:
         head = f"{printable(self.title)}\n  {self.parameters}, {self.samples} samples, {self.seconds:g} s an attack"
         if self.parameters.noisy and (best := self.best_accuracy) is not None:
             head += f"\n  The secret itself predicts {best:.3g} of the labels: errors change the others."
+        if self.parameters.p < self.parameters.q and self.rounding != "down":
+            head += "\n  Labels are rounded to the nearest."
         rows = [
-            ("attack", "outcome", "fresh labels", "chance", "secret", "time"),
+            ("attack", "outcome", "labels", "chance", "false", "secret", "time"),
             *map(self._row, self.results),
         ]
         said = folded([f"{one.attack}: {one.explanation}" for one in self.results])
@@ -103,15 +113,14 @@ class Attacked:
         return "\n".join([head, "", aligned(rows, left=2), "", *said, "", end, *rest])
 
     def _row(self, result: AttackResult) -> tuple[str, ...]:
-        found = result.secret is not None and result.outcome.succeeded
-        secret = (
-            {None: "found", True: "the true one", False: "another"}[self.is_secret(result)] if found else "-"
-        )
+        compared = {None: "found", True: "is the true secret", False: "is not the true secret"}
+        false = result.log10_false
         return (
             result.attack,
             result.outcome.name.lower().replace("_", " "),
             *("-" if share is None else f"{share:.3f}" for share in (result.accuracy, result.chance)),
-            secret,
+            "-" if false is None else f"10^{false:.0f}" if false <= -1 else f"{10**false:.1g}",
+            "-" if result.secret is None else compared[self.is_secret(result)],
             f"{result.seconds:.2f} s",
         )
 
@@ -121,6 +130,7 @@ class Attacked:
             "title": self.title,
             "parameters": self.parameters.to_json(),
             "samples": self.samples,
+            "rounding": self.rounding,
             "seconds_allowed": self.seconds,
             "best_accuracy": self.best_accuracy,
             "broken_by": list(self.broken_by),
@@ -132,13 +142,14 @@ class Attacked:
 
 def attack(
     target: Target | str | Path,
-    attacks: Sequence[AttackKind] | str | None = None,
+    attacks: "Sequence[AttackKind] | str | None" = None,
     *,
     samples: int = 20_000,
     seconds: float = 30.0,
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> Attacked:
     """Attack an instance of learning with rounding, or a hidden parity, that is realised by heads.
@@ -159,6 +170,8 @@ def attack(
         Seeds the samples and the attacks' own random choices.
     isolated : bool
         Whether each runs in its own process, so that a crash or an endless loop ends nothing else.
+    progress : bool
+        As of `runs.run`.
     on_result : callable, optional
         Called with each result as soon as it exists.
 
@@ -174,11 +187,13 @@ def attack(
     >>> found.broken_by
     ('linearisation',)
     """
+    from arena.attacks import choose_attacks
+
     target = target if isinstance(target, Target) else load_target(target)
     drawn, parameters, secret = samples_of(target, samples, seed=seed)
     kinds = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "on_result": on_result}
-    results = attack_samples(drawn, parameters, kinds, seconds=seconds, **options)
+    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "progress": progress}
+    results = attack_samples(drawn, parameters, kinds, seconds=seconds, on_result=on_result, **options)
     return Attacked(target.record.title, parameters, len(drawn), float(seconds), results, secret)
 
 
@@ -230,8 +245,10 @@ def samples_of(
 
 
 @checked
-def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0) -> StoredSamples:
-    """Samples of a file of them, of an instance, or of a named set of parameters.
+def open_samples(
+    source: str | Path, number: int | None = None, *, rounding: Rounding = "down", seed: int = 0
+) -> StoredSamples:
+    """Samples of a file of them, of an instance, or of a named set of parameters, whose labels are rounded so.
 
     `number` of them are kept or drawn; by default all that a file has, or 1000. FileFormatError if a file is damaged;
     ValueError if there is no such file and no set of that name, or the file has fewer samples.
@@ -245,8 +262,10 @@ def open_samples(source: str | Path, number: int | None = None, *, seed: int = 0
         number = count("number", number)
     if not os.path.exists(source):
         parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
-        samples, secret = make_samples(parameters, number or 1000, rng=seed)
+        samples, secret = make_samples(parameters, number or 1000, rounding=rounding, rng=seed)
         return StoredSamples(samples, parameters, secret)
+    if rounding != "down":
+        raise ValueError(f"rounding is {rounding}: only samples of a named set of parameters are drawn so.")
     if kind_of_file(source) is None:
         samples, parameters, truth = samples_of(load_target(source), number or 1000, seed=seed)
         return StoredSamples(samples, parameters, np.array(truth))
@@ -290,12 +309,13 @@ def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray
 def attack_samples(
     samples: LWRSamples,
     parameters: LWEParameters,
-    kinds: Sequence[AttackKind],
+    kinds: "Sequence[AttackKind]",
     *,
     seconds: float = 30.0,
     jobs: int = 1,
     seed: int = 0,
     isolated: bool = True,
+    progress: bool = False,
     on_result: Callable[[AttackResult], None] | None = None,
 ) -> tuple[AttackResult, ...]:
     """Attack samples; the options are those of `attack`. A failing attack never loses what the others found.
@@ -312,13 +332,13 @@ def attack_samples(
             _attacked,
             {"attack": kind.name, "stream": [seed, 2, place]},
             {"on": (kind, samples, parameters, budget)},
+            kind.name,
         ): place
         for place, kind in enumerate(kinds)
     }
     found: dict[int, AttackResult] = {}
-    for result in run(
-        work, jobs=jobs, timeout=longest_seconds(budget) if isolated else None, isolated=isolated
-    ):
+    longest = longest_seconds(budget) if isolated else None
+    for result in run(work, jobs=jobs, timeout=longest, isolated=isolated, progress=progress):
         place = work[result.cell]
         found[place] = attack_result(kinds[place].name, result)
         if on_result is not None:
@@ -327,13 +347,13 @@ def attack_samples(
 
 
 def _attacked(
-    attack: str, stream: list[int], on: tuple[AttackKind, LWRSamples, LWEParameters, Budget]
+    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWEParameters, Budget]"
 ) -> dict[str, Any]:
     return attack_here(*on, stream).to_json()
 
 
 def attack_here(
-    kind: AttackKind, samples: LWRSamples, parameters: LWEParameters, budget: Budget, stream: list[int]
+    kind: "AttackKind", samples: LWRSamples, parameters: LWEParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
     """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
     try:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import lwe.attacks
+import upper
 from arena.engines import asked_settings, placed
 from arena.names import find_names
 from attention.validation import checked
 from lwe import Attack, LWEParameters
-from lwe.attacks import LearnerAttack
 from lwe.costs.deviations import deviations
-from upper import GradientDescent, Newton
-from upper.six_phase import SixPhase
 
 __all__ = ["ATTACKS", "AttackKind", "choose_attacks", "learners_on_engine"]
 
@@ -72,7 +70,7 @@ def learners_on_engine(
 def _placed(kind: AttackKind, settings: Mapping[str, str]) -> AttackKind:
     def build(parameters: LWEParameters) -> Attack:
         attack = kind.build(parameters)
-        assert isinstance(attack, LearnerAttack)
+        assert isinstance(attack, lwe.LearnerAttack)
         return replace(attack, learner=placed(attack.learner, settings))
 
     return replace(kind, build=build)
@@ -96,14 +94,18 @@ ATTACKS: Mapping[str, AttackKind] = {
     kind.name: kind
     for kind in (
         *itertools.starmap(_plain, lwe.attacks.ATTACKS.items()),
-        _learner("newton", "Newton", lambda m: LearnerAttack(Newton(m=m, examples=4000, work=3000))),
+        _learner(
+            "newton", "Newton", lambda m: lwe.LearnerAttack(upper.Newton(m=m, examples=4000, work=3000))
+        ),
         _learner(
             "adam",
             "Adam",
-            lambda m: LearnerAttack(GradientDescent(m=m, batch=512, work=4000, learning_rate=0.01)),
+            lambda m: lwe.LearnerAttack(upper.GradientDescent(m=m, batch=512, work=4000, learning_rate=0.01)),
         ),
         # its theorem assumes uniform tokens
-        _learner("six-phase", "Six-phase", lambda m: LearnerAttack(SixPhase(m=m), on_gate_only=False)),
+        _learner(
+            "six-phase", "Six-phase", lambda m: lwe.LearnerAttack(upper.SixPhase(m=m), on_gate_only=False)
+        ),
     )
 }
 """Every attack by name, in the order of the table: those of `lwe.attacks`, then learners of attention layers."""

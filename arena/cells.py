@@ -25,6 +25,8 @@ from runs import Cell as EngineCell
 from runs import Result, Store, fingerprint, single_thread
 
 __all__ = [
+    "LEAST_COST",
+    "PRELOADED",
     "engine_cell",
     "fit_target",
     "identity",
@@ -33,6 +35,20 @@ __all__ = [
     "stored_results",
     "target_stream",
 ]
+
+PRELOADED = (
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "upper.newton",
+    "upper.six_phase",
+    "upper.value_queries",
+    "upper.linear_attention",
+)
+"""What the processes of a comparison import before they compute."""
+LEAST_COST = 0.05
+"""The cost of a learner that takes milliseconds, beside 1 for the cheapest of the others."""
 
 
 def run_cell(
@@ -115,7 +131,9 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
         "set_up": fingerprint((learners or [student.build, effort], target.inputs, family)),
         "seed": seed,
     }
-    return EngineCell(_computed, arguments, {"objects": (target, student, effort)})
+    label = f"{student.name} on {target.record.name}"
+    cost = (student.cost + LEAST_COST) * (2 if target.instance is not None else 1)
+    return EngineCell(_computed, arguments, {"objects": (target, student, effort)}, label, cost)
 
 
 def stored_cell(result: Result) -> Cell:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from arena.cells import engine_cell, stored_cell
+from arena.cells import LEAST_COST, engine_cell, stored_cell
 from arena.engines import asked_settings, on_engine, require_known_engine
 from arena.generated_targets import preset_targets
 from arena.records import Cell
@@ -19,6 +19,7 @@ from arena.students import Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, require_path
 from attention import Learner
 from attention.validation import count, require_instance
+from runs import Cell as EngineCell
 from runs import Store, StoreError, run, versions
 
 __all__ = ["compare"]
@@ -40,6 +41,7 @@ def compare(
     isolated: bool = True,
     cluster: str | None = None,
     command: str = "",
+    progress: bool = False,
     on_cell: Callable[[Cell], None] | None = None,
 ) -> Results:
     """Run every learner on every target with every seed.
@@ -67,6 +69,8 @@ def compare(
         As of `runs.run`.
     command : str
         The command line, for the record.
+    progress : bool
+        Show on standard error how many cells are done, what runs, and about how long the rest takes.
     on_cell : callable, optional
         Called with each cell when it is done or found in the store.
 
@@ -114,8 +118,9 @@ def compare(
     Results(made, records, described, ())  # finds equal names before the work starts
 
     began = time.perf_counter()
-    pairs = sorted(product(chosen, students), key=_order)
+    pairs = product(chosen, students)
     work = [engine_cell(*pair, seed, effort) for pair in pairs for seed in range(seeds)]
+    work.sort(key=_order)
     kept = store if store is None or isinstance(store, Store) else Store(store)
     cells: dict[tuple[str, str, int], Cell] = {}
     reused = 0
@@ -129,6 +134,7 @@ def compare(
             retry_failed=retry_failed,
             isolated=isolated,
             cluster=cluster,
+            progress=progress,
         )
         with closing(results):
             for result in results:
@@ -175,7 +181,6 @@ def _told_apart(targets: Sequence[Target]) -> list[Target]:
     ]
 
 
-def _order(pair: tuple[Target, Student]) -> tuple[bool, float]:
+def _order(cell: EngineCell) -> tuple[bool, float]:
     """Cells that take milliseconds come first, so that an interrupted run shows results; then the longest."""
-    target, student = pair
-    return student.cost > 0, -student.cost * (2 if target.instance is not None else 1)
+    return cell.cost > 2 * LEAST_COST, -cell.cost

@@ -57,7 +57,10 @@ def run_curves(
     >>> [point.queries for point in run_curves(curve_cells([10, 16], [2], [0.3]), isolated=False)]
     [35, 4, 5, 104, 10, 12]
     """
-    work = {Cell(curve_row, asdict(cell)): cell for cell in sorted(cells, key=lambda cell: cell.targets)}
+    work = {
+        Cell(curve_row, asdict(cell), label=f"{cell.learner} at d = {cell.dim}"): cell
+        for cell in sorted(cells, key=lambda cell: cell.targets)
+    }
     points = {}
     for result in run(work, retry_failed=True, **options):
         cell, done = work[result.cell], result.status == "done"

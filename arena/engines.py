@@ -5,26 +5,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import upper
 from arena.students import Effort, Student
 from arena.targets import Target
 from attention import Learner
-from upper import (
-    LBFGS,
-    FrozenAttention,
-    GradientDescent,
-    LinearBaseline,
-    Newton,
-    OneGradientStep,
-    SixPhase,
-    TunedAdam,
-)
-from upper.engine import choose_engine
-from upper.linear_attention.learner import LinearAttentionLearner
 
 __all__ = ["asked_settings", "engine_used", "on_engine", "placed", "require_engine", "require_known_engine"]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-_OF_NUMPY = (LBFGS, FrozenAttention, LinearAttentionLearner, LinearBaseline, OneGradientStep, SixPhase)
 
 
 def engine_used(learner: Learner, target: Target) -> str:
@@ -46,17 +34,26 @@ def engine_used(learner: Learner, target: Target) -> str:
     Examples
     --------
     >>> from arena import nice_target
+    >>> from upper import Newton
     >>> engine_used(Newton(m=1), nice_target(heads=1, tokens=2, dim=4))
     'numpy'
     """
-    if isinstance(learner, Newton):
+    if isinstance(learner, upper.Newton):
         heads = target.layer.heads if learner.m == "auto" else learner.m
         return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
-    if isinstance(learner, GradientDescent):
+    if isinstance(learner, upper.GradientDescent):
         return "numpy" if learner.library == "numpy" else f"torch {learner.device} {learner.dtype}"
-    if isinstance(learner, TunedAdam):
+    if isinstance(learner, upper.TunedAdam):
         return f"torch {learner.device} float32"
-    return "numpy" if isinstance(learner, _OF_NUMPY) else ""
+    of_numpy = (
+        upper.LBFGS,
+        upper.FrozenAttention,
+        upper.LinearAttentionLearner,
+        upper.LinearBaseline,
+        upper.OneGradientStep,
+        upper.SixPhase,
+    )
+    return "numpy" if isinstance(learner, of_numpy) else ""
 
 
 def asked_settings(engine: str | None = None, device: str | None = None) -> dict[str, str]:
@@ -94,7 +91,7 @@ def require_engine(engine: str | None = None, device: str | None = None) -> None
     if device is None and engine != "torch":
         return
     try:
-        choose_engine(engine or "auto", device)  # type: ignore[arg-type]
+        upper.choose_engine(engine or "auto", device)  # type: ignore[arg-type]
     except ImportError:
         what = " and ".join(f"{name} {value}" for name, value in asked_settings(engine, device).items())
         raise ImportError(

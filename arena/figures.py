@@ -34,7 +34,8 @@ LEAST_ERROR = 1e-17
 """Errors below this value, also zero, are drawn at this value, because the axis is logarithmic."""
 _MOST_ERROR = 1e2
 _LEAST_COST = {"examples": 1.0, "seconds": 1e-3}
-_PANELS = 6  # side by side
+_PANELS = 4  # side by side
+_PANEL = (2.3, 2.45)  # inches from one panel to the next
 _HATCHES = {"failed": "xxxx", "timed out": "....", "does not apply": "////"}
 
 
@@ -90,7 +91,7 @@ def learning_curves(
     ]
     shown = list(dict.fromkeys(learner.name for learner, _, _ in curves))
     rows, columns = max(-(-len(shown) // _PANELS), 1), max(min(len(shown), _PANELS), 1)
-    width, height = 0.55 + 1.55 * columns, 0.1 + 1.85 * rows
+    width, height = 0.55 + _PANEL[0] * columns, 0.1 + _PANEL[1] * rows
     costs = [x for _, _, points in curves for x, _ in points] or [1.0]
     errors = [y for cell in results.cells for _, y in curve_points(cell, against)] or [1.0]
     spans = decade_limits(costs), (min(max(min(errors), LEAST_ERROR), 1e-4) / 6, 3 * _MOST_ERROR)
@@ -99,10 +100,15 @@ def learning_curves(
         figure.patch.set_visible(False)  # the page's own background shows through
         for place, name in enumerate(shown or [""]):
             row, column = divmod(place, _PANELS)
-            left, bottom = 0.5 + 1.55 * column, height - 0.3 - 1.85 * row - 1.1
-            axes = axes_in(figure, (left / width, bottom / height, 1.4 / width, 1.1 / height))
+            left, bottom = 0.5 + _PANEL[0] * column, height + 0.45 - _PANEL[1] * (row + 1)
+            size = (_PANEL[0] - 0.15) / width, (_PANEL[1] - 0.75) / height
+            axes = axes_in(figure, (left / width, bottom / height, *size))
             axes.patch.set_visible(False)
-            _style(axes, against, spans, first=column == 0)
+            asks = any(
+                learner.name == name and learner.access == "value queries" for learner in results.learners
+            )
+            cost = {"seconds": "time", "examples": "queries" if asks else "examples"}[against]
+            _style(axes, against, spans, cost, first=column == 0)
             for learner, cell, points in curves:
                 look = looks[learner.name]
                 xs, ys = zip(*points, strict=True)
@@ -140,7 +146,7 @@ def _on_axes(points: Sequence[tuple[float, float]], against: str) -> list[tuple[
     return [(max(x, least), min(max(y, LEAST_ERROR), _MOST_ERROR)) for x, y in points]
 
 
-def _style(axes: Any, against: str, spans: Any, *, first: bool) -> None:
+def _style(axes: Any, against: str, spans: Any, cost: str, *, first: bool) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     text = count_text if against == "examples" else seconds_text
@@ -151,7 +157,7 @@ def _style(axes: Any, against: str, spans: Any, *, first: bool) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: text(x).replace(".0", "")))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(labelleft=first, labelsize=8.5)
-    axes.set_xlabel("examples" if against == "examples" else "time", loc="left", fontsize=9)
+    axes.set_xlabel(cost, loc="left", fontsize=9)
 
 
 def _paint(axes: Any, column: int, top: float | int, summary: Summary, seeds: int) -> None:

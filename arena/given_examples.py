@@ -35,8 +35,6 @@ __all__ = ["LearnedExamples", "learn_examples"]
 
 # With these outcomes examples that the learner never saw have no larger error, or they contradict it.
 _TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
-# With these a fit is no success, and yet what the examples determine of it is.
-_REPRODUCED = (Outcome.RESIDUAL_FLOOR, Outcome.UNCONFIRMED)
 # A certificate of so many unknown entries takes half a minute.
 _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
@@ -78,19 +76,21 @@ class LearnedExamples(LearnerRun):
 
     def __str__(self) -> str:
         n, k, d = self.shape
-        error = f"{self.held_out_error:.3g} ({self.held_out} of them)"
-        told = self.text(
-            f"{n} examples of {k} tokens in {d} dimensions", {"error on held-out examples": error}
-        )
+        title = f"{n} examples of {k} tokens in {d} dimensions: {n - self.held_out} to fit, {self.held_out} held out"
+        rows = {"error on held-out examples": f"{self.held_out_error:.3g} of the labels (not squared)"}
+        if self.learner.parameters.get("biases") == "auto" and self.layer is not None:
+            rows["biases"] = "found" if self.layer.biased else "none are needed"
+        text = self.text(title, rows)
         left_out = f"The certificate of the determined directions is left out: {self.uncertified}."
         found = left_out if self.certificate is None else str(self.certificate)
-        return "\n  ".join([told, *found.splitlines()])
+        return "\n  ".join([text, *found.splitlines()])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; values that are not finite are None."""
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         own["certificate"], own["uncertified"] = _as_json(self.certificate), self.uncertified
+        own["biases"] = None if self.layer is None else self.layer.biased
         return as_plain({**own, **shape}) | super().to_json()
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
@@ -119,7 +119,8 @@ def learn_examples(
     seed : int
         Seed of every random choice, including the choice of held-out examples.
     progress, **settings
-        As for `arena.learn`: preset, examples, work, rank, biases, engine, device.
+        As for `arena.learn`: preset, examples, work, rank, biases, engine, device. By default, Newton learns biases
+        if the examples need them.
 
     Raises
     ------
@@ -146,6 +147,12 @@ def learn_examples(
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
     chosen = set_up(_stand_in(given.k, given.d, number), learner, heads=heads, **settings)
+    if (
+        isinstance(chosen.learner, Newton)
+        and not isinstance(learner, Newton)
+        and settings.get("biases") is None
+    ):
+        chosen = replace(chosen, learner=replace(chosen.learner, biases="auto"))
     if chosen.record.access == "value queries":
         raise ValueError(
             f"{chosen.student.title} learns from value queries, which given examples cannot answer: choose a learner "
@@ -167,7 +174,8 @@ def learn_examples(
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
             fit = replace(fit, outcome=Outcome.OVERFITTED)
-        certified = _certified(placed, fit, x[~held], y[~held], for_split)
+        learned = np.flatnonzero(~held)[: fit.examples_used]
+        certified = _certified(placed, fit, x[learned], y[learned], for_split)
     return LearnedExamples(
         learner=chosen.record,
         seed=seed,
@@ -193,7 +201,7 @@ def _certified(
 
     More examples determine no less.
     """
-    layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome in _REPRODUCED
+    layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.UNCONFIRMED
     if not isinstance(learner, Newton):
         return "only layers of Newton get one"
     if layer is None or not layer.heads or not fits:

@@ -77,7 +77,7 @@ class LearnerRun:
         If Newton searched for the number of heads, ``heads_found`` is that number, and ``heads_trusted`` says whether a
         layer with ``heads_found`` heads explains the examples.
         """
-        fit, at_floor = self.fit, self.fit.outcome is Outcome.RESIDUAL_FLOOR
+        fit, at_floor = self.fit, self.fit.outcome is Outcome.NOISE_FLOOR
         last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
         counted = self.learner.parameters.get("m") == "auto" and fit.layer is not None
         return {
@@ -85,7 +85,7 @@ class LearnerRun:
             "expected_excess": last.get("expected_excess"),
             "alone": fit.alone,
             "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
-            "heads_trusted": fit.outcome.succeeded or at_floor,
+            "heads_trusted": fit.outcome.succeeded,
             "examples_used": fit.examples_used,
             "examples_needed": fit.examples_needed,
             "seconds": fit.seconds,
@@ -95,6 +95,7 @@ class LearnerRun:
         """The run as lines of text: its target, its outcome, and a label and a value for each row."""
         found, fit = self.found, self.fit
         doubt = "" if found["heads_trusted"] else " (not to be trusted: no such layer explains the examples)"
+        left = fit.trace[-1].measures.get("residual") if fit.outcome is Outcome.RESIDUAL_FLOOR else None
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
         shown = {
             **rows,
@@ -106,8 +107,9 @@ class LearnerRun:
             # random examples are the rule
             "learned from": "" if self.learner.access == "random examples" else self.learner.access,
             "found by": f"{fit.alone} alone" if fit.alone else "",
-            "noise on the labels, found": _digits(found["noise_level"]),
-            "expected excess error": _digits(found["expected_excess"]),
+            "noise on the labels, found": _digits(found["noise_level"], " on an entry (standard deviation)"),
+            "expected excess error": _digits(found["expected_excess"], " on an entry (squared)"),
+            "residual, not noise": _digits(left, " of the labels (not squared)"),
             "precision of the answers": "" if fit.precision is None else str(fit.precision),
             "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
             _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
@@ -373,5 +375,5 @@ def set_up(
     return SetUp(target, student, dataclasses.replace(built, **changed))  # type: ignore[type-var]
 
 
-def _digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+def _digits(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:.3g}{unit}"

@@ -103,7 +103,11 @@ def lwr_curve(
     }
     longest = longest_seconds(Budget(seconds=seconds)) if options.get("isolated", True) else None
     while cells := [
-        Cell(_attacked, {"attack": name, "secret_dim": sizes[len(rows)], "levels": p, **common})
+        Cell(
+            _attacked,
+            {"attack": name, "secret_dim": sizes[len(rows)], "levels": p, **common},
+            label=f"{name} at n = {sizes[len(rows)]}, p = {p}",
+        )
         for (name, p), rows in found.items()
         if len(rows) < len(sizes) and not _is_over([row["broken"] for row in rows])
     ]:

@@ -17,7 +17,7 @@ from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
 from arena.student_table import learner_looks
 from arena.summary import Summary
-from arena.table import legend
+from arena.table import legend, outcome_legend
 from runs.figures import heat_colours, heat_level, is_strong
 
 __all__ = ["render_map", "render_page", "template"]
@@ -75,6 +75,8 @@ def render_page(results: ComparisonRecord) -> str:
         idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.lost],
         learners=results.learners,
         legend=legend(results),
+        outcomes=outcome_legend(results),
+        asked=any(_asks(learner) for learner in results.learners),
         lost=[cell for cell in results.cells if cell.status.lost],
         looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
@@ -144,16 +146,25 @@ def _curves(results: ComparisonRecord, target: TargetRecord, place: int) -> list
     drawn = []
     for against in ("examples", "seconds"):
         cells = [cell for cell in results.cells if cell.target == target.name]
-        titles = {f"curve-{cell.learner}-{cell.seed}": _points_text(cell, against) for cell in cells}
+        titles = {
+            f"curve-{cell.learner}-{cell.seed}": _points_text(
+                cell, against, asked=_asks(results.learner(cell.learner))
+            )
+            for cell in cells
+        }
         drawing = learning_curves(results, target.name, "examples" if against == "examples" else "seconds")
         drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
     return drawn
 
 
-def _points_text(cell: Cell, against: str) -> str:
+def _asks(learner: LearnerRecord) -> bool:
+    return learner.access == "value queries"
+
+
+def _points_text(cell: Cell, against: str, *, asked: bool) -> str:
     """A line of text for each point of a curve, in order; the page shows it under the pointer."""
     text = count_text if against == "examples" else seconds_text
-    unit = " examples" if against == "examples" else ""
+    unit = (" queries" if asked else " examples") if against == "examples" else ""
     return "\n".join(f"{error_text(y)} after {text(x)}{unit}" for x, y in curve_points(cell, against))
 
 

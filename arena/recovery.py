@@ -232,7 +232,7 @@ def recovery_cells(
             "biased": layer.biased,
         }
         arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
-        cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}))
+        cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
     return cells
 
 

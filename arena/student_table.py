@@ -6,35 +6,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import lwe
+import sq
+import upper
 from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
 from attention.foreign import printable
 from attention.learning import access_of
 from attention.validation import one_of
-from lwe import Attack, AttackLearner, BKWAttack, LatticeAttack, LinearisationAttack, describe_instance
 from runs.figures import line_look
-from sq import ParityElimination, PeriodicLattice
-from upper import (
-    LBFGS,
-    FrozenAttention,
-    GradientDescent,
-    KnownPart,
-    LinearBaseline,
-    Newton,
-    OneGradientStep,
-    TunedAdam,
-)
-from upper.linear_attention.features import softmax_feature_count
-from upper.linear_attention.learner import LinearAttentionLearner
-from upper.linear_attention.least_squares import require_feature_memory
-from upper.six_phase import SixPhase
-from upper.value_queries import ByQueries
 
 __all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
-_LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # at most about twenty seconds at n = 24
 
 
 class DoesNotApplyError(ValueError):
@@ -181,7 +166,7 @@ def _heads(target: Target) -> int:
 def _tuned_adam(target: Target, effort: Effort) -> Learner:
     steps = effort.steps(target)
     lengths = (max(1, steps // 3), steps)
-    grid = TunedAdam(
+    grid = upper.TunedAdam(
         m=_heads(target), lengths=lengths, schedules=("cosine",), tolerance=effort.adam_tolerance
     )
     return replace(grid, work=sum(setting.work for setting in grid.settings()))
@@ -194,11 +179,20 @@ def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learne
         )
     accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
     if paper:
-        return SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
-    return SixPhase(m=_heads(target), accept=accept, work=effort.passes(target))
+        return upper.SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
+    return upper.SixPhase(m=_heads(target), accept=accept, work=effort.passes(target))
+
+
+def _by_queries(target: Target, effort: Effort) -> Learner:
+    from upper.value_queries import ByQueries
+
+    return ByQueries()
 
 
 def _linear_attention(target: Target, effort: Effort) -> Learner:
+    from upper.linear_attention.features import softmax_feature_count
+    from upper.linear_attention.least_squares import require_feature_memory
+
     # the best of the three sets on softmax targets
     try:
         require_feature_memory(softmax_feature_count("cent", target.layer.dim))
@@ -206,7 +200,7 @@ def _linear_attention(target: Target, effort: Effort) -> Learner:
         raise DoesNotApplyError(
             f"Regression on cubic features is for tokens of some two dozen dimensions at most. {error}"
         ) from None
-    return LinearAttentionLearner("cent")
+    return upper.LinearAttentionLearner("cent")
 
 
 def _elimination(target: Target, effort: Effort) -> Learner:
@@ -214,23 +208,24 @@ def _elimination(target: Target, effort: Effort) -> Learner:
         raise DoesNotApplyError(
             "Gaussian elimination is an attack on hidden parities only: of two tokens, behind a gate that is known."
         )
-    return ParityElimination.for_instance(target.instance)
+    return sq.ParityElimination.for_instance(target.instance)
 
 
 def _lattice(target: Target, effort: Effort) -> Learner:
     if target.record.kind == "periodic" and target.instance is not None:
-        return PeriodicLattice.for_instance(target.instance)
-    return _attack(_LATTICE, target, effort)
+        return sq.PeriodicLattice.for_instance(target.instance)
+    # at most about twenty seconds at n = 24
+    return _attack(lambda: lwe.LatticeAttack(largest_block=40, rounds=3), target, effort)
 
 
 def _attack(
-    make: Callable[[], Attack], target: Target, effort: Effort, *, examples: int | None = None
+    make: Callable[[], lwe.Attack], target: Target, effort: Effort, *, examples: int | None = None
 ) -> Learner:
     if target.instance is None or target.instance.family != "lwr":
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
-    return AttackLearner(make(), describe_instance(target.instance).parameters, examples)
+    return lwe.AttackLearner(make(), lwe.describe_instance(target.instance).parameters, examples)
 
 
 STUDENTS: Mapping[str, Student] = {
@@ -242,7 +237,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: on nice random layers one random start at four times the counting floor of "
             "examples "
             "ends at rounding error.",
-            lambda target, effort: Newton(
+            lambda target, effort: upper.Newton(
                 m=_heads(target),
                 work=effort.passes(target),
                 biases=target.layer.biased,
@@ -255,7 +250,7 @@ STUDENTS: Mapping[str, Student] = {
             "Adam",
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
-            lambda target, effort: GradientDescent(
+            lambda target, effort: upper.GradientDescent(
                 m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
             ),
             cost=4.0,
@@ -268,6 +263,7 @@ STUDENTS: Mapping[str, Student] = {
             "for the "
             "whole. Measured: it ends at rounding error on nice layers of up to four heads.",
             _six_phase,
+            cost=2.0,
         ),
         Student(
             "six-phase-paper",
@@ -276,19 +272,22 @@ STUDENTS: Mapping[str, Student] = {
             "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
             "measured only; a phase that cannot do its work says so.",
             partial(_six_phase, paper=True),
+            cost=2.0,
         ),
         Student(
             "linear",
             "Linear baseline",
             "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
-            lambda target, effort: LinearBaseline(),
+            lambda target, effort: upper.LinearBaseline(),
             proper=False,
         ),
         Student(
             "known-part",
             "Known part",
             "By definition at 1.0: it predicts what is known in advance and nothing else.",
-            lambda target, effort: KnownPart(None if target.instance is None else target.instance.known),
+            lambda target, effort: upper.KnownPart(
+                None if target.instance is None else target.instance.known
+            ),
             proper=False,
         ),
         Student(
@@ -304,14 +303,17 @@ STUDENTS: Mapping[str, Student] = {
             "Linearisation",
             "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
             "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
-            partial(_attack, LinearisationAttack),
+            lambda target, effort: _attack(lwe.LinearisationAttack, target, effort),
+            cost=0.5,
         ),
         Student(
             "bkw",
             "BKW",
             "No theorem for rounding. Measured: differences of examples that agree in many bits give away rounding mod "
             "64 with 24 covariates in a second. It knows the family; that it fails is no claim of security.",
-            partial(_attack, BKWAttack, examples=50_000),  # half of them are samples
+            lambda target, effort: _attack(
+                lwe.BKWAttack, target, effort, examples=50_000
+            ),  # half of them are samples
             by_default=False,
         ),
         Student(
@@ -320,6 +322,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
             "the direction of a periodic wave. It knows the family; that it fails is no claim of security.",
             _lattice,
+            cost=1.0,
             extra="fpylll",
         ),
         Student(
@@ -328,7 +331,8 @@ STUDENTS: Mapping[str, Student] = {
             "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
             "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
             "It sees more than the others, who draw random examples.",
-            lambda target, effort: ByQueries(),
+            _by_queries,
+            cost=0.5,
         ),
         # baselines run only when named: together they take longer than all the others
         Student(
@@ -346,7 +350,7 @@ STUDENTS: Mapping[str, Student] = {
                 name,
                 title,
                 f"No theorem. {what}",
-                lambda target, effort, name=name, more=more: GradientDescent(  # type: ignore[misc]
+                lambda target, effort, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
                     m=_heads(target),
                     work=effort.steps(target),
                     optimizer=name,
@@ -378,7 +382,7 @@ STUDENTS: Mapping[str, Student] = {
             "L-BFGS",
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
-            lambda target, effort: LBFGS(m=_heads(target), work=effort.passes(target)),
+            lambda target, effort: upper.LBFGS(m=_heads(target), work=effort.passes(target)),
             cost=6.0,
             by_default=False,
         ),
@@ -387,7 +391,7 @@ STUDENTS: Mapping[str, Student] = {
             "Frozen attention",
             "The best projections of 64 random heads that stay as they are, by ridge regression: a convex problem, "
             "exactly solved.",
-            lambda target, effort: FrozenAttention(),
+            lambda target, effort: upper.FrozenAttention(),
             by_default=False,
         ),
         Student(
@@ -395,7 +399,7 @@ STUDENTS: Mapping[str, Student] = {
             "One step",
             "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a "
             "bias that stays.",
-            lambda target, effort: OneGradientStep(),
+            lambda target, effort: upper.OneGradientStep(),
             by_default=False,
         ),
         Student(

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
+import upper
 from arena.names import find_name
 from arena.own_files import object_of_file
 from arena.student_table import PRESETS, STUDENTS, DoesNotApplyError, Effort, Student, choose_effort
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
-from upper import GradientDescent, TunedAdam
 
 __all__ = [
     "PRESETS",
@@ -163,8 +163,8 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
 
 
 def _needs_torch(learner: Learner) -> bool:
-    return isinstance(learner, TunedAdam) or (
-        isinstance(learner, GradientDescent) and learner.library == "torch"
+    return isinstance(learner, upper.TunedAdam) or (
+        isinstance(learner, upper.GradientDescent) and learner.library == "torch"
     )
 
 

@@ -9,14 +9,14 @@ from arena.comparison_record import ComparisonRecord
 from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
 from arena.summary import LEARNED, NOTHING, Summary
-from attention.evaluation import CONFIDENCE
+from attention.evaluation import CONFIDENCE, Outcome
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["LINES", "legend", "print_table", "rendered", "table_text"]
+__all__ = ["LINES", "legend", "outcome_legend", "print_table", "rendered", "table_text"]
 
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
 _STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
@@ -102,6 +102,16 @@ def legend(results: ComparisonRecord) -> list[str]:
     ]
 
 
+def outcome_legend(results: ComparisonRecord) -> list[str]:
+    """What the outcomes in the table mean."""
+    names = sorted({cell.outcome for cell in results.cells if cell.fitted} & set(Outcome.__members__))
+    lines = []
+    for name in names:
+        meaning = Outcome[name].value.split(";")[0].rstrip(".")
+        lines.append(f"{name.lower().replace('_', ' ')}: {meaning.partition(': ')[2] or meaning}.")
+    return lines
+
+
 def _table(results: ComparisonRecord, width: int) -> "Group":
     from rich.console import Group
     from rich.text import Text
@@ -121,10 +131,11 @@ def _table(results: ComparisonRecord, width: int) -> "Group":
         if cell.status.lost:
             where = f"{cell.learner} on {cell.target}, seed {cell.seed}, {cell.status}: {cell.message}"
             parts.append(Text(where, style="red"))
-    units = "ex: examples drawn."
+    units = "m: heads. k: tokens. d: coordinates. ex: examples drawn."
     if any(_asks(results, name) for name in names):
         units += " q: value queries asked."
-    return Group(*parts, Text(""), *(Text(line, style="dim") for line in (*legend(results), units)))
+    lines = (*legend(results), *outcome_legend(results), units)
+    return Group(*parts, Text(""), *(Text(line, style="dim") for line in lines))
 
 
 def _band(results: ComparisonRecord, names: list[str]) -> "Table":

@@ -1,50 +1,57 @@
 """The learning problem: attention layers, oracles for examples and values, and the protocol of learners."""
 
-from attention._arrays import MixedArraysError
-from attention.activations import attention_layer_examples
-from attention.checkpoints import read_checkpoint_layer
-from attention.conditions import check_conditions
-from attention.conversion import convert_torch_module
-from attention.evaluation import Outcome, parameter_errors, relative_error, unknown_part_error
-from attention.examples import ExampleOracle, ExamplesExhaustedError
-from attention.files import (
-    FileFormatError,
-    load_layer,
-    save_layer,
-    write_examples,
-)
-from attention.generators import (
-    make_affinely_dependent_layer,
-    make_block_diagonal_layer,
-    make_close_heads_layer,
-    make_diagonal_layer,
-    make_low_rank_layer,
-    make_nice_layer,
-    make_repeated_singular_values_layer,
-    make_transformer_shaped_layer,
-)
-from attention.inputs import (
-    BooleanInputs,
-    GaussianInputs,
-    Inputs,
-    MarkedInputs,
-    PositionedInputs,
-    SliceInputs,
-    SphereInputs,
-    sinusoidal_positions,
-)
-from attention.layer import AttentionLayer, attention_pattern
-from attention.learning import (
-    Fit,
-    GroundTruth,
-    Learner,
-    Recorder,
-    Step,
-    check_budget,
-    draw_examples,
-)
-from attention.memory import NotEnoughMemoryError
-from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
+
+if TYPE_CHECKING:
+    from attention._arrays import MixedArraysError
+    from attention.activations import attention_layer_examples
+    from attention.checkpoints import read_checkpoint_layer
+    from attention.conditions import check_conditions
+    from attention.conversion import convert_torch_module
+    from attention.evaluation import Outcome, parameter_errors, relative_error, unknown_part_error
+    from attention.examples import ExampleOracle, ExamplesExhaustedError
+    from attention.files import (
+        FileFormatError,
+        load_layer,
+        save_layer,
+        write_examples,
+    )
+    from attention.generators import (
+        make_affinely_dependent_layer,
+        make_block_diagonal_layer,
+        make_close_heads_layer,
+        make_diagonal_layer,
+        make_low_rank_layer,
+        make_nice_layer,
+        make_repeated_singular_values_layer,
+        make_transformer_shaped_layer,
+    )
+    from attention.inputs import (
+        BooleanInputs,
+        GaussianInputs,
+        Inputs,
+        MarkedInputs,
+        PositionedInputs,
+        SliceInputs,
+        SphereInputs,
+        sinusoidal_positions,
+    )
+    from attention.layer import AttentionLayer, attention_pattern
+    from attention.learning import (
+        Fit,
+        GroundTruth,
+        Learner,
+        Recorder,
+        Step,
+        check_budget,
+        draw_examples,
+    )
+    from attention.memory import NotEnoughMemoryError
+    from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "AnswerPrecision",

@@ -51,8 +51,8 @@ class Outcome(Enum):
         "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
     )
     NOISE_FLOOR = (
-        "Floor of the noise: fresh answers are predicted as well as the stated noise allows; average more answers, or "
-        "allow longer tokens, for more."
+        "Learned to the noise: fresh labels are predicted as well as their noise allows; allow more examples, average "
+        "more answers, or allow longer tokens, for more."
     )
     UNCONFIRMED = (
         "Unconfirmed: the held-out examples are reproduced, but others may not be: too few of them do not follow from "
@@ -76,9 +76,8 @@ class Outcome(Enum):
         "evidence that the target is hard for this learner."
     )
     RESIDUAL_FLOOR = (
-        "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
-        "noisy at that level, or the student is too small: too few heads, too low a rank, no biases, or a head too "
-        "weak to be found."
+        "Too small or stuck: independent starts end at the same error, on held-out examples too, and what is left of "
+        "the labels is not noise, for it depends on the tokens; allow more heads, a higher rank or biases."
     )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."

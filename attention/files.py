@@ -186,21 +186,26 @@ def load_layer(path: FilePath) -> StoredLayer:
 
 @checked
 def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Read arrays from a ``.npy`` file (named "array") or from any safetensors file (named as in the file).
+    """Read arrays from a ``.npy`` file (named "array"), or from ``.npz`` or safetensors (named as in the file).
 
     Parameters
     ----------
     path : path
-        The file. If it ends in ``.npy``, it is read as such; otherwise as safetensors.
+        The file. If it ends in ``.npy`` or ``.npz``, it is read as such; otherwise as safetensors.
     names : sequence of str, optional
         The arrays that must be present; only these are returned.
     """
     path = as_path(path)
-    arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        arrays = read_npz(path)
+    else:
+        arrays = {"array": read_npy(path)} if suffix == ".npy" else read_safetensors(path)[0]
     if names is None:
         return arrays
     if missing := [name for name in names if name not in arrays]:
-        raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}")
+        others = f"; it holds {', '.join(map(printable, arrays))}" if arrays else ""
+        raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}{others:.200}")
     return {name: arrays[name] for name in names}
 
 

@@ -14,50 +14,57 @@
 No instance here comes with a claim of security, and a failed attack is no such claim either.
 """
 
-from lwe.attacks import (
-    AroraGeAttack,
-    AttackLearner,
-    BKWAttack,
-    DualAttack,
-    EliminationAttack,
-    ExhaustiveAttack,
-    LatticeAttack,
-    LearnerAttack,
-    LeastSquaresAttack,
-    LinearisationAttack,
-    MeetInTheMiddleAttack,
-)
-from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
-from lwe.attacks.distinguishing import distinguish, sufficient_examples
-from lwe.attacks.evidence import secret_predictor
-from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.costs import Cost, estimate
-from lwe.distributions import (
-    BINARY,
-    NO_NOISE,
-    TERNARY,
-    UNIFORM,
-    CentredBinomial,
-    DiscreteGaussian,
-    Distribution,
-    Flips,
-    Interval,
-    SparseBinary,
-    SparseSigned,
-    SparseTernary,
-    Uniform,
-    parse_distribution,
-)
-from lwe.examples import noisy_examples, samples_from_examples
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
 from lwe.families import LWRFamily, describe_instance, make_lwr_instance
-from lwe.labels import low_degree_weights, root_mean_square_correlation
-from lwe.parameters import LWEParameters
-from lwe.presets import PRESETS
-from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
-from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
-from lwe.samples import LWRSamples, make_samples
-from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
-from lwe.verdict import judge_secret
+
+if TYPE_CHECKING:
+    from lwe.attacks import (
+        AroraGeAttack,
+        AttackLearner,
+        BKWAttack,
+        DualAttack,
+        EliminationAttack,
+        ExhaustiveAttack,
+        LatticeAttack,
+        LearnerAttack,
+        LeastSquaresAttack,
+        LinearisationAttack,
+        MeetInTheMiddleAttack,
+    )
+    from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
+    from lwe.attacks.distinguishing import distinguish, sufficient_examples
+    from lwe.attacks.evidence import secret_predictor
+    from lwe.attacks.outcome import AttackOutcome, Budget
+    from lwe.costs import Cost, estimate
+    from lwe.distributions import (
+        BINARY,
+        NO_NOISE,
+        TERNARY,
+        UNIFORM,
+        CentredBinomial,
+        DiscreteGaussian,
+        Distribution,
+        Flips,
+        Interval,
+        SparseBinary,
+        SparseSigned,
+        SparseTernary,
+        Uniform,
+        parse_distribution,
+    )
+    from lwe.examples import noisy_examples, samples_from_examples
+    from lwe.labels import low_degree_weights, root_mean_square_correlation
+    from lwe.parameters import LWEParameters
+    from lwe.presets import PRESETS
+    from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
+    from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
+    from lwe.samples import LWRSamples, make_samples
+    from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
+    from lwe.verdict import judge_secret
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "BINARY",

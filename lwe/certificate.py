@@ -7,14 +7,11 @@ from jaxtyping import Int
 
 from lower import Fact, Heads, Key, Status, Word
 from lower.certificate import BOUND_ROOM
-from lwe.attacks.linearisation import label_degree, label_monomials
-from lwe.costs import estimate
 from lwe.distributions import UNIFORM
 from lwe.heads import kept_range, truncation_failure, value_range
 from lwe.labels import low_degree_weights, root_mean_square_correlation, weights_computable
 from lwe.parameters import LWEParameters
 from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
-from lwe.verdict import FEW_MONOMIALS
 
 __all__ = ["lwr_estimates", "lwr_facts"]
 
@@ -76,6 +73,8 @@ def lwr_estimates(parameters: LWEParameters) -> list[Fact]:
     """The cheapest attack that finds a secret, as this version estimates it; none if there is nothing to find."""
     if parameters.Xs.secrets(parameters.n, parameters.q) == 0:
         return []
+    from lwe.costs import estimate
+
     finders = [cost for cost in estimate(parameters) if cost.attack != "dual" and not cost.failure]
     return [Fact(Key.OPERATIONS, float(cost.log2_rop), Status.ESTIMATE, cost.attack) for cost in finders[:1]]
 
@@ -99,6 +98,9 @@ def _easy(parameters: LWEParameters) -> list[Fact]:
     if parameters.p == q:
         word = Word.GF2_ELIMINATION if q == 2 else Word.ELIMINATION
         return [Fact(Key.BROKEN_BY, word, Status.PROVED, "labels are linear without errors")]
+    from lwe.attacks.linearisation import label_degree, label_monomials
+    from lwe.verdict import FEW_MONOMIALS
+
     degree = label_degree(parameters)
     if degree is None or (monomials := label_monomials(parameters, degree).size) > FEW_MONOMIALS:
         return []

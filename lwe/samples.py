@@ -1,6 +1,7 @@
 """Samples (A, b) of learning with rounding or with errors, the input of attacks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
@@ -11,9 +12,11 @@ from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, count, random_generator
 from lwe.parameters import LWEParameters, centred, rounded
-from lwe.residues import inner_products, whole_array
+from lwe.residues import inner_products, product_quotient, whole_array
 
-__all__ = ["LWRSamples", "inner_products", "make_samples"]
+__all__ = ["LWRSamples", "Rounding", "inner_products", "make_samples", "require_no_signs", "rounded_labels"]
+
+Rounding = Literal["down", "nearest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +27,19 @@ class LWRSamples:
     public: Int[np.ndarray, "N n"]
     #: b, from 0 to p - 1; p = q where labels are not rounded (learning with errors)
     labels: Int[np.ndarray, " N"]
+    #: How labels are rounded: down to floor(p x / q), or to the nearest, floor(p x / q + 1/2) mod p, as in Saber
+    rounding: Rounding = "down"
 
     def __post_init__(self) -> None:
         for name in ("public", "labels"):
-            array = whole_array(name, getattr(self, name))
+            array = np.asarray(getattr(self, name))
+            array = whole_array(name, array.astype(np.int64) if array.dtype == bool else array)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        if self.rounding not in get_args(Rounding):
+            raise ValueError(
+                f"rounding is {shown(self.rounding)}: {' or '.join(get_args(Rounding))} is needed."
+            )
         if self.public.ndim != 2 or self.labels.shape != self.public.shape[:1] or 0 in self.public.shape:
             raise ValueError(
                 f"public has shape {self.public.shape} and labels {self.labels.shape}: (N, n) and (N,), one label for "
@@ -47,17 +57,54 @@ class LWRSamples:
     def take(self, number: int) -> "LWRSamples":
         """The first `number` of them."""
         number = count("number", number, most=len(self))
-        return LWRSamples(self.public[:number], self.labels[:number])
+        return self.at(slice(number))
+
+    def at(self, rows: "slice | Int[np.ndarray, ' rows']") -> "LWRSamples":
+        """The samples of these rows."""
+        return replace(self, public=self.public[rows], labels=self.labels[rows])
 
     def held_out(self, number: int) -> "tuple[LWRSamples, LWRSamples]":
         """All but the last `number` samples, and the last `number`; each part has at least one."""
         number = count("number", number, most=len(self) - 1)
-        return self.take(len(self) - number), LWRSamples(self.public[-number:], self.labels[-number:])
+        return self.at(slice(-number)), self.at(slice(-number, None))
+
+
+def rounded_labels(
+    products: Int[np.ndarray, "..."], parameters: LWEParameters, rounding: Rounding = "down"
+) -> Int[np.ndarray, "..."]:
+    """The labels of inner products: floor(p x / q) of their residues x, or floor(p x / q + 1/2) mod p.
+
+    Examples
+    --------
+    >>> saber = LWEParameters(n=4, q=16, p=4)
+    >>> rounded_labels(np.arange(16), saber, "nearest").tolist()
+    [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0, 0]
+    """
+    q, p = parameters.q, parameters.p
+    down = rounded(products, q, p)
+    if rounding == "down":
+        return down
+    # Hermite's identity: floor(y + 1/2) = floor(2 y) - floor(y)
+    return np.mod(product_quotient(np.mod(products, q), 2 * p, q, 2 * p * q) - down, p)
+
+
+def require_no_signs(name: str, array: Int[np.ndarray, "..."], modulus: int) -> None:
+    """Raise ValueError if entries modulo 2 are all -1 or 1, which are equal mod 2: signs, which say not which is 0."""
+    if modulus == 2 and np.any(array == -1) and not np.any(array == 0):
+        raise ValueError(
+            f"{name} has the entries -1 and 1, which are equal modulo 2: as signs, save (1 - {name}) // 2 if -1 stands "
+            f"for 1, or (1 + {name}) // 2 if 1 does."
+        )
 
 
 @checked
 def make_samples(
-    parameters: LWEParameters, number: PositiveInt, *, secret: ArrayLike | None = None, rng: Rng = None
+    parameters: LWEParameters,
+    number: PositiveInt,
+    *,
+    secret: ArrayLike | None = None,
+    rounding: Rounding = "down",
+    rng: Rng = None,
 ) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
     """Draw samples without attention heads; return them and the secret centred mod q, which is given or drawn.
 
@@ -69,6 +116,8 @@ def make_samples(
         The number of samples.
     secret : array of int (n,), optional
         The secret, any representatives mod q.
+    rounding : {"down", "nearest"}
+        How labels are rounded: floor(p x / q), or floor(p x / q + 1/2) mod p.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret, the matrix and the errors.
 
@@ -79,7 +128,7 @@ def make_samples(
     >>> samples.public.shape, len(secret), np.unique(samples.labels).tolist()
     ((100, 8), 8, [0, 1])
     """
-    n, q, p = parameters.n, parameters.q, parameters.p
+    n, q = parameters.n, parameters.q
     require_memory(f"number is {shown(number)}: such samples", 8 * number * (3 * n + 4), advice="take fewer")
     generator = random_generator(rng)
     own = parameters.Xs.draw(n, q, rng=generator) if secret is None else centred(secret, q)
@@ -89,4 +138,5 @@ def make_samples(
     if parameters.matrix == "ternary":
         public -= generator.integers(2, size=(number, n))
     errors = parameters.draw_errors(number, rng=generator)
-    return LWRSamples(public, rounded(inner_products(public, own, q) + errors, q, p)), own
+    labels = rounded_labels(inner_products(public, own, q) + errors, parameters, rounding)
+    return LWRSamples(public, labels, rounding), own

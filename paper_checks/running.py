@@ -157,6 +157,7 @@ def run_checks(
     seed: NonNegativeInt = 0,
     jobs: PositiveInt = 1,
     inject: bool = False,
+    progress: bool = False,
 ) -> Iterator[CheckResult]:
     """Run checks and yield each result as soon as it exists.
 
@@ -170,6 +171,8 @@ def run_checks(
         The number of processes that share the work; each computes in one thread.
     inject : bool
         Whether each check is run again on its injected error, at the quick scale; it must fail there.
+    progress : bool
+        As of `runs.run`.
 
     Yields
     ------
@@ -181,13 +184,10 @@ def run_checks(
     ValueError
         If jobs is below 1.
     """
-    if jobs == 1 or len(checks) < 2:
-        for one in checks:
-            yield _run_twice(one, scale, seed, inject)
-        return
+    isolated = jobs > 1 and len(checks) > 1
     options = {"scale": scale.value, "seed": seed, "inject": inject}
-    work = {Cell(_computed, {"id": one.id, **options}, {"check": one}): one for one in checks}
-    for result in run(work, jobs=jobs):
+    work = {Cell(_computed, {"id": one.id, **options}, {"check": one}, one.id): one for one in checks}
+    for result in run(work, jobs=jobs if isolated else 1, isolated=isolated, progress=progress):
         check = work[result.cell]
         if result.status == "done":
             yield result_from_json(result.value)

@@ -7,6 +7,7 @@ before it is yielded, and no cell is computed twice. The package does not depend
 from runs.cell import Cell, Result, Scale, Status, versions
 from runs.engine import run
 from runs.fingerprint import fingerprint
+from runs.progress import showing
 from runs.store import Store, StoreError
 from runs.threads import single_thread
 
@@ -19,6 +20,7 @@ __all__ = [
     "StoreError",
     "fingerprint",
     "run",
+    "showing",
     "single_thread",
     "versions",
 ]

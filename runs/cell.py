@@ -54,6 +54,10 @@ class Cell:
     objects : mapping
         Further arguments that are not JSON. They are not part of the key, so `arguments` must distinguish them, as a
         `fingerprint` does.
+    label : str
+        A few words for the report of progress.
+    cost : float
+        How long it takes beside the other cells; progress estimates the time left by it.
 
     Examples
     --------
@@ -64,6 +68,8 @@ class Cell:
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    cost: float = 1.0
 
     @property
     def name(self) -> str:

@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from pebble import ProcessExpired
-
 from runs.cell import Cell, Result, Status
 from runs.cluster import cluster as on_cluster
 from runs.pool import attempt, describe_error, pack, pool
+from runs.progress import Progress, showing
 from runs.store import Store
 
 __all__ = ["run"]
@@ -31,6 +30,7 @@ def run(
     retry_failed: bool = False,
     isolated: bool = True,
     cluster: str | None = None,
+    progress: bool = False,
 ) -> Generator[Result, None, None]:
     """Compute cells and yield each result as soon as it is done; results in the store come first.
 
@@ -55,6 +55,9 @@ def run(
         one cell after another; a function that raises KeyboardInterrupt then ends the run, as Ctrl-C does.
     cluster : str, optional
         The address of a dask scheduler; its workers compute the cells.
+    progress : bool
+        Show on standard error how many cells are done, what runs, and about how long the rest takes: on a terminal in
+        place, else a line every five seconds.
 
     Yields
     ------
@@ -88,12 +91,22 @@ def run(
         raise ValueError(
             "isolated=False computes here, one cell after another: leave out timeout, jobs and cluster."
         )
-    return _results(list(cells), jobs, timeout, store, fresh, retry_failed, isolated, cluster)
+    alike: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        alike[cell.key].append(cell)
+    state = Progress({several[0]: len(several) for several in alike.values()}, jobs)
+    results = _results(alike, state, timeout, store, fresh, retry_failed, isolated, cluster)
+    return _shown(results, state) if progress else results
+
+
+def _shown(results: Iterator[Result], state: Progress) -> Generator[Result, None, None]:
+    with showing(state):
+        yield from results
 
 
 def _results(
-    cells: list[Cell],
-    jobs: int,
+    alike: dict[str, list[Cell]],
+    state: Progress,
     timeout: float | None,
     store: Store | None,
     fresh: bool,
@@ -101,17 +114,15 @@ def _results(
     isolated: bool,
     cluster: str | None,
 ) -> Generator[Result, None, None]:
-    alike: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        alike[cell.key].append(cell)
     if store is not None and not fresh:
         for key, data in store.find(alike).items():
             result = Result.from_json(alike[key][0], data)
             if not _is_wanted_again(result, retry_failed, timeout):
+                state.finish(result.cell)
                 yield from (replace(result, cell=cell) for cell in alike.pop(key))
-    waiting = [several[0] for several in alike.values()]
-    computed = _apart(waiting, jobs, timeout, cluster, store) if isolated else _here(waiting, store)
+    computed = _apart(state, timeout, cluster, store) if isolated else _here(state, store)
     for result in computed:
+        state.finish(result.cell)
         yield from (replace(result, cell=cell) for cell in alike[result.cell.key])
 
 
@@ -121,27 +132,29 @@ def _is_wanted_again(result: Result, retry_failed: bool, timeout: float | None) 
     return retry_failed and result.status != "done"
 
 
-def _here(cells: list[Cell], store: Store | None) -> Iterator[Result]:
-    for cell in cells:
+def _here(state: Progress, store: Store | None) -> Iterator[Result]:
+    for cell in list(state.waiting):
+        state.start(cell)
         result = _attempted(cell, attempt(cell.function, {**cell.arguments, **cell.objects}), None)
         _put(store, result)
         yield result
 
 
 def _apart(
-    cells: list[Cell], jobs: int, timeout: float | None, cluster: str | None, store: Store | None
+    state: Progress, timeout: float | None, cluster: str | None, store: Store | None
 ) -> Iterator[Result]:
+    cells = list(state.waiting)
     if not cells:
         return
-    here = pool(min(jobs, len(cells)), cells[0].function.__module__)
+    here = pool(min(state.jobs, len(cells)), cells[0].function.__module__)
     place: AbstractContextManager[Any] = here if cluster is None else on_cluster(cluster)
     waiting = iter(cells)
     with place as workers:
         running: dict[Future[tuple[Status, str]], Cell] = {}
         try:
             while True:
-                most = getattr(workers, "jobs", jobs)
-                while len(running) < most and (cell := next(waiting, None)) is not None:
+                state.jobs = getattr(workers, "jobs", state.jobs)
+                while len(running) < state.jobs and (cell := next(waiting, None)) is not None:
                     try:
                         packed = pack(cell.function, {**cell.arguments, **cell.objects})
                     except Exception as error:
@@ -151,6 +164,7 @@ def _apart(
                         yield result
                         continue
                     running[workers.submit(packed, timeout)] = cell
+                    state.start(cell)
                 if not running:
                     return
                 for future in wait(running, timeout=1.0, return_when=FIRST_COMPLETED).done:
@@ -174,6 +188,8 @@ def _put(store: Store | None, result: Result) -> None:
 
 
 def _result(cell: Cell, future: "Future[tuple[Status, str]]", timeout: float | None) -> Result:
+    from pebble import ProcessExpired
+
     try:
         return _attempted(cell, future.result(), timeout)
     except TimeoutError as error:

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
-from pebble import ProcessPool
 
 from runs.cell import Status
 from runs.fingerprint import is_installed
@@ -42,16 +41,20 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     jobs : int
         The number of processes.
     module : str
-        A module that each process imports first, so that the import does not count in the time of a call.
+        A module that each process imports first, with the modules in its tuple `PRELOADED` if it has one, so that these
+        imports do not count in the time of a call.
     """
+    from pebble import ProcessPool
+
     _require_files(jobs)
+    modules = (module, *getattr(sys.modules.get(module), "PRELOADED", ()))
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
-        _Base.set_forkserver_preload(["runs.pool", module])
+        _Base.set_forkserver_preload(["runs.pool", *modules])
     with _apart():
         if os.name == "posix":
             resource_tracker.ensure_running()
         workers = ProcessPool(
-            max_workers=jobs, context=_context, initializer=_begin, initargs=(module, sys.path)
+            max_workers=jobs, context=_context, initializer=_begin, initargs=(modules, sys.path)
         )
     try:
         yield _Pool(workers)
@@ -61,7 +64,7 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
 
 
 class _Pool:
-    def __init__(self, workers: ProcessPool) -> None:
+    def __init__(self, workers: Any) -> None:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
@@ -134,15 +137,16 @@ def describe_error(error: BaseException) -> str:
     return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]
 
 
-def _begin(module: str, path: list[str]) -> None:
+def _begin(modules: Sequence[str], path: list[str]) -> None:
     os.dup2(2, 1)  # the output of a cell must not mix with the output of the command
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for later imports
         os.environ[name] = "1"
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = path
-    if module != "__main__":
-        importlib.import_module(module)
+    for module in modules:
+        if module != "__main__":
+            importlib.import_module(module)
 
 
 def _end_with_parent() -> None:

@@ -16,24 +16,13 @@
 What has no reference is derived here.
 """
 
-from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
-from sq.caps import full_query_cap, orthogonal_cap, spectral_cap, szorenyi_cap, visible_below
-from sq.cliques import maximum_clique
-from sq.curves import CurveCell, CurvePoint, curve_cells, measure_cell
-from sq.dimension import statistical_dimension, vstat_calls
-from sq.elimination import ParityElimination
-from sq.family import SQFamily, two_head_families
-from sq.fitting import DescentLearner, LowDegreeLearner
-from sq.gram import closed_form_gram, enumerated_gram
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
 from sq.hidden_gate import HiddenGateFamily
-from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
-from sq.models import CSQ, STAT, VSTAT
-from sq.oracles import ExactOracle, HonestOracle, SQOracle
-from sq.pair_spectra import enumerated_pairs, sampled_squared_advantage
 from sq.pairs import PairFamily
 from sq.parities import ParityFamily, make_parity_instance, parity_heads
 from sq.periodic import PeriodicFamily
-from sq.periodic_lattice import PeriodicLattice
 from sq.profiles import (
     BumpFamily,
     CentreThresholdFamily,
@@ -41,10 +30,28 @@ from sq.profiles import (
     SymmetricFamily,
     TwoSlopeFamily,
 )
-from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, StatisticalQuery
-from sq.secret_set import SecretSet
-from sq.target_family import TargetFamily
 from sq.token_parity import TokenParityFamily
+
+if TYPE_CHECKING:
+    from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
+    from sq.caps import full_query_cap, orthogonal_cap, spectral_cap, szorenyi_cap, visible_below
+    from sq.cliques import maximum_clique
+    from sq.curves import CurveCell, CurvePoint, curve_cells, measure_cell
+    from sq.dimension import statistical_dimension, vstat_calls
+    from sq.elimination import ParityElimination
+    from sq.family import SQFamily, two_head_families
+    from sq.fitting import DescentLearner, LowDegreeLearner
+    from sq.gram import closed_form_gram, enumerated_gram
+    from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
+    from sq.models import CSQ, STAT, VSTAT
+    from sq.oracles import ExactOracle, HonestOracle, SQOracle
+    from sq.pair_spectra import enumerated_pairs, sampled_squared_advantage
+    from sq.periodic_lattice import PeriodicLattice
+    from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, StatisticalQuery
+    from sq.secret_set import SecretSet
+    from sq.target_family import TargetFamily
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "CSQ",

@@ -49,12 +49,9 @@ _SQ: Mapping[str, tuple[type[Family], Mapping[str, Any]]] = {
     "centre thresholds": (CentreThresholdFamily, {"bits": 16, "heads_count": 4}),
     "parity of each token": (TokenParityFamily, {"bits": 2, "tokens": 3}),
 }
-# the lower bounds that are shown, by the lines in the figure; the other families' are small at these d
-_BOUNDED: Mapping[str, Any] = {
-    "parity of 3 bits": (0, (1.5, 1.5)),
-    "parity of 7 bits": (0, (5, 2)),
-    "hidden gate": (0, (6, 2, 1.5, 2)),
-}
+# the families whose lower bounds are shown; the others' are small at these d
+_BOUNDED = ("parity of 3 bits", "parity of 7 bits", "hidden gate")
+_COLUMNS = 5  # of small panels
 # nice layers by what is counted: value queries of two tokens or of any number of them, or Newton's examples of two
 _NICE = {
     "two tokens": "By queries of two tokens",
@@ -213,49 +210,49 @@ def _line(title: str, curve: _Curve, found: str, dims: Sequence[int]) -> dict[st
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Left nice layers, right hard families: a colour for each learner, a marker for each family, grey for bounds."""
+    """Left nice layers; right a panel for each hard family, with the others in grey."""
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
     queries = line_look(_QUERIES)
-    bound = {"color": FAINT, "linewidth": 1.1, "zorder": 3}
+    bound = {"color": FAINT, "linewidth": 1.1, "zorder": 3, "linestyle": (0, (4, 2))}
     left: list[tuple[str, _Curve, Mapping[str, Any]]] = [
         (_NICE["examples"], _curve(nice, name="examples"), line_look(_NEWTON)),
-        (_NICE["two tokens"], _curve(nice, name="two tokens"), queries | _mark(0)),
-        (_NICE["any tokens"], _curve(nice, name="any tokens"), queries | _mark(1)),
+        (_NICE["two tokens"], _curve(nice, name="two tokens"), queries),
+        (_NICE["any tokens"], _curve(nice, name="any tokens"), queries | {"marker": "o", "linestyle": ":"}),
         ("Lower bound, queries of two tokens", _curve(nice, "bound", name="two tokens"), bound),
     ]
-    right: list[tuple[str, _Curve, Mapping[str, Any]]] = [
-        (f"By queries: {name}", _curve(hard, name=name), queries | _mark(place))
-        for place, name in enumerate((*_SQ, _ROUNDING))
-    ]
-    right += [
-        (
-            f"Statistical queries, at least: {name}",
-            _curve(hard, "bound", name=name),
-            {**bound, "linestyle": line},
-        )
-        for name, line in _BOUNDED.items()
-    ]
-    with canvas(10.8, 5.2) as figure:
-        for x, curves, above in (
-            (0.055, left, f"Nice layers, {_HEADS} heads: queries or examples"),
-            (0.555, right, "Layers that hide a secret: queries"),
-        ):
-            curves = [one for one in curves if one[1][0]]
-            if not curves:
-                continue
-            axes = axes_in(figure, (x, 0.1, 0.43, 0.62))
-            for label, (dims, values), look in curves:
+    found = {name: _curve(hard, name=name) for name in (*_SQ, _ROUNDING)}
+    found = {name: curve for name, curve in found.items() if curve[0]}
+    needed = {name: _curve(hard, "bound", name=name) for name in _BOUNDED if name in found}
+    with canvas(10.8, 4.9) as figure:
+        if shown := [one for one in left if one[1][0]]:
+            axes = axes_in(figure, (0.05, 0.1, 0.29, 0.66))
+            for label, (dims, values), look in shown:
                 axes.plot(dims, values, label=label, clip_on=False, **look)
-            decade_axis(axes.yaxis, [value for _, (_, values), _ in curves for value in values])
-            dimension_axis(axes, [dim for _, (dims, _), _ in curves for dim in dims])
-            title_axes(axes, "dimension d", above)
+            decade_axis(axes.yaxis, [value for _, (_, values), _ in shown for value in values])
+            dimension_axis(axes, [dim for _, (dims, _), _ in shown for dim in dims])
+            title_axes(axes, "dimension d", f"Nice layers, {_HEADS} heads: queries or examples")
+        every = [*found.values(), *needed.values()]
+        for place, name in enumerate(found):
+            row, column = divmod(place, _COLUMNS)
+            axes = axes_in(figure, (0.395 + 0.122 * column, 0.46 - 0.36 * row, 0.105, 0.24))
+            for other, (dims, values) in found.items():
+                if other != name:
+                    axes.plot(dims, values, color=FAINT, alpha=0.3, linewidth=0.8, zorder=2)
+            axes.plot(*found[name], clip_on=False, **queries)
+            if needed.get(name, ([], []))[0]:
+                label = "Statistical queries of tolerance 0.1, at least"
+                axes.plot(*needed[name], clip_on=False, label=label, **{**bound, "linestyle": (0, (1, 1.5))})
+            decade_axis(axes.yaxis, [value for _, values in every for value in values])
+            axes.tick_params(labelleft=column == 0, labelsize=8)
+            dimension_axis(axes, [dim for dims, _ in every for dim in dims])
+            title_axes(axes, "dimension d" if place + _COLUMNS >= len(found) else "", "")
+            axes.set_title(name, loc="left", fontsize=8)
+        if found:
+            figure.text(
+                0.395, 0.8, "Layers that hide a secret: queries, a panel for each family; the others are grey"
+            )
         legend_above(figure, columns=3)
         return figure
-
-
-def _mark(place: int) -> dict[str, Any]:
-    look = line_look(place)
-    return {"marker": look["marker"], "linestyle": look["linestyle"]}
 
 
 STUDY = Study(

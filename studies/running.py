@@ -53,6 +53,7 @@ def run_study(
     fresh: bool = False,
     isolated: bool = True,
     cluster: str | None = None,
+    progress: bool = False,
     on_row: Callable[[Row], None] | None = None,
 ) -> StudyResult:
     """Measure every cell of a study that is not in the store.
@@ -65,7 +66,7 @@ def run_study(
         Quick or full.
     seed : int
         The seed of everything drawn at random.
-    jobs, timeout, store, fresh, isolated, cluster
+    jobs, timeout, store, fresh, isolated, cluster, progress
         As of `runs.run`.
     on_row : callable, optional
         Called with each row when it is found in the store or measured.
@@ -98,6 +99,7 @@ def run_study(
         retry_failed=True,
         isolated=isolated,
         cluster=cluster,
+        progress=progress,
     ):
         number, cell = place[result.cell.key], result.cell.arguments["cell"]
         if result.status != "done":
@@ -123,7 +125,8 @@ def _cell(study: Study, cell: Parameters, seed: int) -> Cell:
     text = json.dumps([study.name, chosen], sort_keys=True, allow_nan=False)
     stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
     arguments = {"study": study.name, "cell": cell, "stream": stream, "code": fingerprint(study.measure)}
-    return Cell(_measured, arguments, {"measure": study.measure})
+    label = ", ".join(f"{name} {value}" for name, value in cell.items())
+    return Cell(_measured, arguments, {"measure": study.measure}, label)
 
 
 def _measured(

@@ -1,19 +1,26 @@
 """Learners (upper bounds): the six phases, the Newton learner, and the baselines for comparison."""
 
-from upper.baselines import (
-    LBFGS,
-    FrozenAttention,
-    GradientDescent,
-    KnownPart,
-    LinearBaseline,
-    OneGradientStep,
-    TunedAdam,
-)
-from upper.engine import choose_engine
-from upper.floor import counting_floor
-from upper.linear_attention.learner import LinearAttentionLearner
-from upper.newton import Newton, certify_layer, gauss_newton
-from upper.six_phase import SixPhase
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
+
+if TYPE_CHECKING:
+    from upper.baselines import (
+        LBFGS,
+        FrozenAttention,
+        GradientDescent,
+        KnownPart,
+        LinearBaseline,
+        OneGradientStep,
+        TunedAdam,
+    )
+    from upper.engine import choose_engine
+    from upper.floor import counting_floor
+    from upper.linear_attention.learner import LinearAttentionLearner
+    from upper.newton import Newton, certify_layer, gauss_newton
+    from upper.six_phase import SixPhase
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "LBFGS",

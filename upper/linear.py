@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Shaped
-from scipy.linalg import lstsq
 
 from attention._arrays import as_floating, namespace
 
@@ -41,5 +41,5 @@ def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) ->
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
     # with minimum norm, one token (own = mean) needs no special case
-    solution, _, rank, _ = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
+    solution, _, rank, _ = scipy.linalg.lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
     return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)

@@ -1,6 +1,7 @@
 """``attention-bounds attack``: attacks on an instance of learning with rounding, or on samples from files."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,21 +27,31 @@ from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
 from attention.validation import non_negative
-from lwe import AttackOutcome, AttackResult, LWEParameters, LWRSamples, parse_distribution, read_samples
+from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
 from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
 
-_FOR_SAMPLES = ("labels", "modulus", "levels", "matrix", "secret", "secret_law", "noise")
+_FOR_SAMPLES = (
+    "labels",
+    "modulus",
+    "levels",
+    "matrix",
+    "secret",
+    "secret_law",
+    "noise",
+    "rounding",
+    "column",
+)
 
 
 def attack_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An instance of learning with rounding or of sq-periodic; samples as .npz or as an LWE challenge; or "
-            "the matrix A, as .npy or as [[1 2][3 4]]."
+            help="An instance of learning with rounding or of sq-periodic; samples as .npz, JSON, Python text or an "
+            "LWE challenge; or the matrix A, as .npy or as [[1 2][3 4]]."
         ),
     ],
     attacks: Annotated[
@@ -79,6 +90,13 @@ def attack_command(
         str | None,
         typer.Option(help="With a matrix: zero (the default), gaussian:3, binomial:2, flip:0.1, ..."),
     ] = None,
+    rounding: Annotated[
+        str | None,
+        typer.Option(help="With samples and --levels: down (the default), or nearest: floor(p x / q + 1/2)."),
+    ] = None,
+    column: Annotated[
+        int | None, typer.Option(help="Where b has several columns, one for each secret: which, from 1.")
+    ] = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
     jobs: Annotated[int, typer.Option(help="How many attacks run at once.")] = 1,
@@ -91,10 +109,11 @@ def attack_command(
 ) -> None:
     """Attack learning with rounding, or with errors: a table of what each attack finds within its seconds.
 
-    Broken: all fresh labels are predicted; with errors, as many as the secret itself predicts. Predicts: more labels
-    than by chance. Distinguished: the labels are distinguished from random ones. Secret: the true one; another one with
-    the same labels; or "found" if the true one is unknown. At the limit of its reach, the success of an attack depends
-    on the secret and on --seed.
+    Broken: all labels are predicted; with errors, as many as the secret itself predicts. Predicts: more labels than by
+    chance. Distinguished: the labels are distinguished from random ones. False: a bound on the probability that random
+    labels have a secret that fits so well, over all secrets; above 10^-4 nothing is called broken. Secret: whether it
+    is the true one, or "found" if that is unknown. At the limit of its reach, the success of an attack depends on the
+    secret and on --seed.
 
     A periodic wave (sq-periodic) is attacked by lattice reduction alone, which gives a layer; the budget is not used.
 
@@ -111,7 +130,9 @@ def attack_command(
     given = {
         name: value
         for name, value in zip(
-            _FOR_SAMPLES, (labels, modulus, levels, matrix, secret, secret_law, noise), strict=True
+            _FOR_SAMPLES,
+            (labels, modulus, levels, matrix, secret, secret_law, noise, rounding, column),
+            strict=True,
         )
         if value is not None
     }
@@ -123,8 +144,10 @@ def attack_command(
         unused = {"samples": samples, "engine": engine, "device": device}
         _attack_wave(target, attacks, unused, out, seed=seed, as_json=as_json)
         return
-    drawn, parameters, title, truth = _samples(file, samples, given, seed)
-    for hint in _hints(drawn, parameters) if given else ():
+    stored, title = _samples(file, samples, given, seed)
+    drawn, parameters = stored.samples, stored.parameters
+    truth = None if stored.secret is None else tuple(map(int, stored.secret))
+    for hint in _hints(stored, given) if given or stored.columns > 1 else ():
         say(hint, quiet=as_json)
     if out is not None:
         require_writable(out, source=file)
@@ -133,7 +156,7 @@ def attack_command(
     def attacked() -> Attacked:
         results = tuple(there[kind.name] for kind in kinds if kind.name in there)
         rest = tuple(kind.name for kind in kinds if kind.name not in there)
-        return Attacked(title, parameters, len(drawn), budget, results, truth, rest)
+        return Attacked(title, parameters, len(drawn), budget, results, truth, rest, drawn.rounding)
 
     def work(tell: Callable[[AttackResult], None]) -> tuple[AttackResult, ...]:
         def keep(result: AttackResult) -> None:
@@ -143,9 +166,9 @@ def attack_command(
             tell(result)
 
         options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(kinds)), "seed": seed}
-        return attack_samples(drawn, parameters, kinds, on_result=keep, **options)
+        return attack_samples(drawn, parameters, kinds, on_result=keep, progress=True, **options)
 
-    _, whole = gather(title, len(kinds), as_json, work)
+    _, whole = gather(work)
     if as_json:
         print_json({"file": str(file), **attacked().to_json()})
     elif there:
@@ -185,10 +208,8 @@ def _attack_wave(
         write_json(out, found.to_json())
 
 
-def _samples(
-    file: Path, number: int | None, given: dict[str, Any], seed: int
-) -> tuple[LWRSamples, LWEParameters, str, tuple[int, ...] | None]:
-    """The samples that the command line names: those of an instance or those of matrices."""
+def _samples(file: Path, number: int | None, given: dict[str, Any], seed: int) -> tuple[StoredSamples, str]:
+    """The samples that the command line names, and their title: those of an instance or those of files."""
     kind, options = kind_of_file(file), ", ".join(f"--{name.replace('_', '-')}" for name in given)
     if kind is None:
         if given:
@@ -198,33 +219,47 @@ def _samples(
             )
         target = load_target(file)
         own, parameters, truth = samples_of(target, 20_000 if number is None else number, seed=seed)
-        return own, parameters, target.record.title, truth
-    held = "a matrix" if kind == "matrix" else "samples"
-    for name in ("labels", "modulus") if kind == "matrix" else ("modulus",) if {*given} - {"secret"} else ():
+        return StoredSamples(own, parameters, np.array(truth)), target.record.title
+    of_problem = {*given} - {"secret", "rounding", "column"}
+    for name in ("labels", "modulus") if kind == "matrix" else ():
         if name not in given:
-            raise ValueError(f"{file} holds {held}: --{name} is needed, too.")
-    problem = None
-    if "modulus" in given:
-        problem = {
-            "q": given["modulus"],
-            "p": given.get("levels", 0),
-            "matrix": given.get("matrix", "uniform"),
-            "Xs": parse_distribution(given.get("secret_law", "uniform")),
-            "Xe": parse_distribution(given.get("noise", "zero")),
-        }
-    stored = read_samples(file, problem, labels_path=given.get("labels"), secret_path=given.get("secret"))
-    samples, secret = stored.samples, stored.secret
+            raise ValueError(f"{file} holds a matrix: --{name} is needed, too.")
+    problem: dict[str, Any] = {
+        name: given[option] for name, option in (("q", "modulus"), ("p", "levels")) if option in given
+    }
+    if of_problem:
+        problem["matrix"] = given.get("matrix", "uniform")
+    for name, option in (("Xs", "secret_law"), ("Xe", "noise")):
+        if option in given:
+            problem[name] = parse_distribution(given[option])
+    stored = read_samples(
+        file,
+        problem or None,
+        labels_path=given.get("labels"),
+        secret_path=given.get("secret"),
+        rounding=given.get("rounding"),
+        column=given.get("column", 1),
+    )
     if number is not None:
-        if number > len(samples):
-            raise ValueError(f"--samples is {number}: {file} has {len(samples)} rows.")
-        samples = samples.take(number)
-    title = f"{file} and {given['labels']}" if kind == "matrix" else str(file)
-    return samples, stored.parameters, title, None if secret is None else tuple(map(int, secret))
+        if number > len(stored.samples):
+            raise ValueError(f"--samples is {number}: {file} has {len(stored.samples)} rows.")
+        stored = replace(stored, samples=stored.samples.take(number))
+    return stored, f"{file} and {given['labels']}" if kind == "matrix" else str(file)
 
 
-def _hints(samples: LWRSamples, parameters: LWEParameters) -> Iterator[str]:
-    """Options that the command may have to add."""
+def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
+    """What was assumed, and options that the command may have to add."""
+    samples, parameters = stored.samples, stored.parameters
+    if stored.columns > 1:
+        yield (
+            f"b has {stored.columns} columns, one for each secret: column {given.get('column', 1)} is attacked; "
+            "--column takes another."
+        )
+    if parameters.p < parameters.q and "rounding" not in given and samples.rounding == "down":
+        yield "Labels are taken as rounded down: where they are rounded to the nearest, give --rounding nearest."
     if parameters.p == parameters.q and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
+    if len(samples) == samples.secret_dim:
+        yield "A is square: its rows are taken as samples; where its columns are, save the transpose."
     if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
         yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

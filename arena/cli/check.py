@@ -9,7 +9,6 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     print_json,
-    progress_bar,
     require_counts,
     require_writable,
     say,
@@ -72,16 +71,14 @@ def check_command(
         require_writable(out, directory=True)
         kept = ClaimsFolder(out)
     by_id, results, interrupted = {one.id: one for one in chosen}, list[CheckResult](), False
-    with progress_bar("checks", len(chosen), quiet=as_json) as tick:
-        try:
-            for result in run_checks(chosen, scale=scale, seed=seed, jobs=jobs, inject=inject):
-                if kept is not None:
-                    kept.keep(result)
-                results.append(result)
-                tick(result.id)
-                say(result_text(by_id[result.id], result) + "\n", quiet=as_json)
-        except KeyboardInterrupt:
-            interrupted = True
+    try:
+        for result in run_checks(chosen, scale=scale, seed=seed, jobs=jobs, inject=inject, progress=True):
+            if kept is not None:
+                kept.keep(result)
+            results.append(result)
+            say(result_text(by_id[result.id], result) + "\n", quiet=as_json)
+    except KeyboardInterrupt:
+        interrupted = True
     results.sort(key=lambda one: list(by_id).index(one.id))
     if as_json:
         print_json([check_to_json(by_id[one.id], one) for one in results])

@@ -16,7 +16,6 @@ from arena.cli.console import (
     RunOptions,
     TimeoutOption,
     TokensOption,
-    progress_bar,
     say,
     takes_run_options,
 )
@@ -82,10 +81,7 @@ def compare_command(
     options = run.begin(out, "runs")
     total = len(targets) * len(students) * (effort.seeds if seeds is None else seeds)
     options["jobs"] = min(options["jobs"], total)
-    with (
-        progress_bar("compare", total, quiet=as_json) as tick,
-        warnings.catch_warnings(),
-    ):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(
             targets,
@@ -97,7 +93,6 @@ def compare_command(
             retry_failed=retry_failed,
             timeout=timeout,
             command=shlex.join(["attention-bounds", *sys.argv[1:]]),
-            on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
             **options,
         )
     if not results.cells:

@@ -1,27 +1,28 @@
-"""Shared by all commands: options, JSON on standard output, a progress bar on terminals only, files."""
+"""Shared by all commands: options, JSON on standard output, what work is doing, files."""
 
 import functools
 import inspect
 import os
-import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from arena.cli.errors import WorkInterruptedError
-from arena.drawing import Drawing
 from arena.formats import as_plain
-from arena.frames import csv_of
-from arena.targets import Target, save_target
 from attention.conversion import Biases
 from attention.files import write_whole
 from attention.foreign import json_text, printable
 from attention.validation import count
-from runs import Store, versions
+from runs import Store, showing, versions
+
+if TYPE_CHECKING:
+    from arena.drawing import Drawing
+    from arena.targets import Target
 
 __all__ = [
     "BiasesOption",
@@ -43,13 +44,13 @@ __all__ = [
     "gather",
     "listed",
     "print_json",
-    "progress_bar",
     "report_curve",
     "require_all",
     "require_counts",
     "require_layer_file",
     "require_writable",
     "say",
+    "showing_steps",
     "takes_run_options",
     "write_json",
     "write_target",
@@ -124,7 +125,13 @@ class RunOptions:
             require_writable(out, directory=True)
             place = out / f"{name}.sqlite" if place is None else place
         kept = None if place is None else Store(place)
-        return {"jobs": processes, "cluster": self.dask, "store": kept, "fresh": self.fresh}
+        return {
+            "jobs": processes,
+            "cluster": self.dask,
+            "store": kept,
+            "fresh": self.fresh,
+            "progress": True,
+        }
 
 
 def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -239,30 +246,32 @@ def cores(jobs: int | None, dask: str | None) -> int:
     return (os.cpu_count() or 1) if jobs is None else count("--jobs", jobs)
 
 
+@dataclass
+class _Steps:
+    label: str
+    step: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self, step: str) -> None:
+        self.step = step
+
+    def __str__(self) -> str:
+        step = f", last step: {self.step}" if self.step else ""
+        return f"{self.label}, {time.monotonic() - self.began:.0f} s{step}"
+
+
 @contextmanager
-def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A progress bar on standard error; nothing if standard error is not a terminal.
+def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error for how long work runs, and its last step.
 
     Yields
     ------
     callable
-        Call it with a few words after each unit of work.
+        Call it with a few words after each step.
     """
-    if quiet or not sys.stderr.isatty():
-        yield lambda words: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=total, words="")
-        yield lambda words: progress.update(task, advance=1, words=words)
+    steps = _Steps(label)
+    with showing(steps):
+        yield steps.take
 
 
 def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
@@ -284,28 +293,22 @@ def listed(option: str, text: str, kind: Callable[[str], Item], what: str, examp
         ) from None
 
 
-def gather(
-    label: str, total: int | None, quiet: bool, work: Callable[[Callable[[Any], None]], Iterable[Any]]
-) -> tuple[list[Any], bool]:
-    """The result of `work`, with a progress bar; after an interruption, the parts reported so far, and False."""
+def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list[Any], bool]:
+    """The result of `work`; after an interruption, the parts reported so far, and False."""
     done: list[Any] = []
-    with progress_bar(label, total, quiet=quiet) as tick:
-
-        def keep(one: Any) -> None:
-            done.append(one)
-            tick(f"{len(done)} done")
-
-        try:
-            return list(work(keep)), True
-        except KeyboardInterrupt:
-            return done, False
+    try:
+        return list(work(done.append)), True
+    except KeyboardInterrupt:
+        return done, False
 
 
 def report_curve(
-    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: Drawing, table: str, as_json: bool
+    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
 ) -> None:
     """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
     from pandas import DataFrame
+
+    from arena.frames import csv_of
 
     data = {"versions": versions(), "points": as_plain(list(rows))}
     write_json(out / f"{name}.json", data)
@@ -342,7 +345,7 @@ def require_all(whole: bool, done: str) -> None:
         )
 
 
-def write_target(target: Target, out: Path, as_json: bool) -> None:
+def write_target(target: "Target", out: Path, as_json: bool) -> None:
     """Write the target and report it, as text or as JSON.
 
     Raises
@@ -350,6 +353,8 @@ def write_target(target: Target, out: Path, as_json: bool) -> None:
     OSError
         If the target cannot be written.
     """
+    from arena.targets import save_target
+
     save_target(out, target)
     say(f"{out}: {target.record.title}.", quiet=as_json)
     if as_json:

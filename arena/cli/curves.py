@@ -8,18 +8,22 @@ import typer
 from arena.attacks import ATTACKS
 from arena.cli.console import (
     FolderOption,
+    InputsOption,
     JsonOption,
     RunOptions,
     SeedOption,
     TimeoutOption,
+    TokensOption,
     gather,
     listed,
     report_curve,
     require_all,
+    require_counts,
     require_writable,
     takes_run_options,
 )
 from arena.cli.errors import WorkFailedError
+from arena.cli.learn import given_examples, number_of_heads
 from arena.curves import (
     curve_table,
     draw_curves,
@@ -28,8 +32,10 @@ from arena.curves import (
     learner_side_table,
     run_curves,
 )
+from arena.learning_curve import draw_learning_curve, learning_curve, learning_table
 from arena.lwr_reach import draw_lwr_curve, lwr_curve, lwr_table
 from arena.names import find_names
+from arena.targets import load_target
 from lower.bounds import exact_fraction
 from sq import curve_cells
 from sq.curves import CURVE_LEARNERS
@@ -99,9 +105,7 @@ def curves_command(
         noise=noise,
     )
     options = run.begin(out, "curves") | {"timeout": timeout}
-    done, whole = gather(
-        "curves", len(cells), as_json, lambda keep: run_curves(cells, on_point=keep, **options)
-    )
+    done, whole = gather(lambda keep: run_curves(cells, on_point=keep, **options))
     if done:
         rows = [point.row() for point in done]
         report_curve(out, "curves", rows, draw_curves(done), curve_table(done), as_json)
@@ -155,15 +159,73 @@ def lwr_curve_command(
     given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
     options = run.begin(out, "lwr") | {"seed": seed, **given}
     done, whole = gather(
-        "attacks",
-        None,
-        as_json,
         lambda keep: lwr_curve(names, sizes, modulus, numbers, on_point=keep, **options).to_dict("records"),
     )
     if done:
         curve = DataFrame(done)
         report_curve(out, "lwr", done, draw_lwr_curve(curve), lwr_table(curve), as_json)
     require_all(whole, f"{len(done)} attacks")
+
+
+@curves_app.command("examples")
+@takes_run_options
+def examples_curve_command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE [LABELS]",
+            help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
+        ),
+    ],
+    heads: Annotated[
+        str | None, typer.Option(metavar="NUMBER|auto", help="For examples: heads; found by default.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs for each number of examples; medians are shown.")] = 3,
+    tokens: TokensOption = None,
+    inputs: InputsOption = None,
+    out: FolderOption = Path("learning-curve"),
+    *,
+    run: RunOptions,
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what examples give away: errors in F and in Theta against the number of examples, and of value queries.
+
+    Newton learns from 1/2 to 8 counting floors of random examples, by-queries from up to as many queries as it takes.
+    Given examples are taken in their order; there the error is that on held-out ones.
+
+    Writes examples.json, .csv, .svg and .pdf into the folder of --out. Every finished run is kept there: after an
+    interruption the same command continues.
+
+    Example: attention-bounds curves examples nice.safetensors --out learning-curve
+    """
+    if len(files) > 2:
+        raise ValueError(
+            f"{len(files)} files are named: a layer, or one or two files of examples, are needed."
+        )
+    given = given_examples(files[0], None) if len(files) == 1 else given_examples(None, (files[0], files[1]))
+    unused = {"--tokens": tokens, "--inputs": inputs} if given else {"--heads": heads}
+    for option, value in unused.items():
+        if value is not None:
+            kind = "layers, examples are as they are" if given else "examples, a layer has its own"
+            raise ValueError(f"{option} is for {kind}: leave it out.")
+    require_counts(seeds=seeds)
+    number = number_of_heads(heads) or "auto"
+    source: Any = given or load_target(files[0], tokens=tokens, inputs=inputs)
+    options = run.begin(out, "examples") | {"timeout": timeout}
+    done, whole = gather(
+        "runs",
+        None,
+        as_json,
+        lambda keep: learning_curve(source, heads=number, seeds=seeds, seed=seed, on_point=keep, **options),
+    )
+    if any(point.outcome for point in done):
+        rows = [point.row() for point in done]
+        report_curve(out, "examples", rows, draw_learning_curve(done), learning_table(done), as_json)
+    require_all(whole, f"{len(done)} runs")
+    if failed := [point.message for point in done if not point.outcome]:
+        raise WorkFailedError(f"{len(failed)} of {len(done)} runs failed; the first: {failed[0]}")
 
 
 @curves_app.command("learner-side")

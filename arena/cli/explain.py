@@ -9,10 +9,10 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     print_json,
-    progress_bar,
     require_counts,
     require_writable,
     say,
+    showing_steps,
 )
 from arena.generated_targets import nice_target
 from arena.phases import LAYER_FILE, learn_phases
@@ -66,7 +66,7 @@ def explain_command(
     if out is not None:
         require_writable(out, directory=True)
         require_writable(out / LAYER_FILE, source=file)
-    with progress_bar("The six phases", None, quiet=as_json) as tick:
+    with showing_steps("The six phases") as tick:
         told = learn_phases(
             target,
             "six-phase-paper" if paper else "six-phase",

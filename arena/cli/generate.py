@@ -30,7 +30,8 @@ from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
-from lwe import LWEParameters, save_samples, write_matrix
+from lwe import StoredSamples, save_samples, write_matrix
+from lwe.samples import Rounding
 
 __all__ = ["generate_app"]
 
@@ -106,6 +107,9 @@ def samples_command(
     with_secret: Annotated[
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
+    rounding: Annotated[
+        Rounding, typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber.")
+    ] = "down",
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,7 +121,7 @@ def samples_command(
         if path is not None:
             require_writable(path, source=source)
     require_counts(number=number)
-    found = open_samples(source, number, seed=seed)
+    found = open_samples(source, number, rounding=rounding, seed=seed)
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
@@ -128,19 +132,21 @@ def samples_command(
         write_matrix(labels_out, found.samples.labels)
     say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
     if labels_out is not None:
-        say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found.parameters)}", quiet=as_json)
+        say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found)}", quiet=as_json)
     if as_json:
         print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
 
 
-def _attack_on(matrix: Path, labels: Path, parameters: LWEParameters) -> str:
+def _attack_on(matrix: Path, labels: Path, stored: StoredSamples) -> str:
     """The command that attacks samples in two files of matrices."""
+    parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
     given = {
         "modulus": parameters.q,
         "levels": None if parameters.p == parameters.q else parameters.p,
         "matrix": "uniform" if parameters.gadget else parameters.matrix,
         "secret-law": parameters.Xs.words,
         "noise": parameters.Xe.words,
+        "rounding": "nearest" if nearest else None,
     }
     options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
     return f"attention-bounds attack {matrix} --labels {labels} {options}"

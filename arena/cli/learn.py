@@ -16,11 +16,11 @@ from arena.cli.console import (
     SeedOption,
     TokensOption,
     print_json,
-    progress_bar,
     require_counts,
     require_layer_file,
     require_writable,
     say,
+    showing_steps,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_known_engine
@@ -34,12 +34,13 @@ from attention.files import tensor_types
 from attention.validation import non_negative
 from upper.value_queries import ByQueries
 
-__all__ = ["learn_command"]
+__all__ = ["given_examples", "learn_command", "number_of_heads"]
 
 
 def learn_command(
     file: Annotated[
-        Path | None, typer.Argument(help="The layer or instance to learn, or a safetensors file of x and y.")
+        Path | None,
+        typer.Argument(help="The layer or instance to learn, or a file of x and y (.npz or safetensors)."),
     ] = None,
     learner: Annotated[
         str | None,
@@ -65,7 +66,9 @@ def learn_command(
     ] = None,
     biases: Annotated[
         bool | None,
-        typer.Option(help="Whether newton learns biases too; by default where the target has some."),
+        typer.Option(
+            help="Whether newton learns biases too; by default where the target has some, or the examples need them."
+        ),
     ] = None,
     noise: Annotated[
         float | None,
@@ -78,8 +81,8 @@ def learn_command(
         tuple[Path, Path] | None,
         typer.Option(
             metavar="X Y",
-            help="Instead of a layer: examples, the token matrices (n, k, d) and their labels, as .npy or safetensors "
-            "files. The error is then measured on a held-out twentieth of them.",
+            help="Instead of a layer: examples, the token matrices (n, k, d) and their labels, as .npy, .npz or "
+            "safetensors files; a file of both is the argument. The error is measured on a held-out twentieth of them.",
         ),
     ] = None,
     ask: Annotated[
@@ -145,7 +148,7 @@ def learn_command(
     require_counts(examples=examples, work=work, rank=rank, tokens=tokens)
     choose_effort(preset)
     require_known_engine(engine, device)
-    settings: dict[str, Any] = {"examples": examples, "work": work, "heads": _number_of_heads(heads)}
+    settings: dict[str, Any] = {"examples": examples, "work": work, "heads": number_of_heads(heads)}
     settings |= {
         "rank": rank,
         "biases": biases,
@@ -155,7 +158,7 @@ def learn_command(
         "preset": preset,
         "seed": seed,
     }
-    given = _given_examples(file, examples_from)
+    given = given_examples(file, examples_from)
     target = None
     if given:
         for option, value in {"--tokens": tokens, "--inputs": inputs, "--noise": noise or None}.items():
@@ -174,7 +177,7 @@ def learn_command(
         for source in given or (file,):
             _require_out(saved, folder, student, source)
     told: Learned | LearnedPhases | LearnedExamples
-    with progress_bar(student.title, None, quiet=as_json) as tick:
+    with showing_steps(student.title) as tick:
         latest = _Latest(tick)
         try:
             if target is None:
@@ -240,7 +243,7 @@ def _learn_function(
     require_counts(examples=examples, tokens=tokens, dim=dim)
     if out is not None:
         _require_out(out, None, student, None)
-    wanted: Any = _number_of_heads(heads) or "auto"
+    wanted: Any = number_of_heads(heads) or "auto"
     by_queries = ByQueries(wanted, examples, noise=noise, accuracy=accuracy)
     with progress_bar(student.title, None, quiet=as_json) as tick:
         learned = learn_function(
@@ -295,7 +298,8 @@ class _Latest:
         return WorkInterruptedError(f"{done}; its layer{reached} is in {out}.")
 
 
-def _number_of_heads(heads: str | None) -> int | str | None:
+def number_of_heads(heads: str | None) -> int | str | None:
+    """What --heads says: a number, "auto" or nothing."""
     if heads is None or heads == "auto":
         return heads
     try:
@@ -306,18 +310,26 @@ def _number_of_heads(heads: str | None) -> int | str | None:
     return number
 
 
-def _given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tuple[Path, ...]:
+def given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tuple[Path, ...]:
     """The files of examples, if the command gives examples."""
+    if examples is not None and str(examples[1]).startswith("-"):
+        raise ValueError(
+            f"--examples-from {examples[0]} has one file: two are needed. One file with x and y is learned by "
+            f"attention-bounds learn {examples[0]}."
+        )
     if file is None:
         if examples is None:
             raise ValueError(
-                "Missing argument: the file of a layer or instance, or --examples-from X.npy Y.npy."
+                "Missing argument: the file of a layer or instance, or of examples x and y, or --examples-from X.npy "
+                "Y.npy."
             )
         return examples
     if examples is not None:
         raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as --examples-from X.npy Y.npy.")
+    if file.suffix.lower() == ".npz":
+        return (file,)
     try:
         names = set(tensor_types(file))
     except FileFormatError:

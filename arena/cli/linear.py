@@ -12,10 +12,10 @@ from arena.cli.console import (
     RunOptions,
     SeedOption,
     print_json,
-    progress_bar,
     require_counts,
     require_writable,
     say,
+    showing_steps,
     takes_run_options,
 )
 from arena.cli.generate import InputsName
@@ -197,7 +197,7 @@ def linear_learn_command(
         settings["adam_heads"] = (model.heads, 2 * model.heads)
     if adam_heads is not None:
         settings["adam_heads"] = (adam_heads,)
-    with progress_bar("linear attention", None, quiet=as_json) as tick:
+    with showing_steps("Linear attention") as tick:
         learned = learn_linear(
             x,
             y,
@@ -271,9 +271,8 @@ def linear_certify_command(
     if cared is None:
         beside = learned.tokens if domain in POPULATIONS and domain_tokens is None else domain_tokens
         cared = token_source(domain, dim=learned.dim if dim is None else dim, tokens=beside)
-    with progress_bar("certificate", 1, quiet=as_json) as tick:
+    with showing_steps("Certificate"):
         certified = certify_linear(learned, cared, tolerance=tolerance, average=average)
-        tick("done")
     _show("certified", certified, out, as_json)
 
 

@@ -2,35 +2,41 @@
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 
-from arena.attacks import ATTACKS
 from arena.cli.console import JsonOption, print_json, say
 from arena.formats import aligned
-from arena.students import STUDENTS
 from sq import two_head_families
 
 __all__ = ["attacks_command", "families_command", "learners_command", "presets_command"]
 
 
 def learners_command(as_json: JsonOption = False) -> None:
-    """List the learners with their extra packages and their guarantees; --json has the full guarantees.
+    """List the learners with their extra packages and what each promises.
 
     Learners with a star run in a comparison that names no learner. Name your own learner by its file and class:
     --learners own.py:Mine.
 
     Example: attention-bounds learners
     """
+    from arena.students import STUDENTS
+
     if as_json:
         names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
         print_json([{said: getattr(one, name) for said, name in names.items()} for one in STUDENTS.values()])
         return
     rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in STUDENTS.values()]
-    _show([("learner", "needs", "promise"), *rows])
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    labels = aligned([("learner", "needs"), *(row[:2] for row in rows)], left=2).splitlines()
+    indent = max(map(len, labels)) + 2
+    for label, promise in zip(labels, ["promise", *(row[2] for row in rows)], strict=True):
+        text = textwrap.wrap(promise, max(width - indent, 30))
+        say("\n".join([f"{label:<{indent}}{text[0]}", *(" " * indent + line for line in text[1:])]))
 
 
 def attacks_command(as_json: JsonOption = False) -> None:
@@ -38,6 +44,8 @@ def attacks_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds attacks
     """
+    from arena.attacks import ATTACKS
+
     if as_json:
         names = {"name": "name", "title": "title", "learner_of_layers": "learner"}
         print_json([{said: getattr(one, name) for said, name in names.items()} for one in ATTACKS.values()])
@@ -86,15 +94,11 @@ def families_command(
         print_json({"dim": dim, "bits": bits, "families": rows})
         return
     header = ("family", "of", "targets", f"d = {dim}", "lowest degree", "broken by")
-    _show([header, *(tuple(map(_short, row.values())) for row in rows)], width=400)
+    _show([header, *(tuple(map(_short, row.values())) for row in rows)])
 
 
-def _show(rows: Sequence[Sequence[str]], *, width: int | None = None) -> None:
-    """Print one line per row, at most as wide as the terminal."""
-    if width is None:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    lines = aligned(rows, left=len(rows[0])).splitlines()
-    say("\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines))
+def _show(rows: Sequence[Sequence[str]]) -> None:
+    say(aligned(rows, left=len(rows[0])))
 
 
 def _short(value: Any) -> str:

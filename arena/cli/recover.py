@@ -75,12 +75,7 @@ def recover_command(
     reading: dict[str, Any] = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
     cells = recovery_cells(checkpoint, chosen, by=by, **settings, **reading)
     options = run.begin(out, "recover")
-    done, whole = gather(
-        "layers",
-        len(cells),
-        as_json,
-        lambda keep: recover_layers(cells, on_layer=keep, timeout=timeout, **options),
-    )
+    done, whole = gather(lambda keep: recover_layers(cells, on_layer=keep, timeout=timeout, **options))
     ordered = tuple(sorted(done, key=lambda one: one.layer))
     told = Recovery(checkpoint.resolve().name, by, settings | reading, ordered)
     if as_json:

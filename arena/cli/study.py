@@ -13,7 +13,6 @@ from arena.cli.console import (
     SeedOption,
     TimeoutOption,
     print_json,
-    progress_bar,
     say,
     takes_run_options,
 )
@@ -102,21 +101,13 @@ def measure_studies(
         if study.missing and len(studies) > 1:
             say(f"{study.name} is left out: it needs {' and '.join(study.missing)}.", quiet=as_json)
             continue
-        with progress_bar(study.name, len(study.cells(scale)), quiet=as_json) as tick:
-            try:
-                result = run_study(
-                    study,
-                    scale=scale,
-                    seed=seed,
-                    timeout=timeout,
-                    **options,
-                    on_row=lambda row, tick=tick: tick("measured"),  # type: ignore[misc]
-                )
-            except KeyboardInterrupt:
-                raise WorkInterruptedError(
-                    f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "
-                    f"What was measured is kept in {options['store'].path}; the same command goes on."
-                ) from None
+        try:
+            result = run_study(study, scale=scale, seed=seed, timeout=timeout, **options)
+        except KeyboardInterrupt:
+            raise WorkInterruptedError(
+                f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "
+                f"What was measured is kept in {options['store'].path}; the same command goes on."
+            ) from None
         failures += [f"{study.name}: {failure}" for failure in result.failures]
         if result.rows:
             done.append(_write(study, result, out, as_json))

@@ -1,18 +1,23 @@
 """Attacks on learning with rounding and with errors, one per file; a failed attack is no claim of security."""
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from lwe.attacks.arora_ge import AroraGeAttack
-from lwe.attacks.attack import Attack
-from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.dual import DualAttack
-from lwe.attacks.elimination import EliminationAttack
-from lwe.attacks.exhaustive import ExhaustiveAttack
-from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.learner import AttackLearner, LearnerAttack
-from lwe.attacks.least_squares import LeastSquaresAttack
-from lwe.attacks.linearisation import LinearisationAttack
-from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+from attention.lazy import lazily
+
+if TYPE_CHECKING:
+    from lwe.attacks.arora_ge import AroraGeAttack
+    from lwe.attacks.bkw import BKWAttack
+    from lwe.attacks.dual import DualAttack
+    from lwe.attacks.elimination import EliminationAttack
+    from lwe.attacks.exhaustive import ExhaustiveAttack
+    from lwe.attacks.lattice import LatticeAttack
+    from lwe.attacks.learner import AttackLearner, LearnerAttack
+    from lwe.attacks.least_squares import LeastSquaresAttack
+    from lwe.attacks.linearisation import LinearisationAttack
+    from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+    from lwe.attacks.table import ATTACKS
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "ATTACKS",
@@ -28,16 +33,3 @@ __all__ = [
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
 ]
-
-ATTACKS: Mapping[str, type[Attack]] = {
-    "least-squares": LeastSquaresAttack,
-    "exhaustive": ExhaustiveAttack,
-    "meet-in-the-middle": MeetInTheMiddleAttack,
-    "elimination": EliminationAttack,
-    "linearisation": LinearisationAttack,
-    "arora-ge": AroraGeAttack,
-    "bkw": BKWAttack,
-    "lattice": LatticeAttack,
-    "dual": DualAttack,
-}
-"""All attacks except those by learners, by their names at the command line, in the order of tables."""

@@ -17,7 +17,7 @@ from lwe.costs.cost import size_in_words
 from lwe.distributions import BINARY, TERNARY, FixedWeight
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import is_prime
-from lwe.samples import LWRSamples
+from lwe.samples import LWRSamples, Rounding
 
 __all__ = ["AroraGeAttack"]
 
@@ -64,7 +64,7 @@ class AroraGeAttack(Attack):
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Linearise, solve, check; the generator chooses the equations of later tries."""
-        parameters, training = attempt.parameters, attempt.training
+        parameters, training = attempt.parameters, attempt.samples
         q, n = parameters.q, parameters.n
         if q > LARGEST_PRIME or not is_prime(q):
             raise NotApplicableError(
@@ -95,7 +95,7 @@ class AroraGeAttack(Attack):
         )
         for turn in range(_TRIES):
             rows = np.arange(equations) if turn == 0 else generator.permutation(len(training))[:equations]
-            found = _solve(plan, LWRSamples(training.public[rows], training.labels[rows]), attempt)
+            found = _solve(plan, training.at(rows), attempt)
             attempt.details.update(
                 equations=equations, rank=found.rank, free=len(found.kernel), tries=turn + 1
             )
@@ -161,10 +161,10 @@ def _offsets(length: int, errors: np.ndarray, modulus: int) -> Int[np.ndarray, "
     return np.unique((np.arange(length)[:, None] - errors) % modulus)
 
 
-def _polynomials(labels: np.ndarray, plan: _Plan) -> Int[np.ndarray, "labels degrees"]:
+def _polynomials(labels: np.ndarray, plan: _Plan, rounding: Rounding) -> Int[np.ndarray, "labels degrees"]:
     """The coefficients, constant first, of the product of X - t over the t that each label allows."""
     q = plan.parameters.q
-    first, end = label_residues(labels, plan.parameters)
+    first, end = label_residues(labels, plan.parameters, rounding)
     found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
     found[:, 0] = 1
     for length in np.unique(end - first):
@@ -194,7 +194,7 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
         after = degrees[target.start]
         multinomials[target] = multinomials[source] * (math.comb(int(after), power) % q) % q
     labels, of_label = np.unique(samples.labels, return_inverse=True)
-    coefficients = _polynomials(labels, plan)
+    coefficients = _polynomials(labels, plan, samples.rounding)
     system = np.empty((len(samples), size))
     for start in range(0, len(samples), _BLOCK_SAMPLES):
         attempt.check()

@@ -12,10 +12,23 @@ from jaxtyping import Int
 
 from attention.inputs import Rng
 from attention.validation import checked, random_generator
-from lwe.attacks.evidence import common_label, judged, secret_predictor
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget, BudgetSpentError, RefusedError
+from lwe.attacks.evidence import (
+    common_label,
+    judged,
+    log10_false_secret,
+    log_evidence,
+    secret_predictor,
+)
+from lwe.attacks.outcome import (
+    AttackEndedError,
+    AttackOutcome,
+    Budget,
+    BudgetSpentError,
+    RefusedError,
+    TooFewSamplesError,
+)
 from lwe.parameters import LWEParameters, centred
-from lwe.samples import LWRSamples
+from lwe.samples import LWRSamples, require_no_signs
 
 __all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"]
 
@@ -27,11 +40,15 @@ class AttackResult:
     attack: str  #: its name
     outcome: AttackOutcome  #: how it ended
     explanation: str  #: what it did and found, or what stood in the way: a sentence with numbers
-    #: the share of labels predicted among `fresh` samples that it never looked at; None if it predicts none
+    #: the share of the labels of `tested` samples that it predicts; None if it predicts none
     accuracy: float | None = None
     #: the share of the most frequent label among them, which a constant prediction reaches
     chance: float | None = None
-    fresh: int = 0  #: how many samples were held out
+    #: how many samples judge it: all, for a secret; a fifth that it never looked at, for a prediction without a secret
+    tested: int = 0
+    #: log10 of a bound on the probability that random labels have a secret as convincing as this one
+    #: (`log10_false_secret`), or that a prediction is as convincing on random labels; None if it predicts none
+    log10_false: float | None = None
     #: The secret it found, centred mod q, if it found one. Others may have the same labels.
     secret: Int[np.ndarray, " n"] | None = None
     samples_used: int = 0  #: how many samples it learned from
@@ -42,7 +59,7 @@ class AttackResult:
     predict: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        share = "" if self.accuracy is None else f", {self.accuracy:.3g} of {self.fresh} fresh labels"
+        share = "" if self.accuracy is None else f", {self.accuracy:.3g} of {self.tested} labels"
         return f"{self.attack}{share}: {self.explanation}"
 
     def to_json(self) -> dict[str, Any]:
@@ -56,8 +73,8 @@ class AttackResult:
 class Attempt:
     """One run of an attack: the samples it may learn from, its clock, and the construction of its result.
 
-    The last fifth of the samples, at most 1000, is held out and used only for the result. Candidates may be compared on
-    `training`, never on held-out samples, so accuracies are not maxima over candidates.
+    A secret is judged on all `samples`, which may have found it: `log10_false_secret` charges for the search. A
+    prediction without a secret is judged on the last fifth, at most 1000: it may learn from `training`, the others.
     """
 
     def __init__(
@@ -65,9 +82,22 @@ class Attempt:
     ) -> None:
         require_samples(samples, parameters)
         self.attack, self.parameters, self.budget = attack, parameters, budget or Budget()
-        self.training, self._fresh = samples.held_out(min(len(samples) // 5, 1000))
+        self.samples = samples
         self._start = time.perf_counter()
         self.details: dict[str, Any] = {}
+
+    @property
+    def training(self) -> LWRSamples:
+        """All but the samples that judge a prediction without a secret; TooFewSamplesError below five samples."""
+        return self._parts[0]
+
+    @property
+    def _parts(self) -> tuple[LWRSamples, LWRSamples]:
+        if len(self.samples) < 5:
+            raise TooFewSamplesError(
+                f"There are {len(self.samples)} samples: at least 5 are needed, one of them held out."
+            )
+        return self.samples.held_out(min(len(self.samples) // 5, 1000))
 
     @property
     def seconds(self) -> float:
@@ -92,24 +122,38 @@ class Attempt:
             )
 
     def found(self, secret: np.ndarray, explanation: str) -> AttackResult:
-        """The result for a secret, judged by the labels floor(p (<a, s> mod q) / q) and by their likelihood."""
-        secret = centred(secret, self.parameters.q)
-        return self.predicts(secret_predictor(secret, self.parameters), explanation, secret=secret)
+        """The result for a secret, judged by all samples: see `lwe.attacks.evidence.judged`."""
+        secret, samples = centred(secret, self.parameters.q), self.samples
+        predict = secret_predictor(secret, self.parameters, samples.rounding)
+        sure = log10_false_secret(secret, samples, self.parameters)
+        result = self._judged(predict, samples, sure, explanation, secret)
+        if result.outcome is AttackOutcome.TOO_FEW_SAMPLES:
+            told = f"It fits, but of random labels, too, a secret may fit so well (bound 10^{sure:.1f}): give more."
+            result = replace(result, explanation=f"{explanation} {told}")
+        return result
 
-    def predicts(
+    def predicts(self, predict: Callable[[np.ndarray], np.ndarray], explanation: str) -> AttackResult:
+        """The result for a prediction that was learned from `training`, judged by the held-out samples."""
+        samples = self._parts[1]
+        evidence = log_evidence(predict(samples.public), samples, self.parameters)
+        return self._judged(predict, samples, min(0.0, -evidence / math.log(10)), explanation)
+
+    def _judged(
         self,
         predict: Callable[[np.ndarray], np.ndarray],
+        samples: LWRSamples,
+        log10_false: float,
         explanation: str,
-        *,
         secret: np.ndarray | None = None,
     ) -> AttackResult:
-        """The result for a prediction, judged on the held-out samples: see `lwe.attacks.evidence.judged`."""
-        fresh, predicted = self._fresh, predict(self._fresh.public)
-        outcome = judged(predicted, fresh, self.parameters, common_label(self.training), secret)
+        right = predict(samples.public) == samples.labels
+        outcome = judged(right, samples, self.parameters, log10_false, secret)
         return replace(
             self.ended(outcome, explanation),
-            accuracy=float(np.mean(predicted == fresh.labels)),
-            chance=float(np.mean(fresh.labels == common_label(fresh))),
+            accuracy=float(np.mean(right)),
+            chance=float(np.mean(samples.labels == common_label(samples))),
+            tested=len(samples),
+            log10_false=log10_false,
             secret=secret,
             predict=predict,
         )
@@ -125,8 +169,7 @@ class Attempt:
             self.attack,
             outcome,
             explanation,
-            fresh=len(self._fresh),
-            samples_used=len(self.training),
+            samples_used=len(self.samples),
             seconds=self.seconds,
             details=dict(self.details),
         )
@@ -135,9 +178,9 @@ class Attempt:
 class Attack(ABC):
     """An attack: a frozen dataclass of options with a `name` and a method `run`; it is called with samples.
 
-    `run` returns the value of `attempt.found` (a secret), `attempt.predicts` (a function of rows) or `attempt.ended`
-    (neither, with the reason), or raises an `AttackEndedError`. To keep a budget, call `attempt.check()` regularly: it
-    ends the attack as BUDGET_SPENT. `run_attacks` does not stop an attack that never calls it.
+    `run` returns the value of `attempt.found` (a secret), `attempt.predicts` (a function of rows, learned from
+    `attempt.training` alone) or `attempt.ended` (neither, with the reason), or raises an `AttackEndedError`. To keep a
+    budget, call `attempt.check()` regularly: it ends the attack as BUDGET_SPENT. `run_attacks` does not stop an attack that never calls it.
 
     Examples
     --------
@@ -151,7 +194,7 @@ class Attack(ABC):
     >>> parameters = LWEParameters(n=3, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 100, secret=[1, 1, 1], rng=0)
     >>> print(AllOnes()(samples, parameters))
-    all ones, 1 of 20 fresh labels: Guessed.
+    all ones, 1 of 100 labels: Guessed.
     """
 
     @property
@@ -166,7 +209,7 @@ class Attack(ABC):
 
     @abstractmethod
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Learn from `attempt.training`; end with one of `attempt.found`, `predicts` and `ended`."""
+        """Learn from `attempt.samples`; end with one of `attempt.found`, `predicts` and `ended`."""
 
     @checked
     def __call__(
@@ -187,17 +230,14 @@ class Attack(ABC):
 
 
 @checked
-def require_samples(samples: LWRSamples, parameters: LWEParameters, *, least: int = 5) -> None:
-    """Raise ValueError unless there are `least` samples and their columns, labels and entries fit the parameters."""
-    if len(samples) < least:
-        raise ValueError(
-            f"There are {len(samples)} samples: at least {least} are needed, one of them held out."
-        )
+def require_samples(samples: LWRSamples, parameters: LWEParameters) -> None:
+    """Raise ValueError unless the columns, labels and entries of the samples fit the parameters."""
     if samples.secret_dim != parameters.n:
         raise ValueError(
             f"The samples have {samples.secret_dim} columns and the parameters {parameters.n} secret entries: "
             "they must agree."
         )
+    require_no_signs("public", samples.public, parameters.q)
     lowest, highest = int(samples.labels.min()), int(samples.labels.max())
     if lowest < 0 or highest >= parameters.p:
         raise ValueError(

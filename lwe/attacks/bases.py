@@ -119,7 +119,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: Prim
     """
     q, m, sizes = parameters.q, shape.samples, deviations(parameters)
     public = samples.public[:m]
-    first, after = label_residues(samples.labels[:m], parameters)
+    first, after = label_residues(samples.labels[:m], parameters, samples.rounding)
     doubled = first + after - 1 - round(2 * sizes.error_mean)
     shift = round(sizes.secret_mean) if shape.weighted else 0
     doubled = doubled - 2 * shift * np.mod(np.sum(public, axis=1), q)

@@ -1,4 +1,4 @@
-"""The best secret that an attack has so far, by the labels of the training samples."""
+"""The best secret that an attack has so far, by the labels of the samples."""
 
 import math
 
@@ -6,19 +6,25 @@ import numpy as np
 from jaxtyping import Int
 
 from lwe.attacks.attack import Attempt
-from lwe.attacks.evidence import common_label, errors_listed, judged, secret_predictor, secret_score
+from lwe.attacks.evidence import (
+    LEVEL,
+    errors_listed,
+    judged,
+    log10_false_secret,
+    log_evidence,
+    secret_predictor,
+    secret_score,
+)
 from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import AttackOutcome
 
 __all__ = ["BestSecret"]
 
-_JUDGES = 1000  # the most samples that judge a secret by likelihood; no more are ever held out
-
 
 class BestSecret:
     """The best secret so far. With small rows (bits or trits) a good secret is improved by `refined_secret`.
 
-    Secrets are compared by `secret_score` on all training samples.
+    Secrets are compared by `secret_score` on all samples.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -28,16 +34,16 @@ class BestSecret:
         """Whether the best secret predicts the labels as well as the true one would."""
         self._value = -math.inf
         self._by_likelihood = errors_listed(attempt.parameters)
-        self._score = secret_score(attempt.training, attempt.parameters)
+        self._score = secret_score(attempt.samples, attempt.parameters)
 
     def offer(self, secret: Int[np.ndarray, " n"]) -> None:
         """Compare a secret, and its improvement by least squares, with the best so far."""
-        samples, parameters = self.attempt.training, self.attempt.parameters
+        samples, parameters = self.attempt.samples, self.attempt.parameters
         better = self._compare(secret)
         if self.solved or parameters.matrix not in ("binary", "ternary"):
             return
         # the likelihood shows a good secret long before its share of right labels exceeds chance
-        if better if self._by_likelihood else self._outcome(secret).succeeded:
+        if better if self._by_likelihood else self._better_than_chance(secret):
             seconds = max(0.0, self.attempt.seconds_left)
             self._compare(refined_secret(secret, samples, parameters, seconds=seconds))
 
@@ -47,11 +53,13 @@ class BestSecret:
         if value <= self._value:
             return False
         self.secret, self._value = secret, value
-        self.solved = self._outcome(secret) is AttackOutcome.BROKEN
+        samples, parameters = self.attempt.samples, self.attempt.parameters
+        right = secret_predictor(secret, parameters, samples.rounding)(samples.public) == samples.labels
+        false = log10_false_secret(secret, samples, parameters)
+        self.solved = judged(right, samples, parameters, false, secret) is AttackOutcome.BROKEN
         return True
 
-    def _outcome(self, secret: np.ndarray) -> AttackOutcome:
-        samples, parameters = self.attempt.training, self.attempt.parameters
-        some = samples.take(min(len(samples), _JUDGES)) if self._by_likelihood else samples
-        predicted = secret_predictor(secret, parameters)(some.public)
-        return judged(predicted, some, parameters, common_label(samples), secret)
+    def _better_than_chance(self, secret: np.ndarray) -> bool:
+        samples, parameters = self.attempt.samples, self.attempt.parameters
+        predicted = secret_predictor(secret, parameters, samples.rounding)(samples.public)
+        return log_evidence(predicted, samples, parameters) >= -math.log(LEVEL)

@@ -14,7 +14,6 @@ from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.best_secret import BestSecret
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.outcome import (
-    AttackOutcome,
     BudgetSpentError,
     NotApplicableError,
     RefusedError,
@@ -60,7 +59,7 @@ class BKWAttack(Attack):
     largest one. Such coordinates may be wrong by a little, which costs later sums little; at the end least squares on
     all samples make the secret exact (`refined_secret`). If this fails, the coordinates are taken in another order.
 
-    It is a heuristic that sums behave as if they were independent; the secret found is checked on all training samples.
+    It is a heuristic that sums behave as if they were independent; the secret found is checked on all samples.
     Work: N n per step and k q^k, for about n/k rounds; memory: twice the samples of a step and q^k complex numbers.
 
     References
@@ -84,10 +83,10 @@ class BKWAttack(Attack):
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Find the secret in several orders of its coordinates until the labels support it."""
-        parameters, training = attempt.parameters, attempt.training
+        parameters, training = attempt.parameters, attempt.samples
         if error_character(parameters) == 0:
             raise NotApplicableError(f"Labels of {parameters} hold nothing: their errors are uniform mod q.")
-        first, after = label_residues(training.labels, parameters)
+        first, after = label_residues(training.labels, parameters, training.rounding)
         public = np.mod(training.public, parameters.q)
         best, words, found = BestSecret(attempt), "", np.empty(0, dtype=np.int64)
         try:
@@ -109,10 +108,7 @@ class BKWAttack(Attack):
             if best.secret is None or isinstance(spent, RefusedError):
                 raise
             return attempt.stopped(attempt.found(best.secret, words), spent)
-        result = attempt.found(found if best.secret is None else best.secret, words)
-        if result.outcome.succeeded:
-            return result
-        return attempt.ended(AttackOutcome.NOTHING, f"{words} The secret from them predicts no label.")
+        return attempt.found(found if best.secret is None else best.secret, words)
 
 
 @dataclass(frozen=True)
@@ -289,7 +285,7 @@ def _largest(
 
 
 def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesError:
-    parameters, given, memory = attempt.parameters, len(attempt.training), attempt.budget.memory
+    parameters, given, memory = attempt.parameters, len(attempt.samples), attempt.budget.memory
     words = f"No reduction of {given} samples of {parameters} leaves enough of them"
     exponents = range(given.bit_length(), 41)
     place = bisect(

@@ -11,7 +11,7 @@ from lwe.attacks.attack import Attempt
 from lwe.attacks.evidence import error_support, label_residues, secret_score, share_right
 from lwe.attacks.secret_space import Half, ProductHalf, SecretSpace
 from lwe.parameters import LWEParameters, centred
-from lwe.samples import LWRSamples, inner_products
+from lwe.samples import LWRSamples, Rounding, inner_products
 
 __all__ = ["Judge", "Windows", "label_windows"]
 
@@ -21,7 +21,11 @@ _AT_ONCE = 1 << 16
 
 
 def label_windows(
-    labels: Int[np.ndarray, " N"], parameters: LWEParameters, *, missed: float
+    labels: Int[np.ndarray, " N"],
+    parameters: LWEParameters,
+    *,
+    missed: float,
+    rounding: Rounding = "down",
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """For each label, the residues <a, s> mod q that it allows: the first, and how many follow one another.
 
@@ -29,7 +33,7 @@ def label_windows(
     many values to list.
     """
     q = parameters.q
-    first, after = label_residues(labels, parameters)
+    first, after = label_residues(labels, parameters, rounding)
     if not parameters.noisy:
         return first, after - first
     if parameters.Xe.is_uniform(q):
@@ -73,7 +77,9 @@ class Windows:
         q = parameters.q
         some = generator.permutation(len(samples))[:256]
         rows = centred(samples.public[some], q)
-        first, width = label_windows(samples.labels[some], parameters, missed=missed)
+        first, width = label_windows(
+            samples.labels[some], parameters, missed=missed, rounding=samples.rounding
+        )
         _, half = space.split(parameters.n)[0]
         if isinstance(half, ProductHalf):
             vectors = generator.choice(half.values, size=(_TRIALS, half.size))
@@ -146,7 +152,7 @@ class Windows:
 
 
 class Judge:
-    """Compares candidates that passed the tests with all training samples.
+    """Compares candidates that passed the tests with all samples.
 
     Without errors the answer is the first candidate with all labels right. With errors it is the most likely one.
     """
@@ -156,9 +162,9 @@ class Judge:
         self.best: np.ndarray | None = None
         self.score = -math.inf
         self.offered = 0
-        self._score = secret_score(attempt.training, attempt.parameters)
+        self._score = secret_score(attempt.samples, attempt.parameters)
         # a few samples exclude most wrong candidates
-        self._few = attempt.training.take(min(64, len(attempt.training)))
+        self._few = attempt.samples.take(min(64, len(attempt.samples)))
 
     def offer(self, vectors: Int[np.ndarray, "N n"]) -> bool:
         """Judge candidates; True if no further ones are needed. Raises if no time is left."""

@@ -23,7 +23,7 @@ from lwe.costs.deviations import deviations
 from lwe.costs.dual import best_dual_lattice
 from lwe.costs.primal import fewest_samples, lengths_tell
 from lwe.parameters import LWEParameters
-from lwe.samples import LWRSamples
+from lwe.samples import LWRSamples, Rounding
 
 __all__ = ["DualAttack", "dual_statistic", "permutation_p_value", "sequential_p_value"]
 
@@ -77,7 +77,7 @@ class DualAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Test block after block of samples until labels are distinguished, or samples or time run out."""
         require_fpylll()
-        parameters, training = attempt.parameters, attempt.training
+        parameters, training = attempt.parameters, attempt.samples
         if not lengths_tell(parameters):
             raise NotApplicableError(
                 "Lengths of errors say nothing here: the modulus is 2, errors are as wide as the modulus or uniform, "
@@ -97,7 +97,7 @@ class DualAttack(Attack):
         try:
             for start in range(0, len(training) - m + 1, m):
                 chosen = order[start : start + m]
-                block = LWRSamples(training.public[chosen], training.labels[chosen])
+                block = training.at(chosen)
                 if np.all(block.labels == block.labels[0]):
                     continue
                 short = _short_vectors(attempt, block, weighted, largest, generator)
@@ -117,10 +117,11 @@ def dual_statistic(
     labels: Int[np.ndarray, "*shuffles m"],
     parameters: LWEParameters,
     offsets: Float[np.ndarray, " N"] | float = 0.0,
+    rounding: Rounding = "down",
 ) -> Float[np.ndarray, "*shuffles"]:
     """The sum of w_x cos(2 pi (<x, b'> - offset)/q) over vectors x; b' are the middles of the labels' intervals."""
     q = parameters.q
-    first, after = label_residues(labels, parameters)
+    first, after = label_residues(labels, parameters, rounding)
     doubled, wrap = first + after - 1, 2 * q  # twice a middle is an integer: sums are exact mod 2 q
     if int(np.abs(vectors).sum(axis=1).max(initial=0)) * wrap < 2**53:  # far faster than whole numbers
         sums = doubled.astype(np.float64) @ vectors.T.astype(np.float64)
@@ -242,7 +243,7 @@ def _p_value(
     kept = np.argsort(-weights, kind="stable")[:_MOST_VECTORS]
     vectors, weights, offsets = vectors[kept], weights[kept], offsets[kept]
     return permutation_p_value(
-        lambda labels: dual_statistic(vectors, weights, labels, parameters, offsets),
+        lambda labels: dual_statistic(vectors, weights, labels, parameters, offsets, block.rounding),
         block.labels,
         generator,
         check=check,

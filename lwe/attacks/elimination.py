@@ -37,13 +37,13 @@ class EliminationAttack(Attack):
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Solve; the generator is not used."""
-        parameters, training = attempt.parameters, attempt.training
+        parameters, training = attempt.parameters, attempt.samples
         n = parameters.n
         if parameters.q != 2 or parameters.noisy:
             raise NotApplicableError(f"It solves noise-free labels for q = p = 2; these are {parameters}.")
         if len(training) < n:
             raise TooFewSamplesError(
-                f"There are {len(training)} equations beside those held out: the {n} unknowns need {n} and a few more."
+                f"There are {len(training)} equations: the {n} unknowns need {n} and a few more."
             )
         part = training.take(min(len(training), n + _SURPLUS))
         attempt.require_memory(2 * part.public.size, "The equations")

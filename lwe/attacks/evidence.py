@@ -1,16 +1,17 @@
-"""Evidence for a secret or a prediction: probabilities of labels under a secret, and tests on fresh samples."""
+"""Evidence for a secret or a prediction: probabilities of labels under a secret, and of such labels by chance."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import betaln, gammaln
 
 from attention.validation import checked
 from lwe.attacks.outcome import AttackOutcome, RefusedError
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
-from lwe.samples import LWRSamples, inner_products
+from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
 
 __all__ = [
     "LEVEL",
@@ -19,48 +20,51 @@ __all__ = [
     "common_label",
     "error_support",
     "errors_listed",
-    "fits_in_order",
     "judged",
     "label_probabilities",
     "label_residues",
-    "pairing_evidence",
+    "log10_false_secret",
+    "log_evidence",
     "secret_predictor",
     "secret_score",
     "share_right",
-    "surpasses",
 ]
 
 LEVEL = 1e-4
-"""The most probable false alarm of each test: a prediction without information counts as better than chance."""
+"""The bound on the probability that random labels count as predicted."""
 
 _LEAST = 1e-300
 _MOST_ERRORS = 1 << 22
 _DEVIATIONS = 4
 _REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable so many deviations off is e^-8
 _EXPONENTS = 2.0 ** np.arange(1, -11, -1)
-_GROUPS = 256
+_GROUPS, _MOST_TERMS = 256, 1 << 22
 _NEGLIGIBLE = 1e-13  # about the rounding error of differences of cumulative probabilities
 
 
 @checked
 def secret_predictor(
-    secret: Int[np.ndarray, " n"], parameters: LWEParameters
+    secret: Int[np.ndarray, " n"], parameters: LWEParameters, rounding: Rounding = "down"
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The predictions of a secret on rows of a public matrix: floor(p (<a, s> mod q) / q)."""
-    q, p = parameters.q, parameters.p
-    return lambda public: rounded(inner_products(public, secret, q), q, p)
+    """The predictions of a secret on rows of a public matrix: floor(p (<a, s> mod q) / q), or to the nearest."""
+    q = parameters.q
+    return lambda public: rounded_labels(inner_products(public, secret, q), parameters, rounding)
 
 
 def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> float:
     """The share of labels that a secret predicts."""
-    return float(np.mean(secret_predictor(secret, parameters)(samples.public) == samples.labels))
+    predict = secret_predictor(secret, parameters, samples.rounding)
+    return float(np.mean(predict(samples.public) == samples.labels))
 
 
 def label_residues(
-    labels: Int[np.ndarray, "*n"], parameters: LWEParameters
+    labels: Int[np.ndarray, "*n"], parameters: LWEParameters, rounding: Rounding = "down"
 ) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
-    """For each label, the first residue that rounds to it, and the first residue after those."""
+    """For each label, the first residue that rounds to it, and the first residue after those, not reduced mod q."""
     q, p = parameters.q, parameters.p
+    if rounding == "nearest":
+        labels, p = 2 * labels - 1, 2 * p
+        return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 2), q, p, p * q)
     return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
@@ -87,7 +91,9 @@ def errors_listed(parameters: LWEParameters) -> bool:
     return True
 
 
-def label_probabilities(parameters: LWEParameters) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def label_probabilities(
+    parameters: LWEParameters, rounding: Rounding = "down"
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The function (T, b) -> P(label b | <a, s> = T mod q), of arrays that broadcast.
 
     The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
@@ -98,7 +104,7 @@ def label_probabilities(parameters: LWEParameters) -> Callable[[np.ndarray, np.n
     if noise.is_uniform(q):
 
         def share(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
-            first, after = label_residues(labels, parameters)
+            first, after = label_residues(labels, parameters, rounding)
             return np.broadcast_to((after - first) / q, np.broadcast_shapes(residues.shape, labels.shape))
 
         return share
@@ -109,7 +115,7 @@ def label_probabilities(parameters: LWEParameters) -> Callable[[np.ndarray, np.n
     mass = np.concatenate([[0.0], np.cumsum(np.tile(weights[order], 2))])
 
     def probabilities(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        first, after = label_residues(labels, parameters)
+        first, after = label_residues(labels, parameters, rounding)
         least = np.mod(first - residues, q)
         found: np.ndarray = mass[np.searchsorted(places, least + after - first)]
         return found - mass[np.searchsorted(places, least)]
@@ -121,7 +127,7 @@ def secret_score(samples: LWRSamples, parameters: LWEParameters) -> Callable[[np
     """The score that compares candidates: the log-likelihood of labels if errors are listed, else the share right."""
     if not errors_listed(parameters):
         return lambda secret: share_right(secret, samples, parameters)
-    probabilities, q = label_probabilities(parameters), parameters.q
+    probabilities, q = label_probabilities(parameters, samples.rounding), parameters.q
 
     def score(secret: np.ndarray) -> float:
         found = probabilities(inner_products(samples.public, secret, q), samples.labels)
@@ -137,78 +143,128 @@ def common_label(samples: LWRSamples) -> int:
 
 
 def judged(
+    right: Bool[np.ndarray, " N"],
+    samples: LWRSamples,
+    parameters: LWEParameters,
+    log10_false: float,
+    secret: Int[np.ndarray, " n"] | None = None,
+) -> AttackOutcome:
+    """The verdict on a secret by all samples, or on a prediction without a secret by samples that it never saw.
+
+    BROKEN: `log10_false` is at most -4, and the labels are predicted as well as by the secret itself: all of them, or,
+    with errors, which nobody can predict, so many (`accuracy_bar`), and labels as likely as labels made with the secret
+    (`as_likely_as_own`), both up to four standard deviations. A prediction without a secret has no likelihood: the bar
+    must be above the share of the most frequent label. PREDICTS: `log10_false` is at most -4. TOO_FEW_SAMPLES: a secret
+    fits, but random labels might have one as well. Otherwise NOTHING.
+    """
+    sure, chance = log10_false <= math.log10(LEVEL), np.mean(samples.labels == common_label(samples))
+    bar = accuracy_bar(parameters, len(samples))
+    fits = bool(np.mean(right) >= bar)
+    if fits and errors_listed(parameters):
+        fits = bool(bar > chance) if secret is None else as_likely_as_own(secret, samples, parameters)
+    if fits and (sure or (secret is not None and chance < 1)):
+        return AttackOutcome.BROKEN if sure else AttackOutcome.TOO_FEW_SAMPLES
+    return AttackOutcome.PREDICTS if sure else AttackOutcome.NOTHING
+
+
+def log10_false_secret(
+    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters
+) -> float:
+    """log10 of a bound on the probability that random labels have any secret as convincing as this one; at most 0.
+
+    Notes
+    -----
+    Proved: if the labels are independent of one another and of the rows, and those of uniform residues, then this
+    number is at most -x for some secret with probability at most 10^-x, however many secrets were tried and however
+    they were chosen from the same samples. Proof: let w be a probability distribution of secrets, E_s(b) the ratio of
+    two probability distributions of all labels, one that depends on s in the numerator, that of random labels in the
+    denominator. Each E_s has mean 1 on random labels, so their mean over w has mean 1 too, and each w(s) E_s is at most
+    that mean. Markov's inequality gives the bound. Here w is the law of the secret (with weight 1/64 uniform mod q), so
+    the search is charged for all secrets. `log_evidence` is log E_s or less.
+
+    It bounds also the probability that any but the true secret is so convincing, for errors without rounding, uniform
+    rows and a prime modulus: then the residues of a wrong secret are uniform, and independent of the errors and of one
+    another. With rounding, other moduli or small rows another secret may have nearly the labels of the true one, and
+    the bound says only that the labels are not random.
+
+    Examples
+    --------
+    >>> from lwe.distributions import TERNARY
+    >>> from lwe.samples import make_samples
+    >>> puzzle = LWEParameters(16, q=251, p=251, matrix="uniform", Xs=TERNARY)
+    >>> samples, secret = make_samples(puzzle, 5, rng=0)
+    >>> round(log10_false_secret(secret, samples, puzzle), 2)  # 3^16 secrets and 5 labels: 3^16 / 251^5
+    -4.35
+    """
+    evidence = log_evidence(
+        secret_predictor(secret, parameters, samples.rounding)(samples.public), samples, parameters, secret
+    )
+    return min(0.0, -(evidence + _log_prior(secret, parameters)) / math.log(10))
+
+
+def log_evidence(
     predicted: Int[np.ndarray, " N"],
     samples: LWRSamples,
     parameters: LWEParameters,
-    constant: int,
     secret: Int[np.ndarray, " n"] | None = None,
-) -> AttackOutcome:
-    """The verdict on a prediction, and on its secret if it has one, by samples that were not used to make it.
-
-    BROKEN: the prediction is right on all of them and better than chance; with errors, which nobody can predict, it is
-    as good as that of the secret itself. PREDICTS: better than chance, by one of two tests; a prediction without
-    information passes each test with probability at most 1e-4. Otherwise NOTHING.
+) -> float:
+    """Evidence that labels are not random: the log of a value E of mean at most 1 for a prediction fixed before.
 
     Notes
     -----
-    A prediction is better than chance if it is right more often than a constant that was fixed before, by McNemar's
-    test (`surpasses`), and more often than the most frequent label. This needs at least fourteen samples on which the
-    two differ.
-
-    With wide errors few labels are right, whatever the secret. So the second test uses the likelihood of the labels:
-    the secret must fit them in their order far better than in other orders (`fits_in_order`). Labels that are
-    independent of the rows hardly ever pass this test, whatever their law. A secret that predicts only one label gets
-    only the first test, which it cannot pass. If errors have too many values to list, they are ignored.
-
-    With errors, "as good as the secret itself" means two things, both up to four standard deviations: as many labels
-    are right as the secret would have right (`accuracy_bar`), and the labels are as likely as labels made with the
-    found secret (`as_likely_as_own`). A prediction without a secret has no likelihood. For it only the share of right
-    labels counts, so the bar must be above the share of the most frequent label.
+    E is the probability of the labels given the prediction over their probability if they are random. Given the
+    prediction: each label is right at an unknown rate, the rest uniform over the other labels (the rate is averaged
+    over Jeffreys's prior, and counts only if more labels are right than a constant has); for a secret also its
+    likelihood, with weight 63/64. If they are random: the largest of three probabilities, uniform residues; labels of
+    one unknown law (averaged over Jeffreys's prior); one unknown label at an unknown rate and the others uniform. The
+    largest can only make E less than with the first alone, and takes no uneven labels for predicted ones.
     """
-    right, by_likelihood = predicted == samples.labels, errors_listed(parameters)
-    accuracy, chance = np.mean(right), np.mean(samples.labels == common_label(samples))
-    better = accuracy > chance and surpasses(right, samples.labels == constant, level=LEVEL)
-    if not better and secret is not None and by_likelihood and np.any(predicted != predicted[0]):
-        better = fits_in_order(secret, samples, parameters, level=LEVEL)
-    if not better:
-        return AttackOutcome.NOTHING
-    bar = accuracy_bar(parameters, len(samples))
-    broken = accuracy >= bar
-    if broken and by_likelihood:
-        broken = bar > chance if secret is None else as_likely_as_own(secret, samples, parameters)
-    return AttackOutcome.BROKEN if broken else AttackOutcome.PREDICTS
+    number, levels = len(samples), parameters.p
+    _, counts = np.unique(samples.labels, return_counts=True)
+    most = int(counts.max())
+    first, after = label_residues(samples.labels, parameters, samples.rounding)
+    random = max(
+        float(np.log((after - first) / parameters.q).sum()),
+        float((gammaln(counts + 0.5) - gammaln(0.5)).sum() - np.log(levels / 2 + np.arange(number)).sum()),
+        _log_share(most, number, levels) - math.log(levels),
+    )
+    right = int(np.sum(predicted == samples.labels))
+    fit = _log_share(right, number, levels) if right > most else -math.inf
+    if secret is not None:
+        own = 0.0 if right == number else -math.inf
+        if errors_listed(parameters):
+            probabilities = label_probabilities(parameters, samples.rounding)
+            found = probabilities(inner_products(samples.public, secret, parameters.q), samples.labels)
+            own = float(np.log(np.maximum(found, _LEAST)).sum()) if found.min() > 0 else -math.inf
+        fit = _mixed(own, fit)
+    return fit - random
 
 
-def pairing_evidence(scores: Float[np.ndarray, "N N"]) -> float:
-    """Evidence that labels belong to their rows: the log of a value E that is rarely large if they do not.
-
-    `scores[i, j]` measures how well label j fits row i: f_i(b_j) for any functions f_i >= 0 that were fixed before the
-    labels were seen, such as P(b_j | <a_i, s>).
-
-    Notes
-    -----
-    E = prod_i f_i(b_i) / ((f_i(b_1) + ... + f_i(b_i)) / i): each label is compared with the earlier ones and itself.
-
-    If labels are independent of rows, whatever their law, then P(E >= 1/level) <= level. Proof: condition on the set of
-    the first i labels, without their order, and on all later labels. Then b_i is each of these i labels with equal
-    probability, so the i-th factor has mean 1. The condition determines the later factors, so E has mean 1, and
-    Markov's inequality gives the bound. No law of the labels is fitted. Constant labels give E = 1, and N labels give
-    at most N!. O(N^2). The method follows Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a Random World",
-    chapter 7.
-    """
-    scores = np.maximum(scores, _LEAST)
-    earlier = np.tril(scores).sum(axis=1) / np.arange(1, len(scores) + 1)
-    return float(np.sum(np.log(np.diagonal(scores) / earlier)))
+def _log_share(right: int, number: int, levels: int) -> float:
+    """Log of the probability of labels of which so many are right, at a rate of Jeffreys's prior, the rest uniform."""
+    wrong = number - right
+    return float(betaln(right + 0.5, wrong + 0.5) - betaln(0.5, 0.5)) - wrong * math.log(levels - 1)
 
 
-def fits_in_order(
-    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters, *, level: float
-) -> bool:
-    """Whether labels belong to their rows under this secret, at that level, by `pairing_evidence`."""
-    probabilities = label_probabilities(parameters)
-    products = inner_products(samples.public, secret, parameters.q)
-    labels, places = np.unique(samples.labels, return_inverse=True)
-    return pairing_evidence(probabilities(products[:, None], labels)[:, places]) >= -math.log(level)
+def _log_prior(secret: Int[np.ndarray, " n"], parameters: LWEParameters) -> float:
+    """Log of a probability of the secret: that of its law, or uniform mod q."""
+    n, q, law = parameters.n, parameters.q, parameters.Xs
+    uniform = -n * math.log(q)
+    if law.is_uniform(q):
+        return uniform
+    if not law.allows(secret, q):
+        return _mixed(-math.inf, uniform)
+    try:
+        values, weights = law.support(q)
+        own = float(np.log(weights[np.searchsorted(values, centred(secret, q))]).sum())
+    except ValueError:  # entries that depend on one another: all secrets of the law are as likely
+        own = -law.secrets(n, q) * math.log(2)
+    return _mixed(own, uniform)
+
+
+def _mixed(own: float, other: float) -> float:
+    """Log of 63/64 of one probability and 1/64 of another, from their logs."""
+    return float(np.logaddexp(own + math.log(63 / 64), other + math.log(1 / 64)))
 
 
 def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> bool:
@@ -221,13 +277,15 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about four standard
     deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with wide errors the
     number of right labels does not show that. More than 256 errors are merged into 256 groups of neighbours, and then
-    the bound is approximate. O(N s) with s errors, at most 256.
+    the bound is approximate. O(N s) with s errors, at most
+    256; with more than 2^22 terms the first samples stand for all.
     """
-    q, p = parameters.q, parameters.p
+    q = parameters.q
     if parameters.Xe.is_uniform(q):
         return True  # of whatever secret
-    probabilities = label_probabilities(parameters)
+    probabilities = label_probabilities(parameters, samples.rounding)
     errors, weights = _grouped(*error_support(parameters))
+    samples = samples.take(min(len(samples), _MOST_TERMS // len(errors)))
     products = inner_products(samples.public, secret, q)
 
     found = probabilities(products, samples.labels)
@@ -235,10 +293,11 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
         return False
 
     # without rounding, the expectation for L is the same for every T
-    expected = products if p < q else products[:1]
+    expected = products if parameters.p < q else products[:1]
     moments = np.zeros(len(_EXPONENTS))
     for residues in np.array_split(expected, -(-len(expected) // 256)):
-        own = probabilities(residues[:, None], rounded(residues[:, None] + errors, q, p))
+        moved = residues[:, None] + errors
+        own = probabilities(residues[:, None], rounded_labels(moved, parameters, samples.rounding))
         own = np.log(np.maximum(own, _NEGLIGIBLE))
         for place, exponent in enumerate(_EXPONENTS):
             # relative to the largest, so that nothing overflows
@@ -258,18 +317,6 @@ def accuracy_bar(parameters: LWEParameters, number: int) -> float:
         return 1.0
     share = parameters.best_accuracy
     return share - _DEVIATIONS * math.sqrt(share * (1 - share) / number)
-
-
-def surpasses(right: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"], *, level: float) -> bool:
-    """Whether one prediction is right more often than another on the same samples, at that level.
-
-    McNemar's exact test (1947, "Note on the sampling error of the difference between correlated proportions"): among
-    the samples on which only one of the two is right, the prediction must be right more often than a fair coin.
-    """
-    from scipy.stats import binom
-
-    only, only_other = int(np.sum(right & ~other)), int(np.sum(other & ~right))
-    return bool(binom.sf(only - 1, only + only_other, 0.5) <= level)
 
 
 def _grouped(errors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

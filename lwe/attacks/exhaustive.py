@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention.validation import PositiveInt, checked
+from lower.walsh import walsh_hadamard
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.outcome import (
@@ -37,6 +38,8 @@ _CELLS = 1 << 5
 _RELIANCE = 3.0  # standard deviations between the largest wrong sum and the right one
 _CHOSEN = 1 << 22  # candidates times samples in memory at once
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
+_TRANSFORMED = 25  # the most bits of a secret for a transform over all secrets: 1 GiB
+_JUDGED = 2e4  # candidates, judged in about 15 seconds
 _MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
@@ -61,8 +64,9 @@ class ExhaustiveAttack(Attack):
     remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
     1/1000 are not tried. Both numbers are in `details`.
 
-    A flipped bit excludes nobody. So for q = 2 with flips every candidate is compared with the same
-    N = (sqrt(2 ln S) + 3)^2 / (1 - 2 eta)^2 samples, and the one that most labels agree with is the answer: O(S N n).
+    A flipped bit excludes nobody. So for q = 2 with flips the answer is the candidate that most labels agree with. Up
+    to n = 25 a Walsh-Hadamard transform counts for all 2^n secrets in all N samples: O(N n + n 2^n). Beyond, each
+    candidate is compared with (sqrt(2 ln S) + 3)^2 / (1 - 2 eta)^2 samples: O(S N n).
 
     Examples
     --------
@@ -122,14 +126,13 @@ def search_secrets(
         only = whole.vectors(np.zeros(1, dtype=np.int64))[0]
         return attempt.found(only, "The law has one secret only: this one.")
     for turn in range(1, 4 if parameters.noisy else 2):
-        windows = Windows.choose(
-            attempt.training, parameters, space, missed=_MISSED / 64, generator=generator
-        )
+        windows = Windows.choose(attempt.samples, parameters, space, missed=_MISSED / 64, generator=generator)
         if not len(windows):
             raise NotApplicableError(
                 "No sample excludes any candidate: the labels of all of them are alike, or the errors too wide."
             )
-        if windows.left * space.number > 1e6:
+        # where all samples are windows already, no others tell the candidates that are left apart
+        if windows.left * space.number > (_JUDGED if len(windows) == len(attempt.samples) else 1e6):
             raise TooFewSamplesError(
                 f"{len(windows)} samples would leave about {windows.left * space.number:.2g} of {space} candidates: "
                 "give more samples."
@@ -147,7 +150,7 @@ def search_secrets(
         if judge.best is not None:
             told = "the likeliest" if parameters.noisy else "with all labels"
             result = attempt.found(
-                judge.best, f"Of {space} candidates a secret was found, {told} of {len(attempt.training)}."
+                judge.best, f"Of {space} candidates a secret was found, {told} of {len(attempt.samples)}."
             )
             return result if spent is None else attempt.stopped(result, f"Others were left over. {spent}")
     return attempt.ended(
@@ -158,30 +161,38 @@ def search_secrets(
 
 def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
     """The candidate that agrees with most of the labels, which are bits with flips."""
-    parameters, training = attempt.parameters, attempt.training
-    bias = 1 - 2 * parameters.Xe.error_rate(2)
-    # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
-    needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
-    if len(training) < needed:
-        raise TooFewSamplesError(
-            f"{space} candidates need {needed} samples at a bias of {bias:.3g}: give more."
-        )
-    attempt.details |= {"candidates": space.number, "samples": needed}
-    part = training.take(needed)
-    columns, labels = (part.public & 1).T.astype(np.float32), part.labels
-    _, whole = space.split(parameters.n)[0]
-    most, best = -1, np.zeros(parameters.n, dtype=np.int64)
-    rows = max(1, _CHOSEN // needed)
+    parameters, samples, n = attempt.parameters, attempt.samples, attempt.parameters.n
+    transform = n <= _TRANSFORMED
+    if transform:
+        attempt.require_memory(4 * 8 << n, "The transform")
+    else:
+        bias = 1 - 2 * parameters.Xe.error_rate(2)
+        # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
+        needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
+        samples = samples.take(min(needed, len(samples)))
+    attempt.details |= {"candidates": space.number, "samples": len(samples)}
+    public, powers = samples.public & 1, 1 << np.arange(n)
+    sums = np.empty(0)
+    if transform:  # of signs: in each place the labels that agree minus those that do not
+        sums = walsh_hadamard(np.bincount(public @ powers, 1.0 - 2 * samples.labels, 1 << n)) * 2.0**n
+    columns = public.T.astype(np.float32)
+    _, whole = space.split(n)[0]
+    most, best = -1, np.zeros(n, dtype=np.int64)
+    rows = _BLOCK if transform else max(1, _CHOSEN // len(samples))
     for start in range(0, space.number, rows):
         attempt.check()
         vectors = whole.vectors(np.arange(start, min(start + rows, space.number)))
-        # whole numbers below 2^24 are exact in float32
-        bits = (vectors.astype(np.float32) @ columns).astype(np.int32) & 1
-        agreeing = np.count_nonzero(bits == labels, axis=1)
+        if transform:
+            agreeing = (len(samples) + np.rint(sums[vectors @ powers]).astype(np.int64)) // 2
+        else:  # whole numbers below 2^24 are exact in float32
+            bits = (vectors.astype(np.float32) @ columns).astype(np.int32) & 1
+            agreeing = np.count_nonzero(bits == samples.labels, axis=1)
         place = int(agreeing.argmax())
         if agreeing[place] > most:
             most, best = int(agreeing[place]), vectors[place]
-    return attempt.found(best, f"Of {space} candidates this one agrees with most of {needed} labels, {most}.")
+    return attempt.found(
+        best, f"Of {space} candidates this one agrees with most of {len(samples)} labels, {most}."
+    )
 
 
 def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -23,7 +23,6 @@ from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows, zero_colum
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, lengths_tell, primal_shape
 from lwe.distributions import FixedWeight
-from lwe.samples import LWRSamples
 
 __all__ = ["LatticeAttack"]
 
@@ -59,9 +58,9 @@ class LatticeAttack(Attack):
 
     A label counts as the middle of its interval, and rounding as an error uniform in it. If it helps, a secret smaller
     than uniform becomes a weighted part of the short vector. LLL runs first, then tours of BKZ with blocks growing from
-    10. Rows that contain the target once are read as secrets and compared on all training samples, by the number of
+    10. Rows that contain the target once are read as secrets and compared on all samples, by the number of
     right labels, and with errors by likelihood. A matrix of bits has short vectors of its own, so several secrets have
-    nearly the same labels; such a secret is improved by least squares. The attack ends when the training samples
+    nearly the same labels; such a secret is improved by least squares. The attack ends when the samples
     support a secret as `judged` requires. If the tours end first, it takes other and more samples.
 
     Time 2^(0.18 beta log2 beta) per tour with block size beta as in `lwe.costs.primal_cost`, and O(m^5) for LLL. The
@@ -101,7 +100,7 @@ class LatticeAttack(Attack):
             raise NotApplicableError(
                 "Lengths of errors say nothing here: the modulus is 2, or errors are as wide as the modulus."
             )
-        training = attempt.training
+        training = attempt.samples
         most = self.rounds or (_ROUNDS if attempt.budget.seconds is None else None)
         shape = _first_shape(attempt, _most_rows(attempt, most))
         search, rounds = _Search(attempt), 0
@@ -112,7 +111,7 @@ class LatticeAttack(Attack):
                 rounds += 1
                 order = np.arange(len(training)) if rounds == 1 else generator.permutation(len(training))
                 chosen = order[: shape.samples]
-                some = LWRSamples(training.public[chosen], training.labels[chosen])
+                some = training.at(chosen)
                 attempt.details.update(samples=shape.samples, rounds=rounds)
                 attempt.details.pop("zero_columns", None)
                 embedding = primal_embedding(some, parameters, shape)
@@ -131,7 +130,7 @@ class LatticeAttack(Attack):
     def _list(self, search: "_Search", generator: np.random.Generator) -> None:
         """List secrets by rows that are zero in some columns, if such a plan exists; trials end before its seconds."""
         attempt = search.attempt
-        parameters, public = attempt.parameters, attempt.training.public
+        parameters, public = attempt.parameters, attempt.samples.public
         if parameters.matrix not in ("binary", "ternary"):
             return
         seconds = _SECONDS_OF_LISTS if attempt.budget.seconds is None else attempt.seconds_left
@@ -156,7 +155,7 @@ class LatticeAttack(Attack):
         found, least = None, attempt.seconds_left if attempt.budget.seconds is not None else _SECONDS_OF_LISTS
         for size in range(n - 5, max(weight, n // 4), -5):
             few = parameters.updated(n=size)
-            shape = best_primal_shape(few, len(attempt.training), least_gap=_WIDE_GAPS[1])
+            shape = best_primal_shape(few, len(attempt.samples), least_gap=_WIDE_GAPS[1])
             success = math.comb(size, weight) / math.comb(n, weight)
             if shape is None or (shape.block_size or 0) > _EASY:
                 continue
@@ -169,10 +168,9 @@ class LatticeAttack(Attack):
         for trial in range(trials):
             attempt.details.update(samples=shape.samples, guessed_zeros=n - few.n, rounds=trial + 1)
             columns = np.sort(generator.permutation(n)[: few.n])
-            chosen = generator.permutation(len(attempt.training))[: shape.samples]
-            some = LWRSamples(
-                attempt.training.public[np.ix_(chosen, columns)], attempt.training.labels[chosen]
-            )
+            chosen = generator.permutation(len(attempt.samples))[: shape.samples]
+            some = attempt.samples.at(chosen)
+            some = replace(some, public=some.public[:, columns])
             embedding = primal_embedding(some, few, shape)
             reduction = Reduction(embedding.basis, attempt, generator)
             for block_size in (2, 10, 20, 30, 40):
@@ -264,7 +262,7 @@ def _most_rows(attempt: Attempt, rounds: int | None) -> int:
 
 def _first_shape(attempt: Attempt, rows: int) -> PrimalShape:
     """The first lattice to reduce, with at most `rows` rows."""
-    parameters, given = attempt.parameters, len(attempt.training)
+    parameters, given = attempt.parameters, len(attempt.samples)
     for gap in (*_WIDE_GAPS, _LEAST_GAP, 0.0):
         shape = best_primal_shape(parameters, given, least_gap=gap, most_rows=rows, determined=False)
         # if LLL should suffice, a few more samples cost little and make success safer

@@ -96,6 +96,10 @@ class LearnerAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Make examples, let it learn, and read its predictions."""
         parameters = realised(attempt.parameters)
+        if attempt.samples.rounding != "down":
+            raise NotApplicableError(
+                "The labels of heads are rounded down, and these are rounded to the nearest."
+            )
         if parameters is None:
             raise NotApplicableError(
                 f"No heads realise uniform rows mod {attempt.parameters.q}, which is no power of two."
@@ -149,7 +153,7 @@ class AttackLearner(LearnerBase):
     -----
     It predicts the layer's ideal outputs. EXACT if they match all examples, held-out samples included, to 1e-10;
     REACHED_TOLERANCE if to 1e-3; UNCONFIRMED if the labels have fewer than ten bits more than the secret;
-    RESIDUAL_FLOOR if the labels are predicted as well as their noise allows; WORK_SPENT if the attack's limits are
+    NOISE_FLOOR if the labels are predicted as well as their noise allows; WORK_SPENT if the attack's limits are
     reached (there is no time limit); EXAMPLES_SPENT or EXAMPLES_RAN_OUT if there are too few samples; NOT_APPLICABLE if
     the examples are not two tokens of signs with outputs of the pattern; LOCAL_MINIMUM if the attack found nothing or
     only a partial prediction. Without success it predicts what was found, or 0. The fit has a layer if a secret was
@@ -211,7 +215,7 @@ class AttackLearner(LearnerBase):
             AttackOutcome.REFUSED: Outcome.WORK_SPENT,
             AttackOutcome.NOT_APPLICABLE: Outcome.NOT_APPLICABLE,
             # some labels remain wrong: because of noise, or because training labels were not all learned
-            AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR if self.parameters.noisy else Outcome.LOCAL_MINIMUM,
+            AttackOutcome.BROKEN: Outcome.NOISE_FLOOR if self.parameters.noisy else Outcome.LOCAL_MINIMUM,
         }.get(result.outcome, Outcome.LOCAL_MINIMUM)
         if result.outcome is AttackOutcome.BROKEN and worst <= _TOLERANCE:
             ended = verdict(

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.linalg import lstsq
 
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.evidence import label_residues, share_right
 from lwe.attacks.outcome import TooFewSamplesError
 from lwe.costs.deviations import deviations
 from lwe.parameters import LWEParameters, centred
-from lwe.residues import inner_products, rounded
-from lwe.samples import LWRSamples
+from lwe.residues import inner_products
+from lwe.samples import LWRSamples, rounded_labels
 
 __all__ = ["LeastSquaresAttack", "label_middles", "refined_secret", "unwrapped"]
 
@@ -124,11 +124,13 @@ def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
         cross += design.T @ positions
         squares += (positions**2).sum(axis=0)
         number += len(design)
-    solution = lstsq(gram, cross)[0]
+    solution = scipy.linalg.lstsq(gram, cross)[0]
     left = (squares - (solution * cross).sum(axis=0)) / (number - columns - 1)
     spread = (squares - cross[-1] ** 2 / number) / (number - 1)
     r_squared = np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1), 0.0)
-    best = int(np.argmax(r_squared))
+    # two labels fit as well on either side of a cut: the shorter way between them is the right one
+    alike = r_squared >= r_squared.max() - 1e-9
+    best = int(np.argmin(np.where(alike, np.square(solution[:-1]).sum(axis=0), np.inf)))
     slopes, constant = solution[:-1, best] / q, float(solution[-1, best])
     return _LinearLabels(slopes, constant, int(cuts[best]), q, p), float(r_squared[best])
 
@@ -155,14 +157,14 @@ def _rounded_secret(
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
     if p == 2:  # both cuts give the same regression with opposite coefficients
         scales = np.concatenate([scales, -scales])
-    labels = attempt.training.labels
-    public = np.asfortranarray(attempt.training.public)  # columns are read one by one
+    samples = attempt.training
+    public = np.asfortranarray(samples.public)  # columns are read one by one
 
     def products(secret: np.ndarray) -> np.ndarray:
         return inner_products(public, secret, q)
 
     def right(values: np.ndarray) -> float:
-        return float(np.mean(rounded(values, q, p) == labels))
+        return float(np.mean(rounded_labels(values, attempt.parameters, samples.rounding) == samples.labels))
 
     secret = np.rint(unit).astype(np.int64)
     best = right(products(secret))
@@ -175,7 +177,7 @@ def _rounded_secret(
         if (share := right(products(other))) > best:
             secret, best = other, share
     if best < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
-        refined = refined_secret(secret, attempt.training, attempt.parameters, seconds=attempt.seconds_left)
+        refined = refined_secret(secret, samples, attempt.parameters, seconds=attempt.seconds_left)
         if (share := right(products(refined))) > best:
             secret, best = refined, share
     in_time = True
@@ -210,20 +212,20 @@ def refined_secret(
     """
     q = parameters.q
     public = centred(samples.public[:_REFINING], q).astype(np.float64)  # integers could overflow
-    middle = label_middles(samples.labels[:_REFINING], parameters)
+    middle = label_middles(samples.at(slice(_REFINING)), parameters)
     fitted = unwrapped(centred(secret, q).astype(np.float64), public, middle, q)
     best = np.rint(fitted).astype(np.int64)
     if parameters.noisy or share_right(best, samples, parameters) == 1.0:
         return best
-    low, after = label_residues(samples.labels[:_REFINING], parameters)
+    low, after = label_residues(samples.labels[:_REFINING], parameters, samples.rounding)
     wraps = q * np.rint((public @ fitted - middle) / q)
     room = _roomiest(public, low + wraps, after - 1 + wraps, seconds)
     return best if room is None else room
 
 
-def label_middles(labels: Int[np.ndarray, " N"], parameters: LWEParameters) -> Float[np.ndarray, " N"]:
+def label_middles(samples: LWRSamples, parameters: LWEParameters) -> Float[np.ndarray, " N"]:
     """What the inner products are if errors are as expected: middles of intervals, minus the mean error."""
-    low, after = label_residues(labels, parameters)
+    low, after = label_residues(samples.labels, parameters, samples.rounding)
     return (low + after - 1) / 2 - deviations(parameters).error_mean
 
 

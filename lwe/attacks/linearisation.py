@@ -68,9 +68,11 @@ class LinearisationAttack(Attack):
         """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
         parameters, training = attempt.parameters, attempt.training
         enough = label_degree(parameters)
-        if enough is None or parameters.noisy:
+        down = training.rounding == "down" or parameters.p == parameters.q
+        if enough is None or parameters.noisy or not down:
             raise NotApplicableError(
-                f"It needs powers of two q and p and labels without noise; these are {parameters}."
+                "It needs powers of two q and p and labels without noise that are rounded down; these are "
+                f"{parameters}{'' if down else ', rounded to the nearest'}."
             )
         monomials = label_monomials(parameters, min(self.degree or enough, enough))
         unknowns = monomials.size
@@ -121,7 +123,7 @@ class LinearisationAttack(Attack):
         attempt: Attempt,
         generator: np.random.Generator,
     ) -> Int[np.ndarray, " n"] | None:
-        parameters, training = attempt.parameters, attempt.training
+        parameters, training = attempt.parameters, attempt.samples
         low = _low_parts(monomials, polynomial, attempt, generator)
         attempt.details["low_parts"] = len(low)
         for one in low:

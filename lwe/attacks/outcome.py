@@ -21,9 +21,9 @@ __all__ = [
 class AttackOutcome(Enum):
     """How an attack ended; each value is a sentence a user can act on."""
 
-    BROKEN = "Broken: all labels held out are predicted; with errors, as well as the secret itself would."
-    PREDICTS = "In part: labels of samples held out are predicted better than by chance."
-    NOTHING = "Nothing found: labels of samples held out are predicted no better than by chance."
+    BROKEN = "Broken: all labels are predicted; with errors, as well as the secret itself would."
+    PREDICTS = "In part: labels are predicted better than by chance."
+    NOTHING = "Nothing found: labels are predicted no better than by chance."
     DISTINGUISHED = "Distinguished: the labels are told from random ones, but none is predicted."
     BUDGET_SPENT = "Out of budget: it was stopped before it had an answer; allow more seconds or memory."
     REFUSED = (

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.special import gammaln
-from scipy.stats import gamma
 
 from lwe.attacks.attack import Attempt
 from lwe.attacks.bases import left_inverse, modular_hermite_form
@@ -104,7 +103,7 @@ def best_plan(parameters: LWEParameters, rows: list[int], seconds: float) -> Zer
                 last = np.cumsum(log_volume / d - slope * (d + 1 - 2 * i))
                 for margin in _MARGINS:
                     radii = close_bounds(sizes.error, d, margin)[::-1]
-                    balls = i / 2 * np.log(math.pi * radii) - gammaln(i / 2 + 1)
+                    balls = i / 2 * np.log(math.pi * radii) - scipy.special.gammaln(i / 2 + 1)
                     nodes = np.exp(np.minimum(balls - last + np.log(2 / (i + 2)), 100))
                     cost = _NODE * float(nodes.sum()) + _LISTED * float(nodes[-1])
                     cost += reduction_seconds(m, block_size)
@@ -134,8 +133,8 @@ class ZeroColumns:
     def __init__(self, attempt: Attempt, columns: int, generator: np.random.Generator) -> None:
         parameters = attempt.parameters
         self._q = parameters.q
-        self._public = centred(attempt.training.public, self._q)
-        self._middle = label_middles(attempt.training.labels, parameters)
+        self._public = centred(attempt.samples.public, self._q)
+        self._middle = label_middles(attempt.samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
         self.kept = np.setdiff1d(np.arange(parameters.n), self.zero)
         self.rows = generator.permutation(rows[-1])
@@ -162,7 +161,7 @@ class ZeroColumns:
         for begin in range(0, len(secrets), _AT_ONCE):
             turned = self._turned(public, middle[:, None], secrets[begin : begin + _AT_ONCE].T)
             sums = np.abs(np.add.reduceat(turned, starts, axis=0)) ** 2 / lengths[:, None]
-            found[begin : begin + _AT_ONCE] = gamma.logsf(sums.sum(axis=0), len(groups))
+            found[begin : begin + _AT_ONCE] = scipy.stats.gamma.logsf(sums.sum(axis=0), len(groups))
         return found
 
     def completed(self, secret: Int[np.ndarray, " k"]) -> Int[np.ndarray, " n"]:

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from functools import cache, partial
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import gammaln
 
 from attention.validation import checked
 from lwe.costs.cost import MOST, TELLING_SUMS, Cost
@@ -156,7 +156,11 @@ def coded_bkw_cost(parameters: LWEParameters) -> Cost | None:
 
 def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
     """The result of `_best_tables` if the samples are signed sums of `combined` samples."""
-    sums = gammaln(form.samples + 1) - gammaln(combined + 1) - gammaln(form.samples - combined + 1)
+    sums = (
+        scipy.special.gammaln(form.samples + 1)
+        - scipy.special.gammaln(combined + 1)
+        - scipy.special.gammaln(form.samples - combined + 1)
+    )
     most = float(sums) / math.log(2) + combined
     return _best_tables(form, values, form.log2_error + 0.5 * math.log2(combined), most)
 

@@ -7,8 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import betainc, erf, gammaln
 
 from attention.validation import checked
 from lwe.costs.cost import MOST, Cost
@@ -223,7 +223,11 @@ def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_choose(many: int, chosen: Any) -> Any:
-    return gammaln(many + 1) - gammaln(chosen + 1) - gammaln(many - chosen + 1)
+    return (
+        scipy.special.gammaln(many + 1)
+        - scipy.special.gammaln(chosen + 1)
+        - scipy.special.gammaln(many - chosen + 1)
+    )
 
 
 def _attack(
@@ -274,7 +278,7 @@ def _final_sieve(dim: int, log_volume: float, log_delta: float, log_error: float
     first = dim - BLOCKS[-1] if dim > 4096 else 0
     size = dim - np.arange(first, dim)  # of the last block
     volume = size / dim * log_volume - (dim - size) * size * log_delta + log_error
-    ball = (size + 1) / 2 * math.log(math.pi) - gammaln((size + 1) / 2 + 1)
+    ball = (size + 1) / 2 * math.log(math.pi) - scipy.special.gammaln((size + 1) / 2 + 1)
     short = (volume - ball) / (size + 1) < log_error + 0.5 * np.log(size + 1)
     return int(size[np.argmax(short)]) + 1 if short.any() else 1
 
@@ -286,12 +290,12 @@ def _babai(profile: np.ndarray, log_error: float) -> float:
     log_ratio = 2 * (profile - math.log(2) - log_error) - math.log(len(profile))
     short = log_ratio[log_ratio < 0]  # the others contain every vector
     with np.errstate(divide="ignore"):
-        return float(np.log2(betainc(0.5, (len(profile) - 1) / 2, np.exp(short))).sum())
+        return float(np.log2(scipy.special.betainc(0.5, (len(profile) - 1) / 2, np.exp(short))).sum())
 
 
 def _meeting(profile: np.ndarray, log_error: float) -> float:
     """log2 of the probability that two halves of a guess round to the same lattice point."""
     log_x = profile - 0.5 * math.log(2) - log_error
     x = np.exp(np.maximum(log_x[log_x < 40], -300.0))  # beyond, halves always meet
-    holds = erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
+    holds = scipy.special.erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
     return float(np.log2(np.maximum(holds, 1e-300)).sum())

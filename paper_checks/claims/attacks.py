@@ -161,8 +161,8 @@ def degree_too_low(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
         samples, _ = make_samples(parameters, 4000, secret=v, rng=rng)
         result = LinearisationAttack(degree=claim.degree)(samples, parameters, rng=rng, budget=_NO_CLOCK)
         fits.append(bool(result.details["consistent"]))
-        fresh += result.fresh
-        right += round((result.accuracy or 0.0) * result.fresh)
+        fresh += result.tested
+        right += round((result.accuracy or 0.0) * result.tested)
     yield equal("secrets whose labels the polynomial fits", sum(fits), 0)
     yield covers(
         "share of fresh labels",

@@ -85,7 +85,7 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     y = np.load(files[1])
     np.save(files[1], y + np.random.default_rng(0).standard_normal(y.shape))
     learned = learn_examples(files, "newton", heads=2, examples=10_000)
-    assert learned.fit.outcome.name == "RESIDUAL_FLOOR"
+    assert learned.fit.outcome.name == "NOISE_FLOOR"
     assert learned.found["noise_level"] > 0
     share = 1 / np.sqrt(1 + np.mean(y**2))  # noise is what is left of a label
     assert learned.held_out_error == pytest.approx(share, rel=0.25)
@@ -149,3 +149,23 @@ def test_it_says_why_a_certificate_is_left_out(cli, files, monkeypatch):
     assert "is left out: the fit did not succeed." in cli(*arguments, "--work", 1).out
     monkeypatch.setattr("arena.given_examples._MOST_CERTIFIED", 71)
     assert "is left out: Theta and c have 72 entries, and more than 71 take minutes" in cli(*arguments).out
+
+
+@pytest.mark.parametrize("heads", ["2", "auto"])
+def test_biases_are_learned_where_the_examples_need_them(cli, tmp_path, heads):
+    rng = np.random.default_rng(0)
+    layer = AttentionLayer(LAYER.theta, LAYER.w, rng.standard_normal((2, 6)), rng.standard_normal(6))
+    x = BooleanInputs(3, 6).sample(N, rng=1)
+    np.savez(tmp_path / "both.npz", x=x, y=layer(x))
+    result = json.loads(cli("learn", tmp_path / "both.npz", "--heads", heads, "--json").out)
+    assert (result["outcome"], result["biases"]) == ("EXACT", True)
+    result = json.loads(
+        cli("learn", tmp_path / "both.npz", "--heads", 2, "--no-biases", "--work", 500, "--json").out
+    )
+    assert (result["succeeded"], result["biases"]) == (False, False)
+
+
+def test_a_student_too_small_has_a_residual_and_no_noise(cli, files):
+    text = cli("learn", "--examples-from", *files, "--heads", 1).out
+    assert "residual, not noise" in text
+    assert "noise on the labels" not in text

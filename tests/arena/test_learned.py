@@ -90,7 +90,7 @@ def test_settings_replace_the_learners_own(nice):
 def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
     noisy = learn(nice, noise=0.05, examples=600)
     found = noisy.found
-    assert (noisy.fit.outcome.name, noisy.noise) == ("RESIDUAL_FLOOR", 0.05)
+    assert (noisy.fit.outcome.name, noisy.noise) == ("NOISE_FLOOR", 0.05)
     # 256 unknowns; of Gaussian noise the estimate has relative standard deviation 1 / sqrt(2 (N k d - p))
     equations = found["examples_used"] * 3 * 8
     assert found["noise_level"] == pytest.approx(0.05, rel=5 / np.sqrt(2 * (equations - 256)))

@@ -254,7 +254,7 @@ def test_noise_three_times_the_labels_is_a_floor_and_not_nothing():
     layer, inputs = make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6)
     noise = 3 * float(np.std(layer(inputs.sample(500, rng=3))))
     fit = Newton(2, examples=2500).fit(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     x = inputs.sample(500, rng=4)
     assert relative_error(fit.predict(x), layer(x)) < 0.5
 

@@ -99,12 +99,12 @@ GOOD = np.zeros((5, 6), dtype=int), np.zeros(5, dtype=int), np.zeros(6, dtype=in
 @pytest.mark.parametrize(
     ("which", "array", "words"),
     [
-        (0, np.zeros((6, 5), dtype=int), r"\(N, 6\) is needed; it looks transposed: save A.T"),
+        (0, np.zeros((7, 4), dtype=int), r"\(N, 6\) is needed"),
         (0, np.zeros(6, dtype=int), r"A has shape \(6,\)"),
         (0, np.full((5, 6), 97), "A has entries from 97 to 97: from -48 to 96 is allowed"),
         (0, np.full((5, 6), 0.5), "whole numbers"),
         (0, np.full((5, 6), 2**64 - 1, dtype=np.uint64), "64 bits"),
-        (0, np.array([[None] * 6] * 5), "Object arrays"),
+        (0, np.array([[None] * 6] * 5), "it holds object"),
         (0, np.zeros((5, 6), dtype=complex), "dtype complex"),
         (1, np.zeros(4, dtype=int), r"\(5,\) is needed"),
         (1, np.full(5, 97), "b has entries from 97"),

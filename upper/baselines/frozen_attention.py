@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.linalg import eigh
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention.evaluation import HeldOut
@@ -144,7 +144,7 @@ def regress_projections(
         read = read_of(part)
         gram += read.T @ read
         moment += read.T @ y[part].reshape(-1, d)
-    values, vectors = eigh(gram, overwrite_a=True)
+    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True)
     mean = float(values.mean()) or 1.0
     negligible = size * np.finfo(np.float64).eps * float(values[-1])
 

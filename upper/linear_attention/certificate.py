@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Shaped
-from scipy.linalg import eigh, qr, solve_triangular
 
 from attention.inputs import Rng
 from attention.memory import require_memory
@@ -194,7 +194,7 @@ def certify(
         8 * _MATRICES * features**2,
         advice="take tokens of fewer dimensions, or a subset of the features",
     )
-    smallest = eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
+    smallest = scipy.linalg.eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
     domain_units, domain_values, _ = _in_own_units("domain", domain)
     units, values, vectors = _in_own_units("data", data)
     threshold, domain_threshold = (
@@ -298,7 +298,7 @@ def _in_own_units(name: str, moment: Float[np.ndarray, "D D"]) -> tuple[np.ndarr
     if not wrong:
         seen = np.flatnonzero(units)
         scaled = moment[np.ix_(seen, seen)] / units[seen, None] / units[seen]
-        values, basis = eigh(scaled, driver="evr", check_finite=False)
+        values, basis = scipy.linalg.eigh(scaled, driver="evr", check_finite=False)
         wrong = len(values) > 0 and values[0] < -_NEGATIVE * len(values)
     if wrong:
         raise ValueError(
@@ -319,7 +319,9 @@ def _seen_by(
     """For directions orthonormal in the data's units: eigenvalues on the domain, a basis, and the visible part."""
     basis, turn, lost = _orthonormalised(hidden, domain_units / units, noise)
     basis /= np.where(domain_units > 0, domain_units, np.inf)[:, None]
-    values, vectors = eigh(basis.T @ domain @ basis, driver="evr", overwrite_a=True, check_finite=False)
+    values, vectors = scipy.linalg.eigh(
+        basis.T @ domain @ basis, driver="evr", overwrite_a=True, check_finite=False
+    )
     del basis
     vanishing = values <= threshold
     deficit = int(np.sum(~vanishing))
@@ -330,7 +332,7 @@ def _seen_by(
         return values, null_basis, null_basis[:, :deficit]
     rest = _orthonormalised(rest, np.ones(len(units)), noise)[0]
     rest = _orthonormalised(rest, 1 / units, noise)[0]
-    whole = qr(null_basis.T @ rest, check_finite=False)[0]
+    whole = scipy.linalg.qr(null_basis.T @ rest, check_finite=False)[0]
     return values, null_basis, null_basis @ whole[:, rest.shape[1] :]
 
 
@@ -348,7 +350,7 @@ def _largest_ratio(
     whitened = basis / np.sqrt(values) / units[seen, None]
     last = len(values) - 1
     products = whitened.T @ domain[np.ix_(seen, seen)] @ whitened
-    ratios, vectors = eigh(products, subset_by_index=(last, last), check_finite=False)
+    ratios, vectors = scipy.linalg.eigh(products, subset_by_index=(last, last), check_finite=False)
     direction[seen] = whitened @ vectors[:, 0]
     return max(0.0, float(ratios[0])), direction / np.linalg.norm(direction)
 
@@ -373,7 +375,7 @@ def _orthonormalised(
     while first < len(order) and column < len(turn):
         last = first + int(np.sum(heights[first:] >= _RANGE * heights[first]))
         rest = turn[:, column:]
-        q, r, _ = qr((basis[order[first:last]] @ rest).T, pivoting=True, check_finite=False)
+        q, r, _ = scipy.linalg.qr((basis[order[first:last]] @ rest).T, pivoting=True, check_finite=False)
         turn[:, column:] = rest @ q
         shown = column + int(np.sum(np.abs(np.diagonal(r)) > noise))
         # zero on the earlier classes, up to rounding
@@ -386,8 +388,8 @@ def _orthonormalised(
     weighted = weighted[:, :column]
     lengths = np.linalg.norm(weighted, axis=0)
     weighted /= lengths
-    found[order], r = qr(weighted, mode="economic", overwrite_a=True, check_finite=False)
-    return found, solve_triangular(r, (turn / lengths).T, trans="T", check_finite=False).T, lost
+    found[order], r = scipy.linalg.qr(weighted, mode="economic", overwrite_a=True, check_finite=False)
+    return found, scipy.linalg.solve_triangular(r, (turn / lengths).T, trans="T", check_finite=False).T, lost
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int, Shaped
-from scipy.linalg import solve_triangular
 
 from attention._arrays import as_floating, namespace
 from attention.memory import require_memory
@@ -231,7 +231,9 @@ def first_independent(
             break
         shared = np.zeros(0)
         if kept:
-            shared = solve_triangular(factor[:size, :size], kernel[kept, row], lower=True, check_finite=False)
+            shared = scipy.linalg.solve_triangular(
+                factor[:size, :size], kernel[kept, row], lower=True, check_finite=False
+            )
         new = kernel[row, row] - shared @ shared
         if new > _NEW * kernel[row, row]:
             factor[size, :size], factor[size, size] = shared, np.sqrt(new)

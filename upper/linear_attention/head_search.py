@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
+import scipy
 from jaxtyping import Float
 
 __all__ = ["HeadSearch", "alternating", "balanced", "symmetrised"]

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Shaped
-from scipy.linalg import cho_factor, cho_solve, lstsq, norm, qr, solve_triangular, svd
-from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
 
 from attention._arrays import shown
 from attention.memory import memory_text, require_memory
@@ -134,7 +132,9 @@ class FeatureMoments:
     def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
         if y.shape[-1] != self.outputs:
             raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
-        self._gram = dsyrk(1.0, np.ascontiguousarray(phi).T, beta=1.0, c=self._gram, lower=1, overwrite_c=1)
+        self._gram = scipy.linalg.blas.dsyrk(
+            1.0, np.ascontiguousarray(phi).T, beta=1.0, c=self._gram, lower=1, overwrite_c=1
+        )
         self.cross += phi.T @ y
         self.squares += float(np.vdot(y, y))
         self.count += len(phi)
@@ -207,7 +207,9 @@ def by_normal_equations(
     diagonal = gram.diagonal().copy()
     factor, reciprocal = _cholesky(gram, overwrite=True)
     if reciprocal >= _EXACT_ENOUGH:
-        found = _corrected(stream, cross, lambda side: cho_solve(factor, side, check_finite=False))
+        found = _corrected(
+            stream, cross, lambda side: scipy.linalg.cho_solve(factor, side, check_finite=False)
+        )
         return _regression(stream, found, len(gram), float(reciprocal**-0.5), "cholesky")
     if not dependent:
         return None
@@ -220,7 +222,7 @@ def by_moments(moments: FeatureMoments) -> FeatureRegression:
     """Solve by the moments only, with least norm and without a correction, which would need the examples."""
     factor, reciprocal = _cholesky(moments.gram())
     if reciprocal > _GRAM_RCOND:
-        found = cho_solve(factor, moments.cross, check_finite=False)
+        found = scipy.linalg.cho_solve(factor, moments.cross, check_finite=False)
         rank, condition = moments.features, reciprocal**-1
     else:
         del factor
@@ -245,14 +247,16 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
     stacked, reciprocal = np.vstack(held), 0.0
     if len(stacked) >= features:
         stacked = _triangle(stacked)[:features]
-        reciprocal = dtrcon(stacked[:, :features])[0]
+        reciprocal = scipy.linalg.lapack.dtrcon(stacked[:, :features])[0]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
     if reciprocal > _RCOND:
-        found = solve_triangular(triangle, rotated, check_finite=False)
+        found = scipy.linalg.solve_triangular(triangle, rotated, check_finite=False)
         return _regression(stream, found, features, float(1 / reciprocal), "svd")
     found, rank, condition = _least_norm(triangle, rotated, _RCOND)
     if 0 < rank < features and np.ptp(units):
-        seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
+        seen = (
+            units[:, None] * scipy.linalg.svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
+        )
         found = units[:, None] * _on_span(seen, found / units[:, None])
     return _regression(stream, found, rank, condition, "svd")
 
@@ -277,7 +281,7 @@ def by_kernel(
         return _regression(stream, of_features(dual), rank, float(np.sqrt(condition)), "kernel")
     found, wrong = np.zeros((features, y.shape[1])), y
     for _ in range(1 + _CORRECTIONS):
-        found += of_features(cho_solve(factor, wrong, check_finite=False))
+        found += of_features(scipy.linalg.cho_solve(factor, wrong, check_finite=False))
         wrong = y - np.concatenate([phi @ found for phi, _ in stream()])
     return _regression(stream, found, len(y), float(reciprocal**-0.5), "kernel")
 
@@ -301,12 +305,12 @@ def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> tuple[Any, floa
 
     To overwrite a matrix by columns takes no memory, and leaves the half above the diagonal as it is.
     """
-    size = norm(matrix, 1, check_finite=False)
+    size = scipy.linalg.norm(matrix, 1, check_finite=False)
     try:
-        factor = cho_factor(matrix, lower=True, overwrite_a=overwrite, check_finite=False)
+        factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=overwrite, check_finite=False)
     except np.linalg.LinAlgError:
         return None, 0.0
-    return factor, float(dpocon(factor[0], size, uplo="L")[0])
+    return factor, float(scipy.linalg.lapack.dpocon(factor[0], size, uplo="L")[0])
 
 
 def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
@@ -320,7 +324,7 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
     largest = float(gram.diagonal().max(initial=0.0))
     if largest < _UNDERFLOW:
         return None
-    factor, pivots, rank, _ = dpstrf(gram, overwrite_a=1)
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(gram, overwrite_a=1)
     order, size, diagonal = pivots - 1, len(gram), factor.diagonal()[:rank]  # LAPACK counts from 1
     if float(diagonal[-1]) ** 2 < _GAP * largest:
         return None
@@ -328,7 +332,7 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
 
     def solve(side: np.ndarray) -> np.ndarray:
         found = np.zeros_like(side)
-        found[basis] = cho_solve((top, False), side[basis], check_finite=False)
+        found[basis] = scipy.linalg.cho_solve((top, False), side[basis], check_finite=False)
         return found
 
     probes = np.random.default_rng(0).standard_normal((size, _PROBES))
@@ -337,7 +341,7 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
     if in_rows := rank <= size - rank:
         spanning[order] = np.vstack([np.triu(top).T, rest.T])
     else:
-        spanning[basis] = -solve_triangular(top, rest, check_finite=False)
+        spanning[basis] = -scipy.linalg.solve_triangular(top, rest, check_finite=False)
         spanning[order[rank:]] = np.eye(size - rank)
     on_span = _on_span(spanning, both)
     seen = on_span if in_rows else both - on_span
@@ -355,13 +359,13 @@ def _triangle(matrix: np.ndarray) -> np.ndarray:
 
 def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.ndarray, int, float]:
     """The solution of least norm, the rank and the condition: singular values above a share of the largest count."""
-    found, _, rank, values = lstsq(matrix, side, cond=share, check_finite=False)
+    found, _, rank, values = scipy.linalg.lstsq(matrix, side, cond=share, check_finite=False)
     return found, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0
 
 
 def _on_span(spanning: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """The orthogonal projection on the span of independent columns; it may overwrite them."""
-    basis = qr(spanning, mode="economic", overwrite_a=True, check_finite=False)[0]
+    basis = scipy.linalg.qr(spanning, mode="economic", overwrite_a=True, check_finite=False)[0]
     return np.asarray(basis @ (basis.T @ vectors))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from attention.evaluation import EXACT_ERROR
 from upper.floor import counting_floor, unknowns
 from upper.newton.loop import Iterate
-from upper.newton.runs import Runner, SplitExamples, at_noise_level, cost_of_each_head, fitted_share
+from upper.newton.runs import Runner, SplitExamples, at_noise_level, cost_of_each_head, with_key_bias
 from upper.newton.spectral import cross_moment
 
 __all__ = ["HeadCount", "count_heads", "most_heads", "no_worse"]
@@ -129,12 +129,12 @@ def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
-def most_heads(k: int, d: int, budget: int | None) -> int:
+def most_heads(k: int, d: int, budget: int | None, *, biases: bool = False) -> int:
     """The most heads, up to 2 d, for which the budget reaches the counting floor and two equations per unknown."""
     most = 2 * d
     while budget is not None and most > 1:
-        enough = 2 * unknowns(heads=most, tokens=k, dim=d) <= budget * k * d
-        if enough and counting_floor(heads=most, tokens=k, dim=d) < budget:
+        enough = 2 * unknowns(heads=most, tokens=k, dim=d, biases=biases) <= budget * k * d
+        if enough and counting_floor(heads=most, tokens=k, dim=d, biases=biases) < budget:
             break
         most -= 1
     return most
@@ -225,7 +225,7 @@ class _Search:
 
     def polish(self, student: _Student) -> _Student:
         """Fit the same heads to the last digit."""
-        return self._again(student.end.theta, f"{_heads(student.heads)}{_TO_THE_END}", last=True)
+        return self._again(student.end, f"{_heads(student.heads)}{_TO_THE_END}", last=True)
 
     def add_to(self, student: _Student) -> _Student:
         """Add one head at a time to the fitted ones, while it reduces the residual by more than noise."""
@@ -235,9 +235,8 @@ class _Search:
                 break
             heads = student.heads + 1
             self.examples = self.draw(heads, self.examples)
-            left = self.examples.y - student.end.layer(self.examples.x)
-            added = self.runner.start(replace(self.examples, y=left), 1, 0)
-            more = self._again(np.concatenate([student.end.theta, added]), f"A head more, {heads}", last=True)
+            start = self.runner.with_a_head(self.examples, student.end)
+            more = self._again(start, f"A head more, {heads}", last=True)
             if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
@@ -309,17 +308,18 @@ class _Search:
         return self._record(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
 
     def _drop(self, student: _Student, heads: np.ndarray, *, last: bool = False) -> _Student:
-        theta = np.delete(student.end.theta, heads, axis=0)
-        if not len(theta):
+        rest = student.end.only(np.delete(np.arange(student.heads), heads))
+        if not len(rest.theta):
             return self._record("Pruned to no head", self.nothing(), 0)
-        name = f"Pruned to {_heads(len(theta))}"
-        return self._again(theta, f"{name}{_TO_THE_END}" if last else name, last=last)
+        name = f"Pruned to {_heads(len(rest.theta))}"
+        return self._again(rest, f"{name}{_TO_THE_END}" if last else name, last=last)
 
-    def _again(self, theta: np.ndarray, name: str, *, last: bool) -> _Student:
-        """Continue the run from the heads `theta`, to the last digit or to the residual for comparing students."""
-        heads, tolerance = len(theta), self.runner.tolerance if last else self.coarse
+    def _again(self, start: np.ndarray | Iterate, name: str, *, last: bool) -> _Student:
+        """Continue a run from a start or an iterate, to the last digit or to the residual for comparing students."""
+        start = with_key_bias(start.theta, start.key_bias) if isinstance(start, Iterate) else start
+        heads, tolerance = len(start), self.runner.tolerance if last else self.coarse
         runner = replace(self.runner, tolerance=tolerance, held_out_too=tolerance <= self.runner.tolerance)
-        end = runner.one(self.examples, theta, heads, work=max(1, self.work - self.passes))
+        end = runner.one(self.examples, start, heads, work=max(1, self.work - self.passes))
         return self._record(name, _Student(heads, end), end.passes)
 
     def _record(self, name: str, student: _Student, passes: int) -> _Student:
@@ -341,7 +341,8 @@ class _Search:
         return ((student.end.layer(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
 
     def _costs(self, student: _Student) -> np.ndarray:
-        costs = cost_of_each_head(self.examples.x, student.end.theta, student.end.w)
+        end = student.end
+        costs = cost_of_each_head(self.examples.x, end.theta, end.w, end.key_bias)
         return costs / float(np.sum(self.examples.y**2))
 
     def _unit(self, student: _Student) -> float:
@@ -355,7 +356,7 @@ class _Search:
         return float(student.end.residual**2 / (1 - self._share(student.heads)))
 
     def _share(self, heads: int) -> float:
-        return fitted_share(self.examples.x, heads)
+        return self.runner.share(self.examples, heads)
 
 
 def _heads(number: int) -> str:

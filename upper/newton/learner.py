@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown, to_numpy
-from attention.evaluation import Verdict
+from attention._arrays import shown
+from attention.evaluation import EXACT_ERROR, Verdict
 from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
@@ -20,7 +20,16 @@ from upper.newton.determined import determines_other_inputs
 from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
-from upper.newton.runs import Runner, SplitExamples, draw_split, fitted_share, judge, noise_level
+from upper.newton.runs import (
+    Runner,
+    SplitExamples,
+    depends_on_tokens,
+    draw_split,
+    judge,
+    needs_biases,
+    noise_level,
+    with_key_bias,
+)
 from upper.newton.whitening import needed_whitening
 
 __all__ = ["Newton"]
@@ -62,9 +71,10 @@ class Newton(LearnerBase):
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
-    biases : bool
+    biases : bool or "auto"
         Whether the layer has biases (see `attention.AttentionLayer`), which are then learned too: c_i with Theta_i, and
-        b with W. With "auto" there are none.
+        b with W. With "auto" they are learned, and dropped again if the examples do not need them (see `needs_biases`);
+        with fewer examples than biases need there are none.
     causal : bool
         Whether the layer is causal: row j attends to the tokens up to j only.
     engine : "numpy", "torch" or "auto"
@@ -76,7 +86,7 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank, biases or a mask are given with m = "auto". On `fit`, if there are
+        If a parameter is out of range, or a rank or a mask is given with m = "auto". On `fit`, if there are
         fewer examples than the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
@@ -95,9 +105,11 @@ class Newton(LearnerBase):
 
     Let the labels have noise of standard deviation s. Fitting reduces the squared residual of the noise; a run ends
     when its further steps would add less than a hundredth to this reduction. Three runs with the same residual are
-    evidence of noise (`Outcome.RESIDUAL_FLOOR`); then the held-out examples are fitted, too. The last step of the trace
-    has ``noise_level``, the estimate of s. It also has ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2
-    without a rank), the expected squared error on an entry of a clean label. From about twenty floors, the error is
+    evidence of noise, unless the residual depends on the tokens (`depends_on_tokens`): then the student is too small,
+    or all runs are stuck (`Outcome.RESIDUAL_FLOOR`). At the level of the noise (`Outcome.NOISE_FLOOR`), the held-out
+    examples are fitted, too. The last step of the trace has ``noise_level``, the estimate of s. It also has
+    ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2 without a rank), the expected squared error on an
+    entry of a clean label. From about twenty floors, the error is
     within 1.2 times this value; at four floors, it is 1.6 to 2.9 times as large.
 
     Examples
@@ -116,7 +128,7 @@ class Newton(LearnerBase):
     tolerance: NonNegativeFloat = 1e-14
     start: Literal["random"] | AttentionLayer = "random"
     rank: PositiveInt | None = None
-    biases: bool = False
+    biases: bool | Literal["auto"] = False
     causal: bool = False
     engine: EngineName = "numpy"
     device: str | None = None
@@ -126,12 +138,11 @@ class Newton(LearnerBase):
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
         if self.m == "auto" and self.causal:
             raise ValueError("m is 'auto' and causal is True: for causal layers a number of heads is needed.")
-        if self.m == "auto" and self.biases:
-            raise ValueError("m is 'auto' and biases is True: with biases a number of heads is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The counting floor (of one head if m is "auto"), and one example to hold out."""
-        return self._floor(1 if self.m == "auto" else self.m, k, d) + 1
+        learner = replace(self, biases=self.biases is True)  # with fewer than biases need there are none
+        return learner._floor(1 if self.m == "auto" else self.m, k, d) + 1
 
     def default_examples(self, heads: int, k: int, d: int) -> int:
         """The number of examples that `fit` draws for this number of heads if there is no budget."""
@@ -157,16 +168,45 @@ class Newton(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        rng = apart(rng)
-        runner = Runner(
+        rng, learner = apart(rng), self
+        if self.biases == "auto":
+            learner = replace(self, biases=True)
+            enough = budget is None or budget >= learner.minimum_examples(oracle.k, oracle.d)
+            learner = replace(self, biases=enough)
+        runner = learner._runner(oracle, budget, rng)
+        found = learner._search(runner, oracle, recorder, budget, rng)
+        if self.biases == "auto" and learner.biases and found.heads:
+            plain = replace(self, biases=False)
+            plain_runner = plain._runner(oracle, budget, rng)
+            without = plain._without_biases(found, plain_runner)
+            ends = found.best.residual, without.best.residual
+            recorder.step("Without biases", residual=ends[1], total_passes=without.passes)
+            x, tolerance = without.examples.x, max(EXACT_ERROR, self.tolerance)
+            if not needs_biases(x, *ends, heads=found.heads, rank=self.rank, tolerance=tolerance):
+                learner, runner, found = plain, plain_runner, without
+        return learner._judged(found, runner, recorder, rng)
+
+    def _runner(self, oracle: ExampleOracle, budget: int | None, rng: np.random.Generator) -> Runner:
+        return Runner(
             iterates=partial(self._iterates, rng),
             start=lambda examples, heads, number: self._start(examples, heads, number, rng),
             tolerance=self.tolerance,
             rank=self.rank,
+            biased=bool(self.biases),
             plain=self._plain_starts(oracle, budget),
             # students with too few heads agree, too; this is how they are recognised
             resume=None if self.m == "auto" else self._start_at,
         )
+
+    def _search(
+        self,
+        runner: Runner,
+        oracle: ExampleOracle,
+        recorder: Recorder,
+        budget: int | None,
+        rng: np.random.Generator,
+    ) -> HeadCount:
+        """The best heads of all runs, as many as are given or as are found."""
 
         def draw(heads: int, before: SplitExamples | None) -> SplitExamples:
             return self._draw(oracle, budget, heads, before)
@@ -180,19 +220,17 @@ class Newton(LearnerBase):
             return recorder.step(name, layer=layer, **own | measures)
 
         if self.m == "auto":
-            found = count_heads(
+            return count_heads(
                 runner,
                 draw,
                 guess=None if isinstance(self.start, str) else self.start.heads,
-                most=most_heads(oracle.k, oracle.d, budget),
+                most=most_heads(oracle.k, oracle.d, budget, biases=bool(self.biases)),
                 starts=self.starts,
                 work=self.work,
                 tell=tell,
                 rng=rng,
             )
-        else:
-            found = self._fixed(self.m, runner, draw(self.m, None), tell)
-        return self._judged(found, runner, recorder, rng)
+        return self._fixed(self.m, runner, draw(self.m, None), tell)
 
     def _draw(
         self, oracle: ExampleOracle, budget: int | None, heads: int, before: SplitExamples | None
@@ -205,7 +243,7 @@ class Newton(LearnerBase):
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        whiten = partial(needed_whitening, centred=self.biases)
+        whiten = partial(needed_whitening, centred=bool(self.biases))
         return draw_split(oracle, n, least=floor, before=before, whiten=whiten)
 
     def _fixed(self, m: int, runner: Runner, examples: SplitExamples, tell: Any) -> HeadCount:
@@ -217,7 +255,7 @@ class Newton(LearnerBase):
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
         )
         starts = len(ends.iterates)
-        if self.rank is None and not self.biases and not self.causal:
+        if self.rank is None and not self.causal:
             ends = runner.redraw_weakest(
                 examples,
                 ends,
@@ -225,6 +263,13 @@ class Newton(LearnerBase):
                 tell=lambda number, one: tell(f"Weakest head anew, iterate {number}", examples, one, {}),
             )
         return HeadCount(m, ends.best, examples, ends.passes, starts, ends.at_floor)
+
+    def _without_biases(self, biased: HeadCount, runner: Runner) -> HeadCount:
+        """The same heads, fitted without their biases from where they are."""
+        examples = biased.examples.about_zero()
+        start = self._start_at(examples.scaled(biased.examples.layer(biased.best)))
+        end = runner.one(examples, start, biased.heads, work=max(1, self.work - biased.passes))
+        return replace(biased, best=end, examples=examples, passes=biased.passes + end.passes)
 
     def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder, rng: np.random.Generator) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
@@ -249,15 +294,19 @@ class Newton(LearnerBase):
         }
         layer = examples.layer(best)
         recorder.step("Held-out examples", layer=layer, **own, **shared)
-        if verdict.outcome is not Outcome.RESIDUAL_FLOOR:
+        if verdict.outcome is Outcome.RESIDUAL_FLOOR:
+            whole = examples.together()
+            if not depends_on_tokens(whole.x, whole.y - best.layer(whole.x)):
+                verdict = Verdict(Outcome.NOISE_FLOOR, verdict.held_out_error)
+        if verdict.outcome is not Outcome.NOISE_FLOOR:
             return recorder.fit(verdict, layer=layer)
         examples, count = examples.together(), 0
         if found.heads:
             _, k, d = examples.x.shape
-            count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank, biases=self.biases)
+            count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank, biases=bool(self.biases))
             best = runner.one(examples, self._start_at(best), found.heads, work=max(1, self.work - passes))
             passes += best.passes
-        share = fitted_share(examples.x, found.heads, self.rank)
+        share = runner.share(examples, found.heads)
         noise = examples.unit * noise_level(best.residual, examples.y, share)
         own = {"residual": best.residual, "noise_level": noise, "total_passes": passes}
         own["expected_excess"] = noise * noise * count / examples.x.size
@@ -298,8 +347,7 @@ class Newton(LearnerBase):
         theta, w, key_bias = heads.theta, heads.w, heads.key_bias if self.biases else None
         if self.rank is not None:
             return FactoredHeads.of(AttentionLayer(theta, w, key_bias), self.rank)
-        start = to_numpy(theta).astype(np.float64)
-        return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
+        return with_key_bias(theta, key_bias)
 
     def _plain_starts(self, oracle: ExampleOracle, budget: int | None) -> int | float:
         if self.m == "auto":  # the path takes longer, and students with too few heads need no better minimum
@@ -310,7 +358,7 @@ class Newton(LearnerBase):
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         shape = {"heads": heads, "tokens": k, "dim": d}
-        return counting_floor(**shape, rank=self.rank, biases=self.biases, causal=self.causal)
+        return counting_floor(**shape, rank=self.rank, biases=bool(self.biases), causal=self.causal)
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):

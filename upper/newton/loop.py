@@ -107,6 +107,11 @@ class Iterate:
         here = self.map(to_numpy)
         return AttentionLayer(here.theta, here.w, here.key_bias, here.bias, here.causal)
 
+    def only(self, heads: Any) -> "Iterate":
+        """The same state with some of the heads, whose projections are as before."""
+        key_bias = None if self.key_bias is None else self.key_bias[heads]
+        return replace(self, theta=self.theta[heads], w=self.w[heads], key_bias=key_bias)
+
     def map(self, convert: Callable[[Any], Any]) -> "Iterate":
         """The same state with `convert` applied to every array."""
         theta, w, key_bias, bias = (

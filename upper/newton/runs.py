@@ -18,11 +18,11 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
 from attention._arrays import to_numpy
-from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, which_held_out
+from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, orbits, which_held_out
 from attention.layer import read_tokens
 from upper.floor import unknowns
 from upper.newton.loop import FOUND, Iterate
-from upper.newton.whitening import Whitening
+from upper.newton.whitening import Whitening, needed_whitening
 
 __all__ = [
     "Ends",
@@ -31,12 +31,15 @@ __all__ = [
     "SplitExamples",
     "at_noise_level",
     "cost_of_each_head",
+    "depends_on_tokens",
     "draw_split",
     "fitted_share",
     "judge",
     "last_iterate",
+    "needs_biases",
     "noise_level",
     "same_residual",
+    "with_key_bias",
 ]
 
 # This many starts with the same residual are a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
@@ -62,6 +65,9 @@ _HELD_OUT_RATIO = 1.2
 # No local minimum of a nice layer was seen below the residual _LOW. A smaller residual is noise, such as inputs rounded
 # to float32; this noise is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
+# A residual depends on the tokens above these standard errors of its constant, linear and cubic part. A fit to noise
+# takes of the last two: on 36 such fits of at least three floors, they were below -0.6.
+_DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0), 1000, 1 << 25
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
@@ -122,6 +128,16 @@ class SplitExamples:
             return self
         x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
         return replace(self, x=x, y=y)
+
+    def about_zero(self) -> "SplitExamples":
+        """The same examples for a layer without biases, whose whitening keeps the mean of the tokens."""
+        if self.whitening is None or not np.any(self.whitening.mean):
+            return self
+        x, x_held = (self.whitening.restore(tokens) for tokens in (self.x, self.x_held))
+        whitening = needed_whitening(np.concatenate([x, x_held]), centred=False)
+        scale = _root_mean_square(x) if whitening is None else 1.0
+        x, x_held = (tokens / scale if whitening is None else whitening(tokens) for tokens in (x, x_held))
+        return replace(self, x=x, x_held=x_held, scale=scale, whitening=whitening)
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
         """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
@@ -225,6 +241,8 @@ class Runner:
         Relative residual at which to stop.
     rank : int, optional
         The rank of the heads, if it is low.
+    biased : bool
+        Whether the heads have biases.
     held_out_too : bool
         Whether a run at the tolerance continues until the held-out examples reach it too.
     plain : int
@@ -238,6 +256,7 @@ class Runner:
     start: Callable[[SplitExamples, int, int], Any]
     tolerance: float
     rank: int | None = None
+    biased: bool = False
     held_out_too: bool = True
     plain: int | float = math.inf
     resume: Callable[[Iterate], Any] | None = None
@@ -266,7 +285,7 @@ class Runner:
             tolerance=self.tolerance,
             work=work,
             tell=record,
-            share=fitted_share(examples.x, heads, self.rank),
+            share=self.share(examples, heads),
             patience=self._patience,
             reached=lambda iterate: self._reached(iterate, examples),
         )
@@ -293,7 +312,7 @@ class Runner:
 
         `tell` is called with the number of the start, that of the iterate, and the iterate.
         """
-        share = fitted_share(examples.x, heads, self.rank)
+        share = self.share(examples, heads)
         ends: list[Iterate] = []
         spent, agree, at_floor, runner = 0, False, False, self
         several = max(2, min(starts, _AGREEING))
@@ -333,23 +352,30 @@ class Runner:
         Random starts all fit the strong heads first. If one head is a thousand times weaker, their residuals agree, as
         they do at the level of noise. `work` includes the passes of `ends`. There are at most m runs.
         """
-        heads = len(ends.best.theta)
+        best, heads = ends.best, len(ends.best.theta)
         for _ in range(heads if heads > 1 else 0):
             if not ends.at_floor or ends.passes >= work:
                 break
-            theta, w = ends.best.theta, ends.best.w
-            others = np.arange(heads) != np.argmin(cost_of_each_head(examples.x, theta, w))
-            left = examples.y - AttentionLayer(theta=theta[others], w=w[others])(examples.x)
-            start = np.concatenate([theta[others], self.start(replace(examples, y=left), 1, 0)])
+            costs = cost_of_each_head(examples.x, best.theta, best.w, best.key_bias)
+            rest = best.only(np.arange(heads) != np.argmin(costs))
+            start = self.with_a_head(examples, rest)
             again = self.one(examples, start, heads, work=work - ends.passes, tell=tell)
             passes = ends.passes + again.passes
-            if again.residual > _BETTER * ends.best.residual:
+            if again.residual > _BETTER * best.residual:
                 return replace(ends, passes=passes)
-            share = fitted_share(examples.x, heads, self.rank)
-            ends = Ends(
-                (again, *ends.iterates), passes, at_noise_level(again, examples.held_out, share=share)
-            )
+            at_floor = at_noise_level(again, examples.held_out, share=self.share(examples, heads))
+            ends, best = Ends((again, *ends.iterates), passes, at_floor), again
         return ends
+
+    def with_a_head(self, examples: SplitExamples, fitted: Iterate) -> np.ndarray:
+        """The start that adds a random head to fitted ones, of full matrices."""
+        left = replace(examples, y=examples.y - fitted.layer(examples.x))
+        added, start = self.start(left, 1, 0), with_key_bias(fitted.theta, fitted.key_bias)
+        return np.concatenate([start, np.pad(added, ((0, 0), (0, start.shape[1] - added.shape[1]), (0, 0)))])
+
+    def share(self, examples: SplitExamples, heads: int) -> float:
+        """The `fitted_share` of so many heads."""
+        return fitted_share(examples.x, heads, self.rank, biases=self.biased)
 
     @property
     def _patience(self) -> Patience:
@@ -481,10 +507,12 @@ def at_noise_level(end: Iterate, held_out: HeldOut, *, share: float) -> bool:
     return held_out.error(end.layer) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
 
 
-def fitted_share(x: Float[np.ndarray, "n k d"], heads: int, rank: int | None = None) -> float:
+def fitted_share(
+    x: Float[np.ndarray, "n k d"], heads: int, rank: int | None = None, *, biases: bool = False
+) -> float:
     """Unknowns over equations, p / (n k d): the share by which a fit reduces squared white noise; at most 1/2."""
     _, k, d = x.shape
-    count = unknowns(heads=heads, tokens=k, dim=d, rank=rank) if heads else 0
+    count = unknowns(heads=heads, tokens=k, dim=d, rank=rank, biases=biases) if heads else 0
     return min(count / x.size, _MOST_SHARE)
 
 
@@ -496,20 +524,91 @@ def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) ->
     return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
 
 
+def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray, "n k d"]) -> bool:
+    """Whether the residual R = Y - F(X) is a function of the tokens, in part, and so not noise of the labels.
+
+    Notes
+    -----
+    For features phi, the sum of <phi_i, phi_j> over pairs i != j of examples has the mean zero if the R_i are noise: a
+    flip of the sign of each R_i leaves its law as it is, and gives the standard error (derived here). No fit is needed,
+    so a few hundred examples tell, far fewer than fit one more head. The features are sum_a r_a for missing biases;
+    X^T R; and sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's output
+    depends on to first order in its logits. O(n^2 d^2), from at most 1000 examples, one of each orbit.
+    """
+    d = x.shape[2]
+    first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(_MOST_COMPARED, _MOST_NUMBERS // d**2)]
+    x, residual = x[first], residual[first]
+    centred = x - x.mean(axis=1, keepdims=True)
+    covariance = np.matrix_transpose(centred) @ centred
+    linear = _inner_products(np.matrix_transpose(x) @ (residual / np.abs(residual).max(initial=1e-300)))
+    parts = (
+        _inner_products(residual.sum(axis=1) / np.abs(residual).max(initial=1e-300)),
+        linear,
+        linear * _inner_products(covariance - covariance.mean(axis=0)),
+    )
+    for part, most in zip(parts, _DEPENDS, strict=True):
+        np.fill_diagonal(part, 0.0)
+        if part.sum() > most * math.sqrt(2 * np.sum(part**2)):
+            return True
+    return False
+
+
+def _inner_products(features: np.ndarray) -> Float[np.ndarray, "n n"]:
+    rows = features.reshape(len(features), -1)
+    return rows @ rows.T
+
+
+def needs_biases(
+    x: Float[np.ndarray, "n k d"],
+    residual: float,
+    without: float,
+    *,
+    heads: int,
+    rank: int | None,
+    tolerance: float,
+) -> bool:
+    """Whether examples need biases, from the relative residuals of the same heads fitted with them and without.
+
+    Not if the heads alone reach the tolerance, and not if biases take less of the squared residual than Schwarz's
+    criterion (BIC) asks for their number, log N units of white noise each for N labels. Below a residual of 1e-4, noise
+    is rounding, such as to float32, which is not white: it gives biases up to a few hundredths, and they need a third.
+    """
+    if without <= tolerance:
+        return False
+    if without < _LOW:
+        return without**2 > (1 + _LOW_SAME_SQUARED) * residual**2
+    _, k, d = x.shape
+    counts = [unknowns(heads=heads, tokens=k, dim=d, rank=rank, biases=biases) for biases in (True, False)]
+    return x.size * 2 * math.log(without / max(residual, EXACT_ERROR)) > (counts[0] - counts[1]) * math.log(
+        x.size
+    )
+
+
+def with_key_bias(theta: Any, key_bias: Any) -> Float[np.ndarray, "m e d"]:
+    """The start at attention matrices Theta_i; with biases, each has c_i as a last row."""
+    start = to_numpy(theta).astype(np.float64)
+    return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
+
+
 def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"], theta: Float[np.ndarray, "m d d"], w: Float[np.ndarray, "m d d"]
+    x: Float[np.ndarray, "n k d"],
+    theta: Float[np.ndarray, "m d d"],
+    w: Float[np.ndarray, "m d d"],
+    key_bias: Float[np.ndarray, "m d"] | None = None,
 ) -> Float[np.ndarray, " m"]:
     """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
     `x` are the fitted examples, and the projections `w` are a least-squares fit. With Z = [P_1 X ... P_m X] and
     H = (Z^T Z)^-1, the growth is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression. It is zero for
-    W_i = 0 and for Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
+    W_i = 0 and for Theta_i = Theta_j. With biases, Z has a column of ones. O(n k (m d)^2 + (m d)^3).
     """
     m, d, _ = theta.shape
-    _, read = read_tokens(x, theta)
+    _, read = read_tokens(x, theta, key_bias)
+    if key_bias is not None:
+        read = np.pad(read, ((0, 0), (0, 1)), constant_values=1.0)
     gram = read.T @ read
     # equal heads make it singular; with this ridge, the cost of each of them is zero up to rounding
     ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
-    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram))).reshape(m, d, m, d)
+    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram)))[: m * d, : m * d].reshape(m, d, m, d)
     each = np.stack([blocks[i, :, i, :] for i in range(m)])
     return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))

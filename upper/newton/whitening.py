@@ -52,6 +52,10 @@ class Whitening:
         rows, place = np.unique(x.reshape(-1, x.shape[-1]), axis=0, return_inverse=True)
         return ((rows - self.mean) @ self._inverse)[place.ravel()].reshape(x.shape)
 
+    def restore(self, z: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The tokens of these coordinates."""
+        return self.mean + z @ self._padded(self.spread * self.basis).T
+
     def into(self, layer: AttentionLayer) -> AttentionLayer:
         """The layer that does on coordinates z what `layer` does on tokens x."""
         forward, moved = self._padded(self.spread * self.basis).T, np.any(self.mean)

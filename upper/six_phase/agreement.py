@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float
-from scipy.linalg import helmert
 
 from attention import AttentionLayer
 from attention.validation import checked
@@ -161,7 +161,7 @@ def contrasts_of(
     p = pattern[example, row]
     if np.any(p <= 0):
         raise ValueError("pattern has an entry of 0 or less in an accepted row: positive ones are needed.")
-    helmert_contrasts = helmert(x.shape[1])
+    helmert_contrasts = scipy.linalg.helmert(x.shape[1])
     return Contrasts(
         rows=x[example, row],
         differences=np.matmul(helmert_contrasts, x[example]),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.linalg import eigh
 
 from attention.validation import NonNegativeInt, checked
 from upper.six_phase.agreement import EquationMoments
@@ -259,7 +259,7 @@ class Krylov:
         # basis = u size turn, so turn = (u / size)^T basis; likewise for the products
         products = (u[:, kept] / size[kept]).T @ products
         small = orthonormal @ products.T
-        curvature, axes = eigh((small + small.T) / 2)
+        curvature, axes = scipy.linalg.eigh((small + small.T) / 2)
         return cls(axes.T @ orthonormal, axes.T @ products, np.maximum(curvature, 0.0))
 
     @classmethod

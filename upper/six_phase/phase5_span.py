@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
 from attention.validation import NonNegativeInt, checked
@@ -111,7 +111,7 @@ class AttentionSpan:
         off_hull = off_hull - (off_hull @ basis[:-1].T) @ basis[:-1]
         angle = np.pi / 2 if heads.any() else 0.0
         if heads.any() and basis.any():
-            angle = subspace_angles(heads.T, basis.T).max()
+            angle = scipy.linalg.subspace_angles(heads.T, basis.T).max()
         return {
             "span_error": float(np.max(np.linalg.norm(off_span, axis=1) / size)),
             "hull_error": float(np.max(np.linalg.norm(off_hull, axis=1) / size)),

@@ -1,8 +1,7 @@
 """Parallel heads with one place, whose step is a sum of sigmoids of several rates."""
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import expit
+import scipy
 
 from upper.value_queries.step_shape import RIGHT, SATURATED, Scalar, Shape, Step
 
@@ -46,7 +45,7 @@ def fit_parallel(
     size = max(1.0, float(np.abs(share).max()))
 
     def columns(rate: np.ndarray, place: float) -> np.ndarray:
-        return expit(np.multiply.outer(at - place, rate) * (SATURATED / length))
+        return scipy.special.expit(np.multiply.outer(at - place, rate) * (SATURATED / length))
 
     def heights(rate: np.ndarray, place: float) -> tuple[np.ndarray, float]:
         table = columns(rate, place)
@@ -80,7 +79,7 @@ def fit_parallel(
         results = []
         for rates in ranked:
             start = np.append(np.log(rates), 0.0)
-            fit = least_squares(
+            fit = scipy.optimize.least_squares(
                 residual,
                 start,
                 jacobian,

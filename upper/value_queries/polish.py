@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.linalg import solve_triangular
-from scipy.sparse.linalg import LinearOperator, lsmr
 
 from attention import AnswerPrecision, AttentionLayer, ValueOracle
 from attention.layer import softmax
@@ -100,11 +99,11 @@ def polish(
     for _ in range(_STEPS):
         jacobian = _Jacobian(now, rows, reads)
         size = len(now.flat())
-        operator = LinearOperator(
+        operator = scipy.sparse.linalg.LinearOperator(
             (len(residual), size), matvec=jacobian.times, rmatvec=jacobian.transposed, dtype=float
         )
         change = jacobian.scaled(
-            lsmr(operator, residual, atol=_TOLERANCE, btol=_TOLERANCE, maxiter=_INNER)[0]
+            scipy.sparse.linalg.lsmr(operator, residual, atol=_TOLERANCE, btol=_TOLERANCE, maxiter=_INNER)[0]
         ).flat()
         before = float(residual @ residual)
         for share in (1.0, 0.5, 0.25):
@@ -201,7 +200,7 @@ class _Jacobian:
         """The change of the parameters that a change in these units is."""
         change, (of_w, by_token, by_x) = self.at.like(flat), self._triangles
         m, d = self.at.key_bias.shape
-        w = solve_triangular(of_w, change.w.reshape(m * d, d)).reshape(m, d, d)
+        w = scipy.linalg.solve_triangular(of_w, change.w.reshape(m * d, d)).reshape(m, d, d)
         theta = by_token @ change.theta @ np.swapaxes(by_x, 1, 2)
         key_bias = (by_x @ change.key_bias[..., None])[..., 0]
         return Parameters(theta, w, key_bias, change.bias / np.sqrt(self._count))
@@ -210,7 +209,7 @@ class _Jacobian:
         """The transpose of `scaled`."""
         of_w, by_token, by_x = self._triangles
         m, d = self.at.key_bias.shape
-        w = solve_triangular(of_w, gradient.w.reshape(m * d, d), trans="T").reshape(m, d, d)
+        w = scipy.linalg.solve_triangular(of_w, gradient.w.reshape(m * d, d), trans="T").reshape(m, d, d)
         theta = np.swapaxes(by_token, 1, 2) @ gradient.theta @ by_x
         key_bias = (np.swapaxes(by_x, 1, 2) @ gradient.key_bias[..., None])[..., 0]
         return Parameters(theta, w, key_bias, gradient.bias / np.sqrt(self._count)).flat()

@@ -4,9 +4,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float
-from scipy.optimize import linear_sum_assignment
-from scipy.special import logit
 
 from attention import Recorder
 from attention.evaluation import relative_error
@@ -183,7 +182,11 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
     # the heads' sigmoids at 0 and at -delta, and their slopes, as far as differences show them
     weights = [np.clip(values[-1] @ space @ dual, 0.01, 0.99) for values in (here, there)]
     slope = (inside[0] @ dual / (weights[0] * (1 - weights[0]))).T
-    return Sigmoids(slope, logit(weights[0]), logit(weights[0]) - logit(weights[1]))
+    return Sigmoids(
+        slope,
+        scipy.special.logit(weights[0]),
+        scipy.special.logit(weights[0]) - scipy.special.logit(weights[1]),
+    )
 
 
 def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
@@ -261,5 +264,8 @@ def _matched(
     """The values in the order of the heads they have changed the least from: a fit may end with two heads exchanged."""
     distance = np.linalg.norm(values[:, None] - before[..., :, None, :], axis=-1)
     return np.array(
-        [some[linear_sum_assignment(one)[1]] for some, one in zip(values, distance, strict=True)]
+        [
+            some[scipy.optimize.linear_sum_assignment(one)[1]]
+            for some, one in zip(values, distance, strict=True)
+        ]
     ).reshape(values.shape)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import expit
 
 _ITERATIONS = 40
 _DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-15, 1e8
@@ -80,7 +80,7 @@ def separate(
     inner = np.concatenate([at_x, at_other])
 
     def residuals(unknowns: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        sigmoid = expit(unknowns @ inner.T)
+        sigmoid = scipy.special.expit(unknowns @ inner.T)
         ends = np.concatenate([sigmoid, np.ones((*sigmoid.shape[:-1], 1))], axis=-1)
         left = _outside(q, ends)
         return ends, left, np.sum(left**2, axis=-1)

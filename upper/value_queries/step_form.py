@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float
-from scipy.linalg import qr
 
 from upper.value_queries.step_reading import Reading, Span, fill, read_step, spanned
 from upper.value_queries.step_shape import SATURATED, Scalar, Step
@@ -96,7 +96,7 @@ def _at_first(
 def independent(forms: Sequence[Form]) -> list[int]:
     """Which slopes span those of all forms."""
     slopes = np.stack([form.slope for form in forms])
-    _, triangle, order = qr(slopes.T, mode="economic", pivoting=True)
+    _, triangle, order = scipy.linalg.qr(slopes.T, mode="economic", pivoting=True)
     size = np.abs(np.diag(triangle))
     return [int(i) for i in order[: int(np.sum(size > _DEPENDENT * size[0]))]]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.special import expit
 
 __all__ = ["NEAR", "RIGHT", "SATURATED", "Scalar", "Shape", "Step"]
 
@@ -38,11 +38,11 @@ class Shape:
 
     def __call__(self, z: np.ndarray) -> np.ndarray:
         """The step at z."""
-        return expit(np.multiply.outer(z, self.rate)) @ self.share
+        return scipy.special.expit(np.multiply.outer(z, self.rate)) @ self.share
 
     def slope(self, z: np.ndarray) -> np.ndarray:
         """Its derivative."""
-        step = expit(np.multiply.outer(z, self.rate))
+        step = scipy.special.expit(np.multiply.outer(z, self.rate))
         return (step * (1 - step)) @ (self.share * self.rate)
 
     def inverse(self, y: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ import pytest
 
 from lwe.attacks.attack import Attack, Attempt, run_attacks
 from lwe.attacks.evidence import secret_predictor, share_right
-from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.outcome import AttackOutcome, BudgetSpentError
 from lwe.distributions import TERNARY, DiscreteGaussian, Flips
 from lwe.parameters import LWEParameters
@@ -73,16 +72,15 @@ def test_an_attack_has_the_same_stream_whatever_those_before_it_draw():
     assert last[0] == last[1]
 
 
-def test_held_out_samples_are_the_last_fifth_and_never_shown():
-    samples, _ = toy(503)
+def test_a_prediction_without_a_secret_is_judged_by_the_last_fifth_and_a_secret_by_all():
+    samples, secret = toy(503)
     attempt = Attempt("a", samples, TOY)
-    assert len(attempt.training) == 403
     np.testing.assert_array_equal(attempt.training.public, samples.public[:403])
     wrong = LWRSamples(samples.public, np.append(samples.labels[:403], 1 - samples.labels[403:]))
-    secret = ExhaustiveAttack()(samples, TOY, rng=0).secret
-    # all labels that it learns from fit and none of those held out
-    assert ExhaustiveAttack()(wrong, TOY, rng=0).accuracy == 0
-    np.testing.assert_array_equal(ExhaustiveAttack()(wrong, TOY, rng=0).secret, secret)
+    told = Attempt("a", wrong, TOY)
+    assert told.predicts(secret_predictor(secret, TOY), "").accuracy == 0
+    assert told.found(secret, "").accuracy == pytest.approx(403 / 503)
+    assert told.found(secret, "").tested == 503
 
 
 def test_a_constant_predicts_nothing_however_uneven_the_labels():

@@ -2,53 +2,115 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import binom
 
-from lwe.attacks.evidence import as_likely_as_own, label_probabilities, pairing_evidence, surpasses
-from lwe.distributions import NO_NOISE, UNIFORM, CentredBinomial, DiscreteGaussian
-from lwe.parameters import LWEParameters, rounded
-from lwe.samples import make_samples
+from lwe.attacks.evidence import (
+    as_likely_as_own,
+    label_probabilities,
+    label_residues,
+    log10_false_secret,
+    log_evidence,
+    secret_predictor,
+)
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.distributions import (
+    NO_NOISE,
+    TERNARY,
+    UNIFORM,
+    CentredBinomial,
+    DiscreteGaussian,
+    Flips,
+    SparseSigned,
+)
+from lwe.parameters import LWEParameters
+from lwe.samples import LWRSamples, make_samples, rounded_labels
 
 
 def parameters(q=16, p=4, **other):
     return LWEParameters(**{"n": 3, "q": q, "p": p, "matrix": "uniform", **other})
 
 
-@given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
-def test_evidence_has_mean_one_over_all_orders_of_any_labels(number, values, seed):
-    generator = np.random.default_rng(seed)
-    labels = generator.integers(values, size=number)  # with repetitions
-    functions = generator.exponential(size=(number, values)) ** 3
-    found = [
-        np.exp(pairing_evidence(functions[:, list(order)]))
-        for order in itertools.permutations(labels.tolist())
-    ]
-    assert np.mean(found) == pytest.approx(1)
+NOISES = [NO_NOISE, CentredBinomial(1), Flips(0.2)]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+@pytest.mark.parametrize(("q", "p"), [(2, 2), (3, 3), (5, 2)])
+@pytest.mark.parametrize("rounding", ["down", "nearest"])
+def test_evidence_has_a_mean_of_at_most_one_over_all_random_labels(q, p, noise, rounding):
+    made = parameters(q, p, Xe=noise)
+    public, secret = np.random.default_rng(0).integers(q, size=(4, 3)), np.array([1, 0, 1])
+    predicted = secret_predictor(secret, made, rounding)(public)
+    residues = rounded_labels(np.arange(q), made, rounding)
+    chances = np.bincount(residues, minlength=p) / q
+    total = np.zeros(2)
+    for labels in itertools.product(range(p), repeat=4):
+        chance = np.prod(chances[list(labels)])
+        samples = LWRSamples(public, np.array(labels), rounding)
+        total += chance * np.exp([log_evidence(predicted, samples, made, s) for s in (None, secret)])
+    assert np.all(total <= 1 + 1e-9)
+    assert total[1] > 0.02
+
+
+@pytest.mark.parametrize(
+    ("made", "number"),
+    [
+        (LWEParameters(8, 251, 251, "uniform", Xs=TERNARY, Xe=TERNARY), 2),
+        (LWEParameters(8, 2, 2, Xe=Flips(0.1)), 16),
+        (LWEParameters(5, 7, 3, "uniform"), 12),
+    ],
+    ids=str,
+)
+def test_the_best_of_all_secrets_is_sure_on_random_labels_no_more_often_than_said(made, number):
+    rng, runs, least = np.random.default_rng(1), 1000, []
+    for seed in range(runs):
+        samples, _ = make_samples(made, number, rng=rng)
+        random = rounded_labels(rng.integers(made.q, size=number), made)
+        result = ExhaustiveAttack()(LWRSamples(samples.public, random), made, rng=seed)
+        assert not result.outcome.succeeded, result
+        least.append(result.log10_false or 0.0)
+    for exponent in (0.3, 1.0, 2.0):
+        allowed = runs * 10**-exponent
+        assert np.sum(np.array(least) <= -exponent) <= allowed + 4 * np.sqrt(allowed)
+    assert min(least) > -4
+
+
+def test_a_constant_is_no_evidence_however_uneven_the_labels():
+    made = parameters(16, 8)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        labels = np.where(rng.random(300) < 0.9, 3, rng.integers(8, size=300))
+        samples = LWRSamples(rng.integers(16, size=(300, 3)), labels)
+        assert log_evidence(np.full(300, 3), samples, made) == -np.inf
+        assert log10_false_secret(np.zeros(3, dtype=int), samples, made) == 0
+
+
+@pytest.mark.parametrize("law", [TERNARY, UNIFORM, DiscreteGaussian(1.0), SparseSigned(2)], ids=str)
+def test_few_labels_are_charged_for_all_secrets_of_the_law(law):
+    made = parameters(251, 251, Xs=law)
+    samples, secret = make_samples(made, 8, rng=3)
+    chances = 3**-3 if law == TERNARY else 1 / 12 if law == SparseSigned(2) else 251.0**-3
+    if law == DiscreteGaussian(1.0):
+        values, weights = law.support(251)
+        chances = np.prod(weights[np.searchsorted(values, secret)])
+    # the shares of 1/64 that are kept for other secrets and for partial fits
+    expected = np.log10(251.0**-8 / chances) + (1 + (law != UNIFORM)) * np.log10(64 / 63)
+    assert log10_false_secret(secret, samples, made) == pytest.approx(expected, abs=1e-2)
 
 
 @pytest.mark.parametrize(("q", "p"), [(17, 17), (16, 4), (23, 5), (2, 2)])
-@pytest.mark.parametrize("noise", [NO_NOISE, CentredBinomial(3), DiscreteGaussian(2.0), UNIFORM])
-def test_probabilities_of_labels_are_sums_over_errors(q, p, noise):
+@pytest.mark.parametrize("noise", [NO_NOISE, CentredBinomial(3), DiscreteGaussian(2.0), UNIFORM], ids=str)
+@pytest.mark.parametrize("rounding", ["down", "nearest"])
+def test_probabilities_of_labels_are_sums_over_errors(q, p, noise, rounding):
     made = parameters(q, p, Xe=noise)
-    found = label_probabilities(made)(np.arange(q)[:, None], np.arange(p))
+    found = label_probabilities(made, rounding)(np.arange(q)[:, None], np.arange(p))
     expected = np.zeros((q, p))
+    half = 0 if rounding == "down" else q
     for t, (error, weight) in itertools.product(range(q), zip(*noise.support(q), strict=True)):
-        expected[t, rounded(np.array([t + error]), q, p)[0]] += weight
+        expected[t, (2 * p * ((t + error) % q) + half) // (2 * q) % p] += weight
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40), st.sampled_from([0.01, 0.3])
-)
-def test_one_prediction_surpasses_another_by_the_tosses_of_a_coin(both, level):
-    right, other = np.array(both).T
-    only, only_other = sum(a and not b for a, b in both), sum(b and not a for a, b in both)
-    tail = sum(binom.pmf(k, only + only_other, 0.5) for k in range(only, only + only_other + 1))
-    if abs(tail - level) > 1e-9:
-        assert surpasses(right, other, level=level) is bool(tail <= level)
+    first, after = label_residues(np.arange(p), made, rounding)
+    runs = [sorted(t % q for t in range(*ends)) for ends in zip(first, after, strict=True)]
+    own = rounded_labels(np.arange(q), made, rounding)
+    assert runs == [np.flatnonzero(own == label).tolist() for label in range(p)]
 
 
 @pytest.mark.parametrize(

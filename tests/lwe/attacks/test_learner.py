@@ -136,6 +136,6 @@ def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
     made = LWEParameters(6, 16, 16, Xe=Flips(0.1), Xs=TERNARY)
     instance = LWRFamily.of(made).instance(rng=0)
     fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(noisy_examples(instance, rng=1), rng=0)
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     x = instance.inputs.sample(300, rng=5)
     np.testing.assert_array_equal(fit.predict(x), instance.layer(x))

@@ -57,11 +57,12 @@ LIMITS = {
     "TOO_FEW_SAMPLES": [
         (AroraGeAttack(), parameters(30, 97, 97, **ERRORS), 300, {}, "5455 unknowns"),
         (BKWAttack(), noisy(100, 0.125), 20_000, {}, "2^20 of them would be enough"),
-        (EliminationAttack(), LWEParameters(100, 2, 2), 110, {}, "the 100 unknowns"),
+        (EliminationAttack(), LWEParameters(100, 2, 2), 90, {}, "the 100 unknowns"),
+        (EliminationAttack(), LWEParameters(100, 2, 2), 110, {}, "random labels, too, a secret may fit"),
         (LinearisationAttack(), LWEParameters(64, 16, 2), 1000, {}, "5130659561 unknowns"),
         (LinearisationAttack(), LWEParameters(1024, 1 << 31, 2, "gadget"), 50, {}, "2^"),
         (LeastSquaresAttack(), LWEParameters(24, 64, 2), 30, {}, "2 more than columns"),
-        *((one, parameters(20, 64, 2, **SMALL), 12, {}, "give more samples") for one in SEARCHES),
+        *((one, parameters(20, 64, 2, **SMALL), 9, {}, "give more samples") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 128, 2), 50, {}, "too few for a lattice"),
         (DualAttack(), parameters(20, 128, 2), 50, {}, "are needed for a lattice"),
         (LearnerAttack(LinearBaseline()), LWEParameters(60, 16, 4), 5, {}, "needs 62"),
@@ -141,4 +142,7 @@ def test_least_squares_keeps_its_budget():
     spent = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=0.05))
     assert not spent.outcome.succeeded or spent.outcome is AttackOutcome.PREDICTS
     assert spent.seconds < 1
-    assert LeastSquaresAttack()(samples, problem, budget=Budget(seconds=None)).outcome is AttackOutcome.BROKEN
+    # eight of all labels are wrong: held-out ones alone did not show that
+    whole = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=None))
+    assert whole.outcome is AttackOutcome.PREDICTS
+    assert 0.999 < whole.accuracy < 1

@@ -48,7 +48,7 @@ def test_fresh_rows_support_the_right_secret_and_with_random_labels_none_more_of
     zeros = ZeroColumns(attempt, 6, np.random.default_rng(1))
     assert zeros.evidence(secret[zeros.kept][None], 40)[0] < -100
     random = np.random.default_rng(3).integers(2, size=6400)
-    attempt.training = LWRSamples(attempt.training.public[:6400], random)
+    attempt.samples = LWRSamples(attempt.samples.public[:6400], random)
     zeros = ZeroColumns(attempt, 6, np.random.default_rng(1))
     evidence = zeros.evidence(np.random.default_rng(0).integers(64, size=(2000, 18)), 40)
     # four standard deviations of the share at most 1/10

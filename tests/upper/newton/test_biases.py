@@ -92,3 +92,41 @@ def test_the_counting_floor_has_the_biases_among_the_unknowns():
         plain, more = (unknowns(heads=3, tokens=4, dim=16, rank=rank, biases=one) for one in (False, True))
         assert more - plain == 3 * (rank or 16) + 16
         assert counting_floor(heads=3, tokens=4, dim=16, rank=rank, biases=True) >= -(-more // (4 * 16))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("m", [2, "auto"])
+@pytest.mark.parametrize("has_biases", [False, True])
+def test_biases_are_found_if_the_examples_need_them_and_only_then(has_biases, m, noise):
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    layer = biased(layer, np.random.default_rng(1)) if has_biases else layer
+    x = BooleanInputs(3, 8).sample(300, rng=2)
+    y = layer(x) + noise * np.random.default_rng(3).standard_normal(x.shape)
+    fit = Newton(m, biases="auto").fit(ExampleOracle.from_arrays(x, y), rng=4)
+    assert fit.outcome.name == ("NOISE_FLOOR" if noise else "EXACT")
+    assert (fit.layer.heads, fit.layer.biased) == (2, has_biases)
+
+
+def test_rounding_to_float32_needs_no_biases():
+    layer, x = make_nice_layer(heads=1, dim=6, rng=0), GaussianInputs(5, 6).sample(1000, rng=1)
+    x = x.astype(np.float32)
+    y = layer.map(np.float32)(x)
+    fit = Newton(1, biases="auto").fit(ExampleOracle.from_arrays(x.astype(float), y.astype(float)), rng=4)
+    assert 1e-9 < fit.held_out_error < 1e-6
+    assert not fit.layer.biased
+
+
+def test_whitened_tokens_with_a_mean_need_no_biases():
+    spread = np.geomspace(30, 0.3, 6)
+    x = (np.random.default_rng(0).standard_normal((300, 3, 6)) + 2) * spread
+    layer = make_nice_layer(heads=2, dim=6, rng=0)
+    layer = AttentionLayer(layer.theta / spread[:, None] / spread / 4, layer.w / spread[:, None])
+    fit = Newton(2, biases="auto").fit(ExampleOracle.from_arrays(x, layer(x)), rng=4)
+    assert (fit.outcome.name, fit.layer.biased) == ("EXACT", False)
+
+
+def test_fewer_examples_than_biases_need_are_fitted_without():
+    layer, x = make_nice_layer(heads=1, dim=6, rng=0), BooleanInputs(3, 6).sample(7, rng=1)
+    assert Newton(1, biases="auto").minimum_examples(3, 6) == Newton(1).minimum_examples(3, 6) == 7
+    fit = Newton(1, biases="auto", work=50).fit(ExampleOracle.from_arrays(x, layer(x)), rng=0)
+    assert not fit.layer.biased

@@ -118,7 +118,7 @@ def test_error_bars_hold_for_noise_and_are_no_more_than_cautious():
     layer, x = make_nice_layer(heads=2, dim=4, rng=0), np.random.default_rng(1).standard_normal((250, 4, 4))
     y = layer(x) + 1e-4 * np.random.default_rng(2).standard_normal(x.shape)
     fit = Newton(2).fit(ExampleOracle.from_arrays(x, y), rng=0)
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     certificate = certify_layer(fit.layer, x, y=y)
     assert certificate.theta == [16, 16]
     assert 0.01 < beyond_bars(certificate, fit.layer, layer) < 1

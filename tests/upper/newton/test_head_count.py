@@ -121,7 +121,7 @@ def test_a_wrong_guess_costs_time_and_examples_and_not_the_answer(monkeypatch, m
     layer = make_nice_layer(heads=m, dim=d, rng=[0, 100])
     fit = Newton("auto").fit(Counted(layer, BooleanInputs(k, d), noise=noise, rng=1), rng=2)
     assert fit.layer.heads == m
-    assert fit.outcome is (Outcome.RESIDUAL_FLOOR if noise else Outcome.EXACT)
+    assert fit.outcome is (Outcome.NOISE_FLOOR if noise else Outcome.EXACT)
     assert _tried(fit)[0] == guess
     assert guess >= m or guess < _tried(fit)[1] <= math.ceil(1.5 * guess)
     floors = [counting_floor(heads=one, tokens=k, dim=d) for one in [1, *_tried(fit)]]
@@ -144,7 +144,7 @@ def test_the_heads_are_counted_under_noise_and_growing_ends(m, k, noise):
     layer, inputs = make_nice_layer(heads=m, dim=16, rng=[1, 100]), BooleanInputs(k, 16)
     fit, heads = _find(layer, inputs, noise=noise, seed=2)  # at (2, 2) and .02 23 of 24 draws count right
     assert heads == fit.layer.heads == m
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     assert m < max(_tried(fit)) <= 2 * m + 1  # more were tried, and did no better
     scale = float(np.std(layer(inputs.sample(500, rng=1))))
     assert fit.trace[-1].measures["noise_level"] == pytest.approx(noise * scale, rel=0.05)
@@ -153,7 +153,7 @@ def test_the_heads_are_counted_under_noise_and_growing_ends(m, k, noise):
 def test_noise_below_what_sizes_are_compared_at():
     fit, heads = _find(make_nice_layer(heads=2, dim=12, rng=3), BooleanInputs(3, 12), noise=1e-5)
     assert heads == 2
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     assert fit.trace[-1].measures["residual"] == pytest.approx(1e-5, rel=0.3)
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import unknowns
 from upper.newton.head_count import no_worse
 from upper.newton.loop import Iterate
-from upper.newton.runs import fitted_share, last_iterate, same_residual
+from upper.newton.runs import depends_on_tokens, fitted_share, last_iterate, same_residual
 
 
 def _noisy(m, k, d, *, floors, relative, seed):
@@ -33,7 +33,7 @@ def test_a_run_ends_promptly_at_the_level_of_the_noise(relative):
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
     fit = _fit(x, y, m, 3)
     share = 2 * m * d * d / x.size
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     starts = int(fit.trace[-1].measures["starts"])
     assert 3 <= starts <= 4
     for start in range(1, starts + 1):
@@ -58,7 +58,7 @@ def test_two_starts_in_one_local_minimum_are_no_floor():
     m, k, d = 2, 2, 6
     _, (fresh, clean), (x, y), _ = _noisy(m, k, d, floors=6, relative=0.01, seed=6)
     fit = _fit(x, y, m, 6)
-    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.outcome is Outcome.NOISE_FLOOR
     assert np.linalg.norm(fit.predict(fresh) - clean) < 0.02 * np.linalg.norm(clean)
 
 
@@ -118,3 +118,22 @@ def test_errors_are_compared_in_pairs():
     assert no_worse(common + 0.001 * rng.standard_normal(100), common)
     assert not no_worse(np.full(100, np.inf), common)
     assert not no_worse(common, np.full(100, 1e-30))  # nothing is as good as exact, but exact
+
+
+@pytest.mark.parametrize(("relative", "heads"), [(0.0, 1), (0.3, 1), (0.3, 2)])
+def test_a_student_too_small_is_told_from_noise(relative, heads):
+    _, _, (x, y), _ = _noisy(2, 3, 12, floors=8, relative=relative, seed=0)
+    fit = _fit(x, y, heads, 0, work=4000)
+    assert fit.outcome is (Outcome.NOISE_FLOOR if heads == 2 else Outcome.RESIDUAL_FLOOR)
+    assert fit.outcome.succeeded == (heads == 2)
+    assert ("noise_level" in fit.trace[-1].measures) == (heads == 2)
+
+
+@pytest.mark.parametrize("kind", ["constant", "linear", "head"])
+def test_a_residual_that_is_a_function_of_the_tokens_is_no_noise(kind):
+    rng, layer = np.random.default_rng(0), make_nice_layer(heads=1, dim=8, rng=1)
+    x = GaussianInputs(3, 8).sample(200, rng=rng)
+    part = {"constant": np.ones_like(x), "linear": x, "head": layer(x) - x @ layer.w[0] / 3}[kind]
+    noise = 1.5 * part.std() * rng.standard_normal(x.shape) * rng.lognormal(size=(200, 1, 1))
+    assert depends_on_tokens(x, part + noise)
+    assert not depends_on_tokens(x, noise)

@@ -41,7 +41,7 @@ def test_real_noise_stays_a_floor_after_the_weakest_head_began_anew():
         rng=1,
     )
     found = Newton(2).fit(oracle, rng=2)
-    assert found.outcome is Outcome.RESIDUAL_FLOOR
+    assert found.outcome is Outcome.NOISE_FLOOR
     assert found.trace[-1].measures["noise_level"] == pytest.approx(1e-3, rel=0.1)
     assert any(step.name.startswith("Weakest head anew") for step in found.trace)
 
@@ -106,7 +106,7 @@ def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimu
     x = np.random.default_rng(0).standard_normal((400, 4, 32))
     for m in (4, "auto"):
         found = Newton(m).fit(ExampleOracle.from_arrays(x.astype(np.float32), layer(x)), rng=0)
-        assert found.outcome is Outcome.RESIDUAL_FLOOR
+        assert found.outcome is Outcome.NOISE_FLOOR
         assert found.layer.heads == 4
         assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
 

@@ -1,0 +1,46 @@
+"""Packages whose names are imported when they are first asked for, so that a command imports only what it uses."""
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["lazily"]
+
+
+def lazily(package: str, file: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: it imports the names listed below `if TYPE_CHECKING:` in the package's file.
+
+    Parameters
+    ----------
+    package, file : str
+        Its `__name__` and `__file__`.
+
+    Examples
+    --------
+    >>> import upper
+    >>> lazily("upper", upper.__file__)("Newton")
+    <class 'upper.newton.learner.Newton'>
+    """
+    homes: dict[str, str] = {}
+    for block in ast.parse(Path(file).read_bytes()).body:
+        if (
+            isinstance(block, ast.If)
+            and isinstance(block.test, ast.Name)
+            and block.test.id == "TYPE_CHECKING"
+        ):
+            for line in block.body:
+                assert isinstance(line, ast.ImportFrom)
+                assert line.module is not None
+                homes |= {alias.name: line.module for alias in line.names}
+    modules = {home.removeprefix(f"{package}.").split(".")[0] for home in homes.values()}
+
+    def get(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get

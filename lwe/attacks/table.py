@@ -1,0 +1,29 @@
+"""The attacks by their names at the command line."""
+
+from collections.abc import Mapping
+
+from lwe.attacks.arora_ge import AroraGeAttack
+from lwe.attacks.attack import Attack
+from lwe.attacks.bkw import BKWAttack
+from lwe.attacks.dual import DualAttack
+from lwe.attacks.elimination import EliminationAttack
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.lattice import LatticeAttack
+from lwe.attacks.least_squares import LeastSquaresAttack
+from lwe.attacks.linearisation import LinearisationAttack
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+
+__all__ = ["ATTACKS"]
+
+ATTACKS: Mapping[str, type[Attack]] = {
+    "least-squares": LeastSquaresAttack,
+    "exhaustive": ExhaustiveAttack,
+    "meet-in-the-middle": MeetInTheMiddleAttack,
+    "elimination": EliminationAttack,
+    "linearisation": LinearisationAttack,
+    "arora-ge": AroraGeAttack,
+    "bkw": BKWAttack,
+    "lattice": LatticeAttack,
+    "dual": DualAttack,
+}
+"""All attacks except those by learners, by their names at the command line, in the order of tables."""

@@ -1,0 +1,54 @@
+"""What a command imports: nothing that is slow and that it does not use."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SLOW = (
+    "torch",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "sympy",
+    "matplotlib",
+    "networkx",
+    "pandas",
+    "fpylll",
+)
+LEARNERS = (
+    "upper.newton",
+    "upper.six_phase",
+    "upper.value_queries",
+    "lwe.attacks.lattice",
+    "studies",
+    "paper_checks",
+)
+CODE = """
+import json, sys
+from arena.cli.main import run
+status = run(json.loads(sys.argv[1]))
+print(json.dumps([status, [name for name in json.loads(sys.argv[2]) if name in sys.modules]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--help"], [*SLOW, *LEARNERS, "numpy"]),
+        (["learners"], [*SLOW, *LEARNERS]),
+        (["families"], [*SLOW, *LEARNERS]),
+        (["attacks"], [*SLOW, "upper.newton"]),
+        (["generate", "nice", "--dim", "6", "-o", "FILE"], [*SLOW, *LEARNERS]),
+        (["inspect", "FILE"], [*SLOW, *LEARNERS]),
+        (["learn", "FILE", "--learner", "known-part"], SLOW),
+        (["estimate", "--help"], [*SLOW, *LEARNERS]),
+    ],
+)
+def test_a_command_imports_only_what_it_uses(arguments, unused, file, tmp_path):
+    place = tmp_path / "made.safetensors" if arguments[0] == "generate" else file
+    given = [str(place) if one == "FILE" else one for one in arguments]
+    program = [sys.executable, "-c", CODE, json.dumps(given), json.dumps(unused)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == [0, []], done.stderr
