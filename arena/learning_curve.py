@@ -131,8 +131,10 @@ def learning_curve(
     --------
     >>> from arena import nice_target
     >>> points = learning_curve(nice_target(heads=1, tokens=3, dim=6), seeds=1, isolated=False)
-    >>> [point.fraction for point in points if point.theta_error > 0.1]
-    [0.5, 0.75, 1.0, 0.5, 0.75]
+    >>> all(point.theta_error > 0.1 for point in points if point.number <= point.floor)
+    True
+    >>> all(point.theta_error < 1e-10 for point in points if point.fraction >= 2)
+    True
     """
     runs = range(count("seed", seed, least=0), seed + count("seeds", seeds))
     points: list[LearningPoint] = []

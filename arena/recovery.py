@@ -325,7 +325,7 @@ def _newton(truth: AttentionLayer, head_dim: int, tokens: int, examples: int | N
 def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
     """The same learner for a rough fit to short sequences."""
     shape = {"heads": truth.heads, "tokens": _FEW_TOKENS, "dim": truth.dim}
-    floor = counting_floor(**shape, rank=newton.rank, biases=newton.biases, causal=newton.causal)
+    floor = counting_floor(**shape, rank=newton.rank, biases=truth.biased, causal=truth.causal)
     return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
 
 

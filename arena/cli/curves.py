@@ -215,9 +215,6 @@ def examples_curve_command(
     source: Any = given or load_target(files[0], tokens=tokens, inputs=inputs)
     options = run.begin(out, "examples") | {"timeout": timeout}
     done, whole = gather(
-        "runs",
-        None,
-        as_json,
         lambda keep: learning_curve(source, heads=number, seeds=seeds, seed=seed, on_point=keep, **options),
     )
     if any(point.outcome for point in done):

@@ -245,7 +245,7 @@ def _learn_function(
         _require_out(out, None, student, None)
     wanted: Any = number_of_heads(heads) or "auto"
     by_queries = ByQueries(wanted, examples, noise=noise, accuracy=accuracy)
-    with progress_bar(student.title, None, quiet=as_json) as tick:
+    with showing_steps(student.title) as tick:
         learned = learn_function(
             ask,
             tokens=tokens,

@@ -180,7 +180,8 @@ class Attack(ABC):
 
     `run` returns the value of `attempt.found` (a secret), `attempt.predicts` (a function of rows, learned from
     `attempt.training` alone) or `attempt.ended` (neither, with the reason), or raises an `AttackEndedError`. To keep a
-    budget, call `attempt.check()` regularly: it ends the attack as BUDGET_SPENT. `run_attacks` does not stop an attack that never calls it.
+    budget, call `attempt.check()` regularly: it ends the attack as BUDGET_SPENT. `run_attacks` does not stop an attack
+    that never calls it.
 
     Examples
     --------

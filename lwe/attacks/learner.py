@@ -16,7 +16,7 @@ from attention import (
     Recorder,
     draw_examples,
 )
-from attention.evaluation import Verdict, orbits, verdict
+from attention.evaluation import CONFIDENCE, Verdict, orbits, verdict
 from attention.learning import Access, LearnerBase, Predictor
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
@@ -221,8 +221,7 @@ class AttackLearner(LearnerBase):
             ended = verdict(
                 fitted=worst,
                 held_out=worst,
-                # a secret cannot learn rows by heart: if it is determined, held-out copies are evidence too
-                evidence=result.fresh if _surplus_bits(samples, self.parameters) >= _SURPLUS_BITS else 0,
+                evidence=_evidence(samples, self.parameters),
                 otherwise=spent,
                 tolerance=_TOLERANCE,
             )
@@ -297,7 +296,16 @@ def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWEP
     return outputs
 
 
-def _surplus_bits(samples: LWRSamples, parameters: LWEParameters) -> int:
-    """The bits in the labels of all rows beyond those of the secret; copies and negated rows add no bits."""
+def _evidence(samples: LWRSamples, parameters: LWEParameters) -> int:
+    """How many held-out samples vouch for a secret as much as all samples do, which may have found it; 0 for too few.
+
+    Of S secrets, one that is wrong on a share q of rows fits n samples with probability at most S (1 - q)^n. That is
+    .05 at 1 - q = (.05 / S)^(1/n), the bound of n log(.05) / log(.05 / S) held-out samples.
+    """
     rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
-    return int(rows * np.log2(parameters.p) - parameters.n * np.log2(parameters.q))
+    secrets = parameters.n * np.log(parameters.q)
+    # copies and negated rows add no bits to those of the secret
+    if rows * np.log(parameters.p) - secrets < _SURPLUS_BITS * np.log(2):
+        return 0
+    miss = np.log(1 - CONFIDENCE)
+    return int(len(samples) * miss / (miss - secrets))

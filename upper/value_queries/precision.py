@@ -11,6 +11,8 @@ __all__ = ["measure_precision"]
 _ENTRIES, _FACTOR, _LENGTHS = 48, 16.0, 4
 # An error is noise where it is so many times what rounding makes it.
 _NOISE = 3.0
+# Short tokens, down to this power of the factor, and how many errors an answer must be to count.
+_SHORT, _SHORTEST, _SEEN = 8, 3.0, 100.0
 _TINY = 1e-300
 
 
@@ -21,7 +23,7 @@ def measure_precision(
 
     Equal tokens get answers that are affine in them, F(x) + F(y) = F(x + y) + F(0), whatever the layer is. What is left
     has twice the standard deviation of the error of an answer, with all rounding of intermediate numbers. Error that
-    grows with the tokens is rounding; error that does not is noise, or rounding to decimals. About 20 queries, or
+    grows with the tokens is rounding; error that does not is noise, or rounding to decimals. About 30 queries, or
     300 / d.
     """
     d, k = oracle.d, oracle.k or 2
@@ -45,6 +47,12 @@ def measure_precision(
         errors.append(float(np.sqrt(np.mean(left**2))) / 2)
         if power and errors[-1] > _NOISE * errors[-2]:
             break
+    # where heads cancel, their outputs show on tokens too short to saturate them, and the rounding is that of the heads
+    lengths = _FACTOR ** -np.linspace(0.0, _SHORTEST, _SHORT)
+    moved = oracle.ask(lengths[:, None, None] * rng.standard_normal((_SHORT, k, d)))[:, -1] - zero
+    moved = np.sqrt(np.mean(moved**2, axis=1))
+    heads = float(np.max(moved / lengths, where=moved > _SEEN * errors[0], initial=0.0))
+    sizes = [max(size, heads * _FACTOR**power) for power, size in enumerate(sizes)]
     if accuracy is None:
         accuracy = min(error / max(size, _TINY) for error, size in zip(errors, sizes, strict=True))
     if noise is None:
