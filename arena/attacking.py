@@ -15,17 +15,17 @@ from attention.foreign import printable
 from attention.validation import checked, count, require_instance
 from lower import HardInstance, family_of
 from lwe import (
+    NO_NOISE,
     PRESETS,
     AttackOutcome,
     AttackResult,
     Budget,
-    FlipLaw,
+    Flips,
+    LWEParameters,
     LWRFamily,
-    LWRParameters,
     LWRSamples,
-    SparseLaw,
+    SparseSigned,
     StoredSamples,
-    ZeroLaw,
     describe_instance,
     make_samples,
     noisy_examples,
@@ -70,7 +70,7 @@ class Attacked:
     """What attacks found in the same samples; prints as a table."""
 
     title: str  #: what was attacked
-    parameters: LWRParameters  #: of the samples
+    parameters: LWEParameters  #: of the samples
     samples: int  #: how many there were
     seconds: float  #: the budget of each attack
     results: tuple[AttackResult, ...]  #: one per attack; an interrupted run has only those that ended
@@ -101,7 +101,7 @@ class Attacked:
         head = f"{printable(self.title)}\n  {self.parameters}, {self.samples} samples, {self.seconds:g} s an attack"
         if self.parameters.noisy and (best := self.best_accuracy) is not None:
             head += f"\n  The secret itself predicts {best:.3g} of the labels: errors change the others."
-        if self.parameters.levels < self.parameters.modulus and self.rounding != "down":
+        if self.parameters.p < self.parameters.q and self.rounding != "down":
             head += "\n  Labels are rounded to the nearest."
         rows = [
             ("attack", "outcome", "labels", "chance", "false", "secret", "time"),
@@ -199,7 +199,7 @@ def attack(
 
 def samples_of(
     target: Target, number: int, *, seed: int = 0
-) -> tuple[LWRSamples, LWRParameters, tuple[int, ...]]:
+) -> tuple[LWRSamples, LWEParameters, tuple[int, ...]]:
     """Samples of an instance: its labels, its parameters, its secret.
 
     Raises
@@ -277,11 +277,11 @@ def open_samples(
 
 def _parity_samples(
     instance: HardInstance, number: int, seed: int
-) -> tuple[LWRSamples, LWRParameters, tuple[int, ...]]:
+) -> tuple[LWRSamples, LWEParameters, tuple[int, ...]]:
     family, part = family_of(instance), HiddenPart.of(instance)
     assert isinstance(family, ParityFamily)
-    noise = FlipLaw(family.noise) if family.noisy else ZeroLaw()
-    parameters = LWRParameters(family.dim - 1, 2, 2, secret=SparseLaw(len(instance.secret)), noise=noise)
+    noise = Flips(family.noise) if family.noisy else NO_NOISE
+    parameters = LWEParameters(family.dim - 1, 2, 2, Xs=SparseSigned(len(instance.secret)), Xe=noise)
     examples, rows, labels, drawn = family.examples(instance, rng=[seed, 0]), [], [], 0
     while drawn < number:
         x, y = examples.draw(_AT_ONCE)
@@ -308,7 +308,7 @@ def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray
 
 def attack_samples(
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     kinds: "Sequence[AttackKind]",
     *,
     seconds: float = 30.0,
@@ -347,13 +347,13 @@ def attack_samples(
 
 
 def _attacked(
-    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWRParameters, Budget]"
+    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWEParameters, Budget]"
 ) -> dict[str, Any]:
     return attack_here(*on, stream).to_json()
 
 
 def attack_here(
-    kind: "AttackKind", samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
+    kind: "AttackKind", samples: LWRSamples, parameters: LWEParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
     """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
     try:

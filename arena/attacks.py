@@ -10,7 +10,7 @@ import upper
 from arena.engines import asked_settings, placed
 from arena.names import find_names
 from attention.validation import checked
-from lwe import Attack, LWRParameters
+from lwe import Attack, LWEParameters
 from lwe.costs.deviations import deviations
 
 __all__ = ["ATTACKS", "AttackKind", "choose_attacks", "learners_on_engine"]
@@ -24,7 +24,7 @@ class AttackKind:
 
     name: str  #: what the command line calls it
     title: str  #: what a table calls it
-    build: Callable[[LWRParameters], Attack]  #: builds it for the parameters of the problem
+    build: Callable[[LWEParameters], Attack]  #: builds it for the parameters of the problem
     learner: bool = False  #: whether it is a learner of attention layers that runs on the samples
 
 
@@ -68,7 +68,7 @@ def learners_on_engine(
 
 
 def _placed(kind: AttackKind, settings: Mapping[str, str]) -> AttackKind:
-    def build(parameters: LWRParameters) -> Attack:
+    def build(parameters: LWEParameters) -> Attack:
         attack = kind.build(parameters)
         assert isinstance(attack, lwe.LearnerAttack)
         return replace(attack, learner=placed(attack.learner, settings))
@@ -84,10 +84,10 @@ def _learner(name: str, title: str, build: Callable[[int], Attack]) -> AttackKin
     return AttackKind(name, title, lambda parameters: build(_heads(parameters)), learner=True)
 
 
-def _heads(parameters: LWRParameters) -> int:
+def _heads(parameters: LWEParameters) -> int:
     """More heads than the layer has on average, p E|v|_1 / q and two pads, but no more than a learner can train."""
-    size = 0.25 if parameters.gadget else min(0.25, deviations(parameters).secret / parameters.modulus)
-    return min(_MOST_HEADS, max(16, math.ceil(1.25 * parameters.levels * parameters.covariates * size) + 4))
+    size = 0.25 if parameters.gadget else min(0.25, deviations(parameters).secret / parameters.q)
+    return min(_MOST_HEADS, max(16, math.ceil(1.25 * parameters.p * parameters.covariates * size) + 4))
 
 
 ATTACKS: Mapping[str, AttackKind] = {

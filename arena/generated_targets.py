@@ -8,7 +8,7 @@ from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
 from attention.validation import count, require_callable, require_instance
 from lower import FAMILIES, Family
-from lwe import IntegerLaw, LWRFamily, parse_law
+from lwe import Distribution, LWRFamily, parse_distribution
 from lwe.parameters import Matrix
 from sq import ParityFamily, TargetFamily
 from sq.parities import Construction
@@ -106,8 +106,8 @@ def lwr_target(
     modulus: int,
     levels: int,
     matrix: Matrix = "binary",
-    secret: IntegerLaw | str = "uniform",
-    noise: IntegerLaw | str = "zero",
+    secret: Distribution | str = "uniform",
+    noise: Distribution | str = "zero",
     deviations: float | None = None,
     seed: int = 0,
     name: str = "",
@@ -117,7 +117,7 @@ def lwr_target(
     Parameters
     ----------
     secret_dim, modulus, levels, matrix, secret, noise
-        See `lwe.LWRParameters`; laws may also be strings such as "ternary" or "gaussian:3".
+        See `lwe.LWEParameters`; laws may also be strings such as "ternary" or "gaussian:3".
     deviations : float, optional
         Leave out the heads of sums beyond this number of standard deviations.
     seed : int
@@ -130,7 +130,7 @@ def lwr_target(
     ValueError
         If the parameters contradict one another, or no heads realise them.
     """
-    secret, noise = (parse_law(law) if isinstance(law, str) else law for law in (secret, noise))
+    secret, noise = (parse_distribution(law) if isinstance(law, str) else law for law in (secret, noise))
     family = LWRFamily(
         secret_dim=secret_dim,
         modulus=modulus,

@@ -11,7 +11,7 @@ from arena.drawing import Drawing
 from arena.formats import aligned
 from arena.student_table import learner_looks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
-from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, make_samples, parse_law
+from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.parameters import Matrix
 from runs import Cell, run
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above
@@ -87,9 +87,9 @@ def lwr_curve(
         if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
     names = [kind.name for kind in choose_attacks(",".join(attacks))]
-    sizes, law = sorted(set(dims)), parse_law(secret)
+    sizes, law = sorted(set(dims)), parse_distribution(secret)
     for size, p in itertools.product(sizes, levels):
-        LWRParameters(size, modulus, p, matrix=matrix, secret=law)  # raises its errors early
+        LWEParameters(size, modulus, p, matrix=matrix, Xs=law)  # raises its errors early
     common = {
         "modulus": modulus,
         "matrix": matrix,
@@ -131,7 +131,7 @@ def _attacked(
     seconds: float,
     seed: int,
 ) -> dict[str, Any]:
-    parameters = LWRParameters(secret_dim, modulus, levels, matrix=matrix, secret=parse_law(secret))
+    parameters = LWEParameters(secret_dim, modulus, levels, matrix=matrix, Xs=parse_distribution(secret))
     try:
         drawn, _ = make_samples(parameters, samples, rng=[seed, secret_dim])
     except ValueError as error:  # not enough memory for this many samples

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from attention import AttentionLayer, Fit, Outcome, ValueOracle
 from benchmarks.report import show_table, write_json
 from lower import Family, HardInstance
+from lwe.distributions import parse_distribution
 from lwe.families import LWRFamily
-from lwe.laws import IntegerLaw
 from runs import Cell, Store, run, versions
 from sq.hidden_gate import HiddenGateFamily
 from sq.pairs import PairFamily
@@ -67,7 +67,9 @@ def _sets(d: int, *minimal: tuple[int, int]) -> dict[str, Callable[[], Family]]:
 
 
 def _rounding(n: int, matrix: str = "binary", law: str = "uniform", modulus: int = 8) -> Callable[[], Family]:
-    return partial(LWRFamily, secret_dim=n, modulus=modulus, levels=2, matrix=matrix, secret=IntegerLaw(law))  # type: ignore[arg-type]
+    return partial(
+        LWRFamily, secret_dim=n, modulus=modulus, levels=2, matrix=matrix, secret=parse_distribution(law)
+    )  # type: ignore[arg-type]
 
 
 SMALL: dict[str, Callable[[], Family]] = {

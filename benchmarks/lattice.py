@@ -18,8 +18,8 @@ from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import SparseLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import SparseSigned
+from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
 
@@ -80,7 +80,7 @@ def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
     """
     rows = []
     for levels, entries in CASES:
-        parameters = LWRParameters(entries, 128, levels, matrix="uniform")
+        parameters = LWEParameters(entries, 128, levels, matrix="uniform")
         _attack(parameters, 1000)  # loads imports and the pruning tables, which stay in memory
         seconds: dict[str, list[float]] = {"attack": [], "fpylll": []}
         for turn in range(turns):
@@ -103,7 +103,7 @@ def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]
     """Attack 2000 samples of several secrets per size within two minutes; print how many are found, and seconds."""
     rows = []
     for levels, entries in REACH:
-        parameters = LWRParameters(entries, 128, levels, matrix="uniform")
+        parameters = LWEParameters(entries, 128, levels, matrix="uniform")
         found, seconds = 0, []
         for seed in range(secrets):
             samples, secret = make_samples(parameters, 2000, rng=seed)
@@ -129,7 +129,7 @@ def run_bits(
     """Attack 20,000 samples of rows of bits within a minute of processor time, with and without lists of secrets."""
     rows = []
     for levels, entries, secrets, lists in cases:
-        parameters = LWRParameters(entries, 64, levels)
+        parameters = LWEParameters(entries, 64, levels)
         with nullcontext() if lists else patch.object(LatticeAttack, "_list"):
             row = _found(LatticeAttack(), parameters, secrets, 20_000)
         rows.append({"levels": levels, "entries": entries, "lists": lists, **row})
@@ -145,7 +145,7 @@ def run_sparse(
     """Attack 2000 samples of sparse secrets by lattices and by meet in the middle, a minute of processor time each."""
     rows = []
     for weight in weights:
-        parameters = PRESETS["sparse-lwe-80"].updated(secret=SparseLaw(weight))
+        parameters = PRESETS["sparse-lwe-80"].updated(Xs=SparseSigned(weight))
         for attack in (LatticeAttack(), MeetInTheMiddleAttack()):
             row = _found(attack, parameters, secrets, 2000)
             rows.append({"weight": weight, "attack": attack.name, **row})
@@ -154,7 +154,7 @@ def run_sparse(
     return rows
 
 
-def _found(attack: Attack, parameters: LWRParameters, secrets: int, number: int) -> dict[str, Any]:
+def _found(attack: Attack, parameters: LWEParameters, secrets: int, number: int) -> dict[str, Any]:
     """How many secrets an attack finds, and the seconds of each run; its clock counts processor time."""
     found, seconds = 0, []
     for seed in range(secrets):
@@ -199,7 +199,7 @@ def bits_complaint(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _attack(parameters: LWRParameters, seed: int) -> tuple[float, list[tuple[int, int]], Embedding]:
+def _attack(parameters: LWEParameters, seed: int) -> tuple[float, list[tuple[int, int]], Embedding]:
     """The attack's seconds, its blocks as places and sizes, and its basis."""
     from fpylll.fplll import bkz
 

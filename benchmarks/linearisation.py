@@ -15,17 +15,17 @@ from benchmarks.report import machine, write_json
 from lower.gf2 import solve_packed_gf2, unpack_gf2
 from lwe.attacks.linearisation import LinearisationAttack, label_monomials
 from lwe.attacks.outcome import Budget
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
 
 __all__ = ["run_linearisation"]
 
 CASES = (
-    LWRParameters(32, modulus=4, levels=2),
-    LWRParameters(64, modulus=4, levels=2),
-    LWRParameters(20, modulus=8, levels=2),
-    LWRParameters(20, modulus=8, levels=2, matrix="gadget"),
-    LWRParameters(8, modulus=16, levels=2, matrix="gadget"),
+    LWEParameters(32, q=4, p=2),
+    LWEParameters(64, q=4, p=2),
+    LWEParameters(20, q=8, p=2),
+    LWEParameters(20, q=8, p=2, matrix="gadget"),
+    LWEParameters(8, q=16, p=2, matrix="gadget"),
 )
 
 _SURPLUS = 100
@@ -42,7 +42,7 @@ def run_linearisation(out: Path | None = None) -> list[dict[str, Any]]:
     rows = []
     with threadpool_limits(1):
         for parameters in CASES:
-            monomials = label_monomials(parameters, parameters.modulus // parameters.levels)
+            monomials = label_monomials(parameters, parameters.q // parameters.p)
             unknowns = monomials.size
             samples, secret = make_samples(parameters, unknowns + unknowns // 50 + 1100, rng=0)
             result = LinearisationAttack()(samples, parameters, rng=1, budget=Budget(seconds=None))

@@ -13,8 +13,8 @@ from lwe.attacks.attack import Attack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import Budget
-from lwe.laws import TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import TERNARY
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
 __all__ = ["ENOUGH_TIMES", "run_searches", "searches_complaint"]
@@ -38,9 +38,7 @@ def run_searches(
     rows = []
     with threadpool_limits(1):
         for n, q, p in cases:
-            parameters = LWRParameters(
-                secret_dim=n, modulus=q, levels=p, matrix="uniform", secret=TernaryLaw()
-            )
+            parameters = LWEParameters(n=n, q=q, p=p, matrix="uniform", Xs=TERNARY)
             samples, _ = make_samples(parameters, 2000, rng=[n, q, p])
             random = np.random.default_rng([n, q, p, 1]).integers(p, size=len(samples))
             row: dict[str, Any] = {"n": n, "q": q, "p": p}

@@ -1,6 +1,6 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
+* Problems: `LWEParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
   `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
   between examples and samples.
@@ -38,21 +38,25 @@ if TYPE_CHECKING:
     from lwe.attacks.evidence import secret_predictor
     from lwe.attacks.outcome import AttackOutcome, Budget
     from lwe.costs import Cost, estimate
+    from lwe.distributions import (
+        BINARY,
+        NO_NOISE,
+        TERNARY,
+        UNIFORM,
+        CentredBinomial,
+        DiscreteGaussian,
+        Distribution,
+        Flips,
+        Interval,
+        SparseBinary,
+        SparseSigned,
+        SparseTernary,
+        Uniform,
+        parse_distribution,
+    )
     from lwe.examples import noisy_examples, samples_from_examples
     from lwe.labels import low_degree_weights, root_mean_square_correlation
-    from lwe.laws import (
-        BinaryLaw,
-        BinomialLaw,
-        FlipLaw,
-        GaussianLaw,
-        IntegerLaw,
-        SparseLaw,
-        TernaryLaw,
-        UniformLaw,
-        ZeroLaw,
-        parse_law,
-    )
-    from lwe.parameters import LWRParameters
+    from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
     from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
     from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
@@ -63,7 +67,11 @@ if TYPE_CHECKING:
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
+    "BINARY",
+    "NO_NOISE",
     "PRESETS",
+    "TERNARY",
+    "UNIFORM",
     "AroraGeAttack",
     "Attack",
     "AttackLearner",
@@ -71,19 +79,19 @@ __all__ = [
     "AttackResult",
     "Attempt",
     "BKWAttack",
-    "BinaryLaw",
-    "BinomialLaw",
     "Budget",
     "Card",
+    "CentredBinomial",
     "Cost",
+    "DiscreteGaussian",
+    "Distribution",
     "DualAttack",
     "EliminationAttack",
     "ExhaustiveAttack",
-    "FlipLaw",
-    "GaussianLaw",
-    "IntegerLaw",
+    "Flips",
+    "Interval",
+    "LWEParameters",
     "LWRFamily",
-    "LWRParameters",
     "LWRSamples",
     "LatticeAttack",
     "LearnerAttack",
@@ -91,11 +99,11 @@ __all__ = [
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
     "Reduction",
-    "SparseLaw",
+    "SparseBinary",
+    "SparseSigned",
+    "SparseTernary",
     "StoredSamples",
-    "TernaryLaw",
-    "UniformLaw",
-    "ZeroLaw",
+    "Uniform",
     "card_of",
     "describe_instance",
     "distinguish",
@@ -106,7 +114,7 @@ __all__ = [
     "make_lwr_instance",
     "make_samples",
     "noisy_examples",
-    "parse_law",
+    "parse_distribution",
     "read_matrix",
     "read_samples",
     "root_mean_square_correlation",

@@ -7,9 +7,10 @@ from jaxtyping import Int
 
 from lower import Fact, Heads, Key, Status, Word
 from lower.certificate import BOUND_ROOM
+from lwe.distributions import UNIFORM
 from lwe.heads import kept_range, truncation_failure, value_range
 from lwe.labels import low_degree_weights, root_mean_square_correlation, weights_computable
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
 __all__ = ["lwr_estimates", "lwr_facts"]
@@ -25,20 +26,20 @@ def lwr_facts(
     form: Int[np.ndarray, " n"],
     heads: Heads,
     error: float,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     deviations: float | None,
 ) -> list[Fact]:
     """The facts about an instance: the covariate form of its secret, its heads and its error."""
-    q, p = parameters.modulus, parameters.levels
-    binary = parameters.matrix == "binary" and parameters.secret.kind == "uniform"
+    q, p = parameters.q, parameters.p
+    binary = parameters.matrix == "binary" and parameters.Xs == UNIFORM
     spread = int(np.abs(form).astype(object).sum()) * p
     facts = [
         Fact(Key.ASSUMPTION, _assumption(parameters), Status.ASSUMED, _PROBLEM),
         Fact(
             Key.SECRETS,
-            parameters.secret.secrets(parameters.secret_dim, q),
+            parameters.Xs.secrets(parameters.n, q),
             Status.COMPUTED,
-            "lwe.IntegerLaw.secrets",
+            "lwe.Distribution.secrets",
         ),
         *_easy(parameters),
         Fact(Key.RHO, wrap_ratio(form, q, parameters.matrix), Status.DERIVED, "lwe.uniformity.wrap_ratio"),
@@ -63,38 +64,38 @@ def lwr_facts(
             Fact(Key.RANGE, tuple(map(int, ranges)), Status.DERIVED, "exact for this secret"),
         ]
     if parameters.noisy:
-        source = "lwe.LWRParameters.best_accuracy; for a uniform inner product"
+        source = "lwe.LWEParameters.best_accuracy; for a uniform inner product"
         facts.append(Fact(Key.BEST_ACCURACY, parameters.best_accuracy, Status.COMPUTED, source))
     return facts
 
 
-def lwr_estimates(parameters: LWRParameters) -> list[Fact]:
+def lwr_estimates(parameters: LWEParameters) -> list[Fact]:
     """The cheapest attack that finds a secret, as this version estimates it; none if there is nothing to find."""
-    if parameters.secret.secrets(parameters.secret_dim, parameters.modulus) == 0:
+    if parameters.Xs.secrets(parameters.n, parameters.q) == 0:
         return []
     from lwe.costs import estimate
 
-    finders = [cost for cost in estimate(parameters) if cost.attack != "dual lattice"]
-    return [Fact(Key.OPERATIONS, float(cost.exponent), Status.ESTIMATE, cost.attack) for cost in finders[:1]]
+    finders = [cost for cost in estimate(parameters) if cost.attack != "dual" and not cost.failure]
+    return [Fact(Key.OPERATIONS, float(cost.log2_rop), Status.ESTIMATE, cost.attack) for cost in finders[:1]]
 
 
-def _assumption(parameters: LWRParameters) -> Word:
-    q, p = parameters.modulus, parameters.levels
+def _assumption(parameters: LWEParameters) -> Word:
+    q, p = parameters.q, parameters.p
     problem = "LPN" if q == 2 else "LWE" if p == q else "LWR"
     return Word[problem if parameters.standard else f"VARIANT_OF_{problem}"]
 
 
-def _easy(parameters: LWRParameters) -> list[Fact]:
+def _easy(parameters: LWEParameters) -> list[Fact]:
     """Why the problem is easy whatever its size, or that labels without errors make linear equations."""
-    q = parameters.modulus
+    q = parameters.q
     source = "the parameters"
-    if parameters.noise.is_uniform(q):
+    if parameters.Xe.is_uniform(q):
         return [Fact(Key.BROKEN_BY, Word.COINS, Status.PROVED, source)]
-    if parameters.secret.secrets(parameters.secret_dim, q) == 0:
+    if parameters.Xs.secrets(parameters.n, q) == 0:
         return [Fact(Key.BROKEN_BY, Word.ONE_SECRET, Status.PROVED, source)]
     if parameters.noisy:
         return []
-    if parameters.levels == q:
+    if parameters.p == q:
         word = Word.GF2_ELIMINATION if q == 2 else Word.ELIMINATION
         return [Fact(Key.BROKEN_BY, word, Status.PROVED, "labels are linear without errors")]
     from lwe.attacks.linearisation import label_degree, label_monomials
@@ -109,8 +110,8 @@ def _easy(parameters: LWRParameters) -> list[Fact]:
     ]
 
 
-def _distance(form: np.ndarray, parameters: LWRParameters, binary: bool) -> list[Fact]:
-    q, n, matrix = parameters.modulus, len(form), parameters.matrix
+def _distance(form: np.ndarray, parameters: LWEParameters, binary: bool) -> list[Fact]:
+    q, n, matrix = parameters.q, len(form), parameters.matrix
     source = "lwe.total_variation_from_uniform, exact dynamic programming"
     if followed(n, q) and n * q <= _MOST_EXACT:
         exact = total_variation_from_uniform(form, q, matrix)
@@ -127,9 +128,9 @@ def _distance(form: np.ndarray, parameters: LWRParameters, binary: bool) -> list
     return facts
 
 
-def _weights(form: np.ndarray, parameters: LWRParameters) -> list[Fact]:
+def _weights(form: np.ndarray, parameters: LWEParameters) -> list[Fact]:
     source, degrees = "lwe.low_degree_weights", (1, 2)
-    if not weights_computable(len(form), parameters.modulus):
+    if not weights_computable(len(form), parameters.q):
         return [Fact(Key.WEIGHT, Word.NOT_COMPUTED, Status.COMPUTED, source, at=one) for one in degrees]
     weights = low_degree_weights(form, parameters)
     found = (weights.log2_first, weights.first_resolved), (weights.log2_second, weights.second_resolved)

@@ -12,7 +12,7 @@ from attention.validation import NonNegativeInt, Real, checked
 from lower import HardInstance
 from lwe.families import LWRFamily, describe_instance
 from lwe.heads import covariates_of, kept_range, rows_of_tokens
-from lwe.parameters import LWRParameters, covariate_form, rounded
+from lwe.parameters import LWEParameters, covariate_form, rounded
 from lwe.samples import LWRSamples
 
 __all__ = ["noisy_examples", "samples_from_examples"]
@@ -33,8 +33,8 @@ def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
     Examples
     --------
     >>> from lwe.families import make_lwr_instance
-    >>> from lwe.laws import FlipLaw
-    >>> parity = make_lwr_instance(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.125), rng=0)
+    >>> from lwe.distributions import Flips
+    >>> parity = make_lwr_instance(secret_dim=8, modulus=2, levels=2, noise=Flips(0.125), rng=0)
     >>> x, y = noisy_examples(parity, rng=1).draw(4000)
     >>> gate = x[:, 0, 0] != x[:, 1, 0]
     >>> round(float(np.mean((y != parity.layer(x)).any(axis=(1, 2))[gate])), 2)
@@ -52,7 +52,7 @@ def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
 def samples_from_examples(
     x: Float[np.ndarray, "N 2 d"],
     y: Float[np.ndarray, "N 2 d"],
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     gate: NonNegativeInt = 0,
     allowed_error: Annotated[float, Real(least=0, below=0.5)] = 1e-6,
@@ -66,7 +66,7 @@ def samples_from_examples(
     ----------
     x, y : array (N, 2, d)
         Token matrices and their labels, noisy or not.
-    parameters : LWRParameters
+    parameters : LWEParameters
         The parameters of the layer.
     gate : int
         The gate coordinate.
@@ -83,7 +83,7 @@ def samples_from_examples(
     >>> from lwe import make_lwr_instance
     >>> instance = make_lwr_instance(secret_dim=6, modulus=16, levels=2, matrix="gadget", rng=0)
     >>> x = instance.inputs.sample(100, rng=1)
-    >>> samples = samples_from_examples(x, instance.layer(x), LWRParameters(6, 16, 2, matrix="gadget"))
+    >>> samples = samples_from_examples(x, instance.layer(x), LWEParameters(6, 16, 2, matrix="gadget"))
     >>> samples.public.shape[1], bool(np.all(2 * (samples.public @ instance.secret % 16) // 16 == samples.labels))
     (6, True)
     """
@@ -93,14 +93,12 @@ def samples_from_examples(
     values = x[on, :, gate] * y[on, :, gate] + parameters.centre
     labels = np.rint(values)
     wrong = np.abs(values - labels).max(axis=1) > allowed_error
-    wrong |= (
-        (labels[:, 0] != labels[:, 1]) | (labels.min(axis=1) < 0) | (labels.max(axis=1) >= parameters.levels)
-    )
+    wrong |= (labels[:, 0] != labels[:, 1]) | (labels.min(axis=1) < 0) | (labels.max(axis=1) >= parameters.p)
     if wrong.any():
         one, other = values[wrong][0]
         raise ValueError(
             f"y has the labels {one:g} and {other:g} in the two rows of an example on the gate: equal whole numbers "
-            f"from 0 to {parameters.levels - 1}, up to {allowed_error:g}, are needed for {parameters}."
+            f"from 0 to {parameters.p - 1}, up to {allowed_error:g}, are needed for {parameters}."
         )
     return LWRSamples(public[on], labels[:, 0].astype(np.int64))
 
@@ -123,9 +121,9 @@ class _NoisyLabels:
         return np.concatenate([self.layer(x), beside], axis=2)
 
     def with_errors(self, y: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "N 2 d"]:
-        q, p = self.described.parameters.modulus, self.described.parameters.levels
+        q, p = self.described.parameters.q, self.described.parameters.p
         t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
-        errors = self.described.parameters.noise.draw(len(y), q, rng=rng)
+        errors = self.described.parameters.Xe.draw(len(y), q, rng=rng)
         noisy = y[:, :, :-2].copy()
         noisy[:, :, self.described.gate] += signs * (rounded(t + errors, q, p) - rounded(t, q, p))[:, None]
         return noisy

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -17,9 +17,9 @@ from lower import Fact, HardInstance, Heads, family_of, option, register
 from lower.family import Family
 from lower.heads import SATURATED_SLOPE
 from lwe.certificate import lwr_estimates, lwr_facts
+from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
-from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, law_words, parse_law
-from lwe.parameters import LWRParameters, centred, covariate_form, rounded
+from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
 
 __all__ = ["LWRFamily", "describe_instance", "make_lwr_instance"]
@@ -28,8 +28,8 @@ _MOST_NUMBERS = 1 << 28  # two gigabytes an array
 _ROUNDING = {"gadget": "Gadget rounding", "ternary": "Ternary rounding"}
 
 
-def _law(text: Any) -> IntegerLaw:
-    return parse_law(text) if isinstance(text, str) else text
+def _law(text: Any) -> Distribution:
+    return parse_distribution(text) if isinstance(text, str) else text
 
 
 @register
@@ -44,12 +44,12 @@ class LWRFamily(Family):
     Instances have no noise; `lwe.noisy_examples` adds it to the labels. Secrets in files are centred mod q; in the
     gadget family they are in [0, q).
 
-    ValueError as for `LWRParameters`, or if the matrix is uniform. `instance` raises it if the secret does not fit, the
+    ValueError as for `LWEParameters`, or if the matrix is uniform. `instance` raises it if the secret does not fit, the
     slope is too small to tell labels apart, or the layer or its certificate would be too large.
 
     Notes
     -----
-    *Assumption.* `LWRParameters.assumption` names the problem and says whether it is standard, a variant or easy. With
+    *Assumption.* `LWEParameters.assumption` names the problem and says whether it is standard, a variant or easy. With
     small secrets T hardly wraps around unless q is tiny. Nothing here is a claim of security.
 
     *Slope.* At slope 40 the float64 layer is exact. At smaller slopes the proved error bound, 2 max|c| / sinh beta for
@@ -87,19 +87,19 @@ class LWRFamily(Family):
         "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard).",
         default="binary",
     )
-    secret: IntegerLaw = option(
+    secret: Distribution = option(
         "Law of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
         default=UNIFORM,
         flag="--secret-law",
         read=_law,
-        write=law_words,
+        write=distribution_words,
     )
-    noise: IntegerLaw = option(
+    noise: Distribution = option(
         "Law of errors that labels get on top: zero, gaussian:3, binomial:2, flip:0.1 (which adds 1; with q = 2 that "
         "is parity with noise).",
         default=NO_NOISE,
         read=_law,
-        write=law_words,
+        write=distribution_words,
     )
     beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
     deviations: Deviations | None = option(
@@ -109,18 +109,28 @@ class LWRFamily(Family):
     gate = 0
 
     def __post_init__(self) -> None:
+        if self.modulus > LARGEST_MODULUS:
+            raise ValueError(f"modulus is {self.modulus}: at most 2^52 is needed.")
         _ = self.parameters  # they check the other fields
 
     @classmethod
     @checked
-    def of(cls, parameters: LWRParameters, **others: Any) -> "LWRFamily":
+    def of(cls, parameters: LWEParameters, **others: Any) -> "LWRFamily":
         """The family of a problem; `others` are `beta` and `deviations`."""
-        return cls(**{one.name: getattr(parameters, one.name) for one in fields(parameters)}, **others)
+        return cls(
+            secret_dim=parameters.n,
+            modulus=parameters.q,
+            levels=parameters.p,
+            matrix=parameters.matrix,  # type: ignore[arg-type]  # uniform is refused
+            secret=parameters.Xs,
+            noise=parameters.Xe,
+            **others,
+        )
 
     @cached_property
-    def parameters(self) -> LWRParameters:
+    def parameters(self) -> LWEParameters:
         """The problem."""
-        return LWRParameters(self.secret_dim, self.modulus, self.levels, self.matrix, self.secret, self.noise)
+        return LWEParameters(self.secret_dim, self.modulus, self.levels, self.matrix, self.secret, self.noise)
 
     @property
     def dim(self) -> int:
@@ -149,7 +159,7 @@ class LWRFamily(Family):
     def remark(self) -> str:
         """A remark that nothing is hidden, if the law has only one secret."""
         hidden = self.secret.secrets(self.secret_dim, self.modulus) > 0
-        return "" if hidden else f"Nothing is hidden: {self.secret} is the law of a single secret."
+        return "" if hidden else f"Nothing is hidden: {self.secret} is the distribution of a single secret."
 
     def label(self, heads: int) -> str:
         """The name of an instance in a table."""
@@ -157,7 +167,7 @@ class LWRFamily(Family):
         return f"{self.name}-{rows}{self.secret_dim}-{self.modulus}-{self.levels}"
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
-        """A secret drawn from its law."""
+        """A secret drawn from its distribution."""
         return self.secret.draw(self.secret_dim, self.modulus, rng=rng)
 
     def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
@@ -234,7 +244,7 @@ class LWRFamily(Family):
 
 def make_lwr_instance(
     *,
-    secret_law: IntegerLaw = UNIFORM,
+    secret_law: Distribution = UNIFORM,
     rng: Rng = None,
     secret: ArrayLike | None = None,
     **parameters: Any,
@@ -242,7 +252,7 @@ def make_lwr_instance(
     """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
 
     `parameters` are the fields of `LWRFamily`, except that `secret_law` stands for its field `secret`. `rng` and
-    `secret` are as for its `instance`. `LWRParameters.assumption` names the assumption of the layer; nothing here is a
+    `secret` are as for its `instance`. `LWEParameters.assumption` names the assumption of the layer; nothing here is a
     claim of security.
 
     Examples

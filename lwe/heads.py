@@ -11,7 +11,7 @@ from attention.memory import require_memory
 from attention.validation import NonNegativeInt, Real, checked
 from lower import Heads
 from lower.heads import SATURATED_SLOPE
-from lwe.parameters import LWRParameters, Matrix, require_form, rounded
+from lwe.parameters import LWEParameters, Matrix, require_form, rounded
 from lwe.residues import product_quotient
 
 __all__ = [
@@ -34,7 +34,7 @@ _LARGEST_VALUE = 1 << 50
 @checked
 def lwr_heads(
     form: Int[np.ndarray, " n"],
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     beta: float = SATURATED_SLOPE,
     deviations: Deviations | None = None,
@@ -57,7 +57,7 @@ def lwr_heads(
     """
     if parameters.matrix == "uniform":
         raise ValueError("No heads realise a uniform public matrix: take the gadget, with q a power of two.")
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     form = require_form(form, parameters.covariates)
     least, most = value_range(form, parameters.matrix)
     if max(most, -least) > _LARGEST_VALUE:
@@ -140,19 +140,19 @@ def truncation_failure(deviations: Deviations) -> float:
 
 
 def rows_of_tokens(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWRParameters, gate: int = 0
+    x: Float[np.ndarray, "N 2 d"], parameters: LWEParameters, gate: int = 0
 ) -> tuple[Int[np.ndarray, "N n"], Bool[np.ndarray, " N"]]:
     """The rows of the public matrix that token matrices of signs stand for, and which of them are on the gate."""
     covariates = covariates_of(x, parameters, gate)
     if parameters.gadget:
-        bits = covariates.reshape(len(x), parameters.secret_dim, parameters.digits)
+        bits = covariates.reshape(len(x), parameters.n, parameters.digits)
         covariates = bits @ (1 << np.arange(parameters.digits, dtype=np.int64))
     return covariates, x[:, 0, gate] != x[:, 1, gate]
 
 
 @checked
 def covariates_of(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWRParameters, gate: NonNegativeInt
+    x: Float[np.ndarray, "N 2 d"], parameters: LWEParameters, gate: NonNegativeInt
 ) -> Int[np.ndarray, "N n"]:
     """The covariates a of token matrices of signs, whose inner product with the layer's integer form is T.
 

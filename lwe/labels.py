@@ -9,7 +9,8 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import ArrayLike
 
 from attention.validation import checked
-from lwe.parameters import LWRParameters, require_form, rounded
+from lwe.distributions import UNIFORM
+from lwe.parameters import LWEParameters, require_form, rounded
 from lwe.residues import product_quotient
 from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
@@ -47,7 +48,7 @@ class LowDegreeWeights:
 
 
 @checked
-def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeWeights:
+def low_degree_weights(form: ArrayLike, parameters: LWEParameters) -> LowDegreeWeights:
     """W_1 and W_2 of the label f(<v, a>) without noise, over uniform covariates a, for the integer form v (n,).
 
     W_j is a share of the second moment of f - (p - 1)/2: the sum, over the sets S of j covariates, of the squared part
@@ -67,11 +68,11 @@ def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeW
 
     Examples
     --------
-    >>> found = low_degree_weights([1, 1], LWRParameters(secret_dim=2, modulus=2, levels=2))
+    >>> found = low_degree_weights([1, 1], LWEParameters(n=2, q=2, p=2))
     >>> found.first, found.second
     (0.0, 1.0)
     """
-    v, q = require_form(form, parameters.covariates), parameters.modulus
+    v, q = require_form(form, parameters.covariates), parameters.q
     if parameters.matrix == "uniform":
         raise ValueError(f"{parameters} has a uniform matrix: a binary, ternary or gadget one is needed.")
     if followed(len(v), q) and not weights_computable(len(v), q):
@@ -81,7 +82,7 @@ def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeW
         )
     own = characters(v, q, parameters.matrix)
     deviations, scale = residue_deviations(v, q, parameters.matrix)
-    label = rounded(np.arange(q), q, parameters.levels) - parameters.centre
+    label = rounded(np.arange(q), q, parameters.p) - parameters.centre
     moment = float(np.maximum(1 / q + deviations * math.exp(scale), 0.0) @ label**2)
     (first, exact_first), (second, exact_second) = (
         _log2_weight(degree, v, parameters, own, moment) for degree in (1, 2)
@@ -95,10 +96,10 @@ def weights_computable(covariates: int, modulus: int) -> bool:
 
 
 def _log2_weight(
-    degree: int, form: Int[np.ndarray, " n"], parameters: LWRParameters, own: Characters, moment: float
+    degree: int, form: Int[np.ndarray, " n"], parameters: LWEParameters, own: Characters, moment: float
 ) -> tuple[float, bool]:
     """log2 of a weight, or of a bound on it, and whether it is the weight itself."""
-    q, n, ternary = parameters.modulus, len(form), parameters.matrix == "ternary"
+    q, n, ternary = parameters.q, len(form), parameters.matrix == "ternary"
     coefficients = _label_coefficients(parameters)
     # a character with zero factors contributes only to sets that contain the covariates of all these factors
     kept = np.flatnonzero((own.zeros <= degree) & (coefficients != 0))
@@ -113,7 +114,7 @@ def _log2_weight(
     # a few units for the factors, one for each term of the sum, n for the logarithm of a product of n factors; and the
     # error of the transform that the label's coefficients come from
     units = len(kept) + 64 + 2 * n * (np.abs(logs) + abs(scale))
-    of_transform = 4 * math.log2(2 * q) * math.sqrt(parameters.levels / q) / np.sin(np.pi * frequencies / q)
+    of_transform = 4 * math.log2(2 * q) * math.sqrt(parameters.p / q) / np.sin(np.pi * frequencies / q)
     errors = _EPS * sizes * (np.abs(coefficients[kept]) * units + of_transform)
 
     table = tangents(q)
@@ -166,7 +167,7 @@ def _norms(degree: int, functions: _Functions) -> Float[np.ndarray, " block"]:
     return np.sqrt(largest * others + others**2 / 2)
 
 
-def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
+def _label_coefficients(parameters: LWEParameters) -> Complex[np.ndarray, " h"]:
     """The Fourier coefficients of the label, (1/q) sum_t f(t) e^(-2 pi i w t / q), w = 1, ..., floor(q/2).
 
     Summation by parts: q G(w) (1 - e^(-2 pi i w / q)) is the transform of the label's upward steps, minus p. With
@@ -174,7 +175,7 @@ def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
     exactly p, the coefficient is exactly 0. A transform of f itself would give 1e-17 there, which matters because
     characters of even frequencies can be large.
     """
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     g = math.gcd(p, q)
     steps = np.zeros(q // g)
     steps[-(-np.arange(p // g) * q // p)] = 1
@@ -188,7 +189,7 @@ def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
 
 
 @checked
-def root_mean_square_correlation(parameters: LWRParameters) -> float:
+def root_mean_square_correlation(parameters: LWEParameters) -> float:
     """The root mean square correlation of the labels of two independent uniform secrets, for binary covariates.
 
     sqrt(E (E_a g(<v, a>) g(<v', a>))^2) over E g^2, where g is the label minus its mean on uniform residues: 2^(-n/2)
@@ -205,12 +206,12 @@ def root_mean_square_correlation(parameters: LWRParameters) -> float:
 
     Examples
     --------
-    >>> root_mean_square_correlation(LWRParameters(secret_dim=24, modulus=64, levels=2)) * 2**12
+    >>> root_mean_square_correlation(LWEParameters(n=24, q=64, p=2)) * 2**12
     1.0
     """
-    if parameters.matrix != "binary" or parameters.secret.kind != "uniform":
+    if parameters.matrix != "binary" or parameters.Xs != UNIFORM:
         raise ValueError(f"parameters is {parameters}: a binary matrix and uniform secrets are needed.")
-    q, p, n = parameters.modulus, parameters.levels, parameters.covariates
+    q, p, n = parameters.q, parameters.p, parameters.covariates
     if q % p == 0:
         mean, square = (p - 1) / 2, (p * p - 1) / 12
     elif p <= _MOST_LEVELS:

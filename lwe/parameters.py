@@ -1,20 +1,30 @@
 """The parameters of learning with rounding or with errors, and the integer form of a secret that they fix."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked
-from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, law_words, parse_law
-from lwe.residues import LARGEST_MODULUS, Modulus, centred, rounded, whole_array
+from lwe.distributions import (
+    NO_NOISE,
+    UNIFORM,
+    Distribution,
+    FixedWeight,
+    distribution_words,
+    parse_distribution,
+)
+from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array
 
 __all__ = [
     "LARGEST_MODULUS",
-    "LWRParameters",
+    "LWEParameters",
     "Matrix",
     "centred",
     "covariate_form",
@@ -24,14 +34,19 @@ __all__ = [
 
 Matrix = Literal["binary", "ternary", "gadget", "uniform"]
 
+_OLD_NAMES: Mapping[str, str] = MappingProxyType(
+    {"secret_dim": "n", "modulus": "q", "levels": "p", "secret": "Xs", "noise": "Xe"}
+)
+"""Names of the fields in files that were written before `m` and `tag` existed."""
+
 
 @dataclass(frozen=True)
 @checked
-class LWRParameters:
+class LWEParameters:
     """Learning with rounding or with errors: labels floor(p ((<v, a> + e) mod q) / q) of random a and a secret v.
 
-    ValueError if a number is out of its range, the modulus of the gadget family is not a power of two, or a law does
-    not fit.
+    ValueError if a number is out of its range, the modulus of the gadget family is not a power of two, or a
+    distribution does not fit.
 
     `assumption` names the problem that a learner would solve: it is assumed to be hard for some parameters and easy for
     others.
@@ -44,55 +59,60 @@ class LWRParameters:
 
     Examples
     --------
-    >>> parameters = LWRParameters(secret_dim=16, modulus=256, levels=2, matrix="gadget")
+    >>> parameters = LWEParameters(n=16, q=256, p=2, matrix="gadget")
     >>> print(parameters)
     LWR n'=16 q=256 p=2 gadget (d=129)
-    >>> print(parameters.updated(matrix="binary", secret_dim=24, modulus=64))
+    >>> print(parameters.updated(matrix="binary", n=24, q=64))
     LWR n=24 q=64 p=2 (d=25)
     """
 
-    secret_dim: PositiveInt  #: the number of entries of the secret
-    modulus: Modulus  #: q, at most 2^52. In the gadget family a power of two.
-    levels: Annotated[int, Whole(2)]  #: p, the number of values a label takes, from 2 to q
+    n: PositiveInt  #: the number of entries of the secret
+    #: q; in the gadget family a power of two. Samples need at most 2^52, estimates of costs do not.
+    q: Annotated[int, Whole(2)]
+    p: Annotated[int, Whole(0)] = (
+        0  #: the number of values a label takes, from 2 to q; 0 stands for q: no rounding
+    )
     #: What the rows of the public matrix are. Binary: uniform bits, a variant of learning with rounding. Ternary:
     #: -1, 0 and 1 with probabilities 1/4, 1/2 and 1/4, another one. Gadget: the covariates are the bits of uniform
     #: vectors mod q; v_{j,i} = 2^i s_j and <v, a> = <s, G a> mod q with G a uniform in Z_q^n': standard learning
     #: with rounding with a power-of-two modulus. Uniform: uniform mod q, standard; no heads realise it.
     matrix: Matrix = "binary"
-    #: from which distribution the secret is drawn: its `secret_dim` entries, for the gadget those of s
-    secret: IntegerLaw = UNIFORM
+    Xs: Distribution = UNIFORM  #: of the secret: its n entries, for the gadget those of s
     #: of the errors e, added to <v, a> before it is rounded: with p = q learning with errors, with p = q = 2 and
     #: flips learning parity with noise
-    noise: IntegerLaw = NO_NOISE
+    Xe: Distribution = NO_NOISE
+    m: PositiveInt | None = None  #: the number of samples that there are; None for any number
+    tag: str = ""  #: a name for people
 
     def __post_init__(self) -> None:
-        if self.levels > self.modulus:
-            raise ValueError(f"levels is {self.levels}: at most modulus = {self.modulus} is needed.")
-        if self.gadget and self.modulus & (self.modulus - 1):
-            raise ValueError(
-                f"modulus is {self.modulus}: the gadget writes residues in bits, a power of two is needed."
-            )
-        if self.secret.kind == "sparse" and self.secret.number > self.secret_dim:
-            raise ValueError(
-                f"secret has weight {self.secret.number}: at most secret_dim = {self.secret_dim} is needed."
-            )
-        if self.noise.kind == "sparse":
-            raise ValueError(
-                "noise is sparse: errors are independent, FlipLaw, BinomialLaw or another law is needed."
-            )
+        if self.p == 0:
+            object.__setattr__(self, "p", self.q)
+        if not 2 <= self.p <= self.q:
+            raise ValueError(f"p is {self.p}: 2 to q = {self.q} levels are needed.")
+        if self.gadget and self.q & (self.q - 1):
+            raise ValueError(f"q is {self.q}: the gadget writes residues in bits, a power of two is needed.")
+        if isinstance(self.Xs, FixedWeight):
+            self.Xs.require_room(self.n)
+        if isinstance(self.Xe, FixedWeight):
+            if self.m is None:
+                raise ValueError(
+                    f"Xe is {self.Xe}, a weight of all errors together, and m is not given: give m, or a distribution "
+                    "of single errors such as Flips or CentredBinomial."
+                )
+            self.Xe.require_room(self.m)
 
     def __str__(self) -> str:
-        size = f"n'={self.secret_dim}" if self.gadget else f"n={self.secret_dim}"
-        name = "LWR" if self.levels < self.modulus else "LWE"
-        if self.modulus == 2:
+        size = f"n'={self.n}" if self.gadget else f"n={self.n}"
+        name = "LWR" if self.p < self.q else "LWE"
+        if self.q == 2:
             name = "LPN" if self.noisy else "parity"
         kind = "" if self.matrix == "binary" else f" {self.matrix}"
-        secret = "" if self.secret == UNIFORM else f" secret={self.secret}"
-        noise = "" if self.noise == NO_NOISE else f" noise={self.noise}"
+        secret = "" if self.Xs == UNIFORM else f" secret={self.Xs}"
+        noise = "" if self.Xe == NO_NOISE else f" noise={self.Xe}"
         dim = "" if self.matrix == "uniform" else f" (d={self.dim})"
-        return f"{name} {size} q={self.modulus} p={self.levels}{kind}{secret}{noise}{dim}"
+        return f"{name} {size} q={_shown(self.q)} p={_shown(self.p)}{kind}{secret}{noise}{dim}"
 
-    def updated(self, **changes: Any) -> "LWRParameters":
+    def updated(self, **changes: Any) -> "LWEParameters":
         """The same parameters with some of them changed."""
         return replace(self, **changes)
 
@@ -101,22 +121,37 @@ class LWRParameters:
 
         ValueError for a law of one's own.
         """
-        return asdict(self) | {"secret": law_words(self.secret), "noise": law_words(self.noise)}
+        return asdict(self) | {"Xs": distribution_words(self.Xs), "Xe": distribution_words(self.Xe)}
 
     @classmethod
     @checked
-    def from_json(cls, data: Mapping[str, Any]) -> "LWRParameters":
-        """The parameters that `to_json` wrote; other entries of `data` are ignored.
+    def from_json(cls, data: Mapping[str, Any]) -> "LWEParameters":
+        """The parameters that `to_json` wrote, now or with its older names; other entries of `data` are ignored.
 
         ValueError if an entry is missing or wrong.
         """
-        names = cls.__dataclass_fields__
-        if missing := [name for name in names if name not in data]:
+        named = {_OLD_NAMES.get(name, name): value for name, value in data.items()}
+        own = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
+        if missing := [name for name in ("n", "q", "p", "matrix", "Xs", "Xe") if name not in own]:
             raise ValueError(
                 f"The parameters {dict(data)} do not say what {', '.join(missing)} is: it is needed."
             )
-        own = {name: data[name] for name in names}
-        return cls(**own | {"secret": parse_law(own["secret"]), "noise": parse_law(own["noise"])})
+        return cls(**own | {name: parse_distribution(own[name]) for name in ("Xs", "Xe")})
+
+    def draw_errors(self, number: PositiveInt, *, rng: Rng = None) -> Int[np.ndarray, " number"]:
+        """So many errors; ValueError if the weight of all m errors is fixed and these are more than m."""
+        if not isinstance(self.Xe, FixedWeight):
+            return self.Xe.draw(number, self.q, rng=rng)
+        assert self.m is not None
+        if number > self.m:
+            raise ValueError(
+                f"number is {number}: {self} has {self.m} errors of fixed weight; take at most these."
+            )
+        return self.Xe.draw(self.m, self.q, rng=rng)[:number]
+
+    def error_support(self) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+        """The values of one error, centred mod q, and their probabilities; ValueError above 2^22 values."""
+        return self.Xe.entries(self.m or 0, self.q)
 
     @property
     def gadget(self) -> bool:
@@ -126,7 +161,7 @@ class LWRParameters:
     @property
     def noisy(self) -> bool:
         """Whether labels have errors: whether the law of the errors gives anything but 0 mod q."""
-        return self.noise.error_rate(self.modulus) > 0
+        return isinstance(self.Xe, FixedWeight) or self.Xe.error_rate(self.q) > 0
 
     @property
     def best_accuracy(self) -> float:
@@ -137,11 +172,11 @@ class LWRParameters:
         """
         if not self.noisy:
             return 1.0
-        q, p = self.modulus, self.levels
+        q, p = self.q, self.p
         runs = ((q // p, p - q % p), (q // p + 1, q % p))
-        if self.noise.is_uniform(q):
+        if self.Xe.is_uniform(q):
             return sum(number * (length / q) ** 2 for length, number in runs)
-        errors, chances = self.noise.support(q)
+        errors, chances = self.error_support()
         # of a run, the residues that e = r or r - q leaves in it, for r = e mod q
         shifts = np.stack([np.mod(errors, q), q - np.mod(errors, q)])
         same = sum(number * np.maximum(length - shifts, 0).sum(axis=0) for length, number in runs)
@@ -150,12 +185,12 @@ class LWRParameters:
     @property
     def digits(self) -> int:
         """How many covariates one entry of the secret needs: log2 q bits in the gadget family, else 1."""
-        return self.modulus.bit_length() - 1 if self.gadget else 1
+        return self.q.bit_length() - 1 if self.gadget else 1
 
     @property
     def covariates(self) -> int:
         """The number n of binary covariates."""
-        return self.secret_dim * self.digits
+        return self.n * self.digits
 
     @property
     def dim(self) -> int:
@@ -165,22 +200,22 @@ class LWRParameters:
     @property
     def centre(self) -> float:
         """(p - 1)/2: subtracted from a label so that its mean is near 0."""
-        return (self.levels - 1) / 2
+        return (self.p - 1) / 2
 
     @property
     def uniform_rows(self) -> bool:
         """Whether the rows of the public matrix are uniform; bits are the uniform public vectors of parity."""
-        return self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.modulus == 2)
+        return self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.q == 2)
 
     @property
     def normal_form(self) -> bool:
         """Whether the secret is from the law of the errors, which loses nothing if rows are uniform and p = q."""
-        return self.uniform_rows and self.levels == self.modulus and self.secret == self.noise
+        return self.uniform_rows and self.p == self.q and self.Xs == self.Xe
 
     @property
     def standard(self) -> bool:
         """Whether it is the standard problem, and no variant in its rows or its secret."""
-        return self.uniform_rows and (self.normal_form or self.secret.is_uniform(self.modulus))
+        return self.uniform_rows and (self.normal_form or self.Xs.is_uniform(self.q))
 
     @property
     def assumption(self) -> str:
@@ -189,46 +224,48 @@ class LWRParameters:
         A secret from the law of the errors is as hard as a uniform one where the public vectors are uniform (Applebaum,
         Cash, Peikert and Sahai 2009). For bits and trits mod q > 2 no such reduction is known to us.
         """
-        q, p = self.modulus, self.levels
-        if self.secret.secrets(self.secret_dim, q) == 0:
+        q, p = self.q, self.p
+        if self.Xs.secrets(self.n, q) == 0:
             return "There is one secret only, and nothing to solve."
-        if self.noise.is_uniform(q):
-            return f"Errors {self.noise} are uniform mod {q}: labels do not depend on the secret; nothing to learn."
+        if self.Xe.is_uniform(q):
+            return (
+                f"Errors {self.Xe} are uniform mod {q}: labels do not depend on the secret; nothing to learn."
+            )
         if p == q and not self.noisy:
             if q == 2:
                 return "Noise-free parity, easy by Gaussian elimination; with label flips, learning parity with noise."
             return "Linear equations mod q without errors, easy by elimination; with errors, learning with errors."
         name = "parity with noise" if q == 2 else "with errors" if p == q else "with rounding"
-        noise = f"errors {self.noise}{' before rounding' * (p < q)}" if self.noisy else "no noise"
-        size = f"dimension {self.secret_dim}, modulus {q}, " + (f"{p} levels, " if p < q else "")
+        noise = f"errors {self.Xe}{' before rounding' * (p < q)}" if self.noisy else "no noise"
+        size = f"dimension {self.n}, modulus {q}, " + (f"{p} levels, " if p < q else "")
         standard = "the standard problem" + (" with a power-of-two modulus" if self.gadget and q > 2 else "")
         changed = [] if self.uniform_rows else [f"a {self.matrix} public matrix"]
         if self.normal_form:
             standard += ", with a secret from the law of the errors (normal form)"
-        elif not self.secret.is_uniform(q):
-            changed.append(f"a secret from the law {self.secret}")
+        elif not self.Xs.is_uniform(q):
+            changed.append(f"a secret from the law {self.Xs}")
         variant = f"a variant of {standard}, with {' and '.join(changed)}" if changed else standard
         return f"Learning {name}, {size}{noise}: {variant}."
 
 
 @checked
-def covariate_form(secret: ArrayLike, parameters: LWRParameters) -> Int[np.ndarray, " n"]:
+def covariate_form(secret: ArrayLike, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
     """The centred integer vector v with label f(<v, a>) on covariates a: the secret itself, or its gadget multiples.
 
     The secret is any representatives mod q; ValueError if it is not `secret_dim` whole numbers.
 
     Examples
     --------
-    >>> covariate_form([3, 1], LWRParameters(secret_dim=2, modulus=8, levels=2, matrix="gadget"))
+    >>> covariate_form([3, 1], LWEParameters(n=2, q=8, p=2, matrix="gadget"))
     array([ 3, -2,  4,  1,  2,  4])
     """
     entries = whole_array("secret", secret)
-    if entries.shape != (parameters.secret_dim,):
-        raise ValueError(f"secret has shape {entries.shape}: ({parameters.secret_dim},) is needed.")
+    if entries.shape != (parameters.n,):
+        raise ValueError(f"secret has shape {entries.shape}: ({parameters.n},) is needed.")
     if parameters.gadget:
         powers = 1 << np.arange(parameters.digits)  # products wrap at 2^64, a multiple of q
-        entries = np.multiply.outer(np.mod(entries, parameters.modulus), powers).ravel()
-    return centred(entries, parameters.modulus)
+        entries = np.multiply.outer(np.mod(entries, parameters.q), powers).ravel()
+    return centred(entries, parameters.q)
 
 
 def require_form(form: ArrayLike, covariates: int | None = None) -> Int[np.ndarray, " n"]:
@@ -244,3 +281,10 @@ def require_form(form: ArrayLike, covariates: int | None = None) -> Int[np.ndarr
             "form has an entry of 2^62 or beyond: representatives mod q are needed, as centred gives."
         )
     return entries
+
+
+def _shown(number: int) -> str:
+    """A number, or the power of two that a long one is or is near."""
+    if number <= LARGEST_MODULUS:
+        return str(number)
+    return f"2^{number.bit_length() - 1}" if number & (number - 1) == 0 else f"2^{math.log2(number):.1f}"

@@ -1,51 +1,142 @@
 """Named parameters, from toys that every learner breaks to sets that no attack here can break."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import (
+    BINARY,
+    NO_NOISE,
+    TERNARY,
+    CentredBinomial,
+    DiscreteGaussian,
+    Distribution,
+    Flips,
+    Interval,
+    SparseSigned,
+    SparseTernary,
+)
+from lwe.parameters import LWEParameters
 
 __all__ = ["PRESETS"]
 
 _PRESETS = {
-    "toy": LWRParameters(8, 16, 2),
-    "toy-gadget": LWRParameters(3, 16, 2, "gadget"),
-    "toy-ternary": LWRParameters(6, 8, 2, "ternary"),
-    "toy-lwe": LWRParameters(8, 16, 16, noise=BinomialLaw(1)),
-    "toy-lpn": LWRParameters(10, 2, 2, noise=FlipLaw(0.05)),
+    "toy": LWEParameters(8, 16, 2),
+    "toy-gadget": LWEParameters(3, 16, 2, "gadget"),
+    "toy-ternary": LWEParameters(6, 8, 2, "ternary"),
+    "toy-lwe": LWEParameters(8, 16, 16, Xe=CentredBinomial(1)),
+    "toy-lpn": LWEParameters(10, 2, 2, Xe=Flips(0.05)),
     # span below q: least squares finds the secret
-    "no-wrap": LWRParameters(24, 251, 32, secret=TernaryLaw()),
-    "weak-wrap": LWRParameters(40, 17, 2, secret=TernaryLaw()),
-    "plain-24": LWRParameters(24, 64, 2),
-    "plain-64": LWRParameters(64, 64, 2),
-    "plain-256": LWRParameters(256, 64, 2),
-    "linearised-32": LWRParameters(32, 4, 2),
-    "linearised-64": LWRParameters(64, 4, 2),
-    "ternary-14": LWRParameters(14, 5, 2, secret=TernaryLaw()),
-    "ternary-20": LWRParameters(20, 5, 2, secret=TernaryLaw()),
-    "sparse-64": LWRParameters(64, 3, 2, secret=SparseLaw(8)),
-    "covariates-24": LWRParameters(24, 64, 2, "ternary"),
-    "gadget-4": LWRParameters(4, 16, 2, "gadget"),
-    "gadget-14": LWRParameters(14, 128, 4, "gadget"),
-    "gadget-16": LWRParameters(16, 256, 2, "gadget"),
-    "gadget-28": LWRParameters(28, 128, 8, "gadget"),
-    "gadget-56": LWRParameters(56, 128, 32, "gadget"),
-    "parity-64": LWRParameters(64, 2, 2),
-    "lpn-32": LWRParameters(32, 2, 2, noise=FlipLaw(0.125)),
-    "lpn-128": LWRParameters(128, 2, 2, noise=FlipLaw(0.125)),
-    "lpn-512": LWRParameters(512, 2, 2, noise=FlipLaw(0.125)),
-    "lwe-30": LWRParameters(30, 257, 257, "uniform", noise=GaussianLaw(1.0)),
-    "sparse-lwe-80": LWRParameters(80, 113, 113, "uniform", SparseLaw(5), GaussianLaw(3.0)),
-    # module structure is ignored: plain problems of the schemes' sizes, with uniform public matrices
-    "kyber512": LWRParameters(512, 3329, 3329, "uniform", BinomialLaw(3), BinomialLaw(3)),
-    "kyber768": LWRParameters(768, 3329, 3329, "uniform", BinomialLaw(2), BinomialLaw(2)),
-    "kyber1024": LWRParameters(1024, 3329, 3329, "uniform", BinomialLaw(2), BinomialLaw(2)),
-    "lightsaber": LWRParameters(512, 8192, 1024, "uniform", BinomialLaw(5)),
-    "saber": LWRParameters(768, 8192, 1024, "uniform", BinomialLaw(4)),
-    "firesaber": LWRParameters(1024, 8192, 1024, "uniform", BinomialLaw(3)),
+    "no-wrap": LWEParameters(24, 251, 32, Xs=TERNARY),
+    "weak-wrap": LWEParameters(40, 17, 2, Xs=TERNARY),
+    "plain-24": LWEParameters(24, 64, 2),
+    "plain-64": LWEParameters(64, 64, 2),
+    "plain-256": LWEParameters(256, 64, 2),
+    "linearised-32": LWEParameters(32, 4, 2),
+    "linearised-64": LWEParameters(64, 4, 2),
+    "ternary-14": LWEParameters(14, 5, 2, Xs=TERNARY),
+    "ternary-20": LWEParameters(20, 5, 2, Xs=TERNARY),
+    "sparse-64": LWEParameters(64, 3, 2, Xs=SparseSigned(8)),
+    "covariates-24": LWEParameters(24, 64, 2, "ternary"),
+    "gadget-4": LWEParameters(4, 16, 2, "gadget"),
+    "gadget-14": LWEParameters(14, 128, 4, "gadget"),
+    "gadget-16": LWEParameters(16, 256, 2, "gadget"),
+    "gadget-28": LWEParameters(28, 128, 8, "gadget"),
+    "gadget-56": LWEParameters(56, 128, 32, "gadget"),
+    "parity-64": LWEParameters(64, 2, 2),
+    "lpn-32": LWEParameters(32, 2, 2, Xe=Flips(0.125)),
+    "lpn-128": LWEParameters(128, 2, 2, Xe=Flips(0.125)),
+    "lpn-512": LWEParameters(512, 2, 2, Xe=Flips(0.125)),
+    "lwe-30": LWEParameters(30, 257, 257, "uniform", Xe=DiscreteGaussian(1.0)),
+    "sparse-lwe-80": LWEParameters(80, 113, 113, "uniform", SparseSigned(5), DiscreteGaussian(3.0)),
 }
-PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_PRESETS)
+
+
+def _scheme(
+    tag: str, n: int, q: int, Xs: Distribution, Xe: Distribution, m: int | None = None, p: int = 0
+) -> tuple[str, LWEParameters]:
+    return tag.lower(), LWEParameters(n, q, p, "uniform", Xs, Xe, m, tag)
+
+
+def _binomial(tag: str, n: int, eta: int) -> tuple[str, LWEParameters]:
+    return _scheme(tag, n, 3329, CentredBinomial(eta), CentredBinomial(eta), n)
+
+
+def _saber(tag: str, n: int, eta: int) -> tuple[str, LWEParameters]:
+    return _scheme(tag, n, 8192, CentredBinomial(eta), NO_NOISE, n, 1024)
+
+
+def _frodo(n: int, q: int, sigma: float) -> tuple[str, LWEParameters]:
+    return _scheme(f"Frodo{n}", n, q, DiscreteGaussian(sigma), DiscreteGaussian(sigma), n + 8)
+
+
+def _dilithium(level: int, rows: int, columns: int, eta: int) -> tuple[str, LWEParameters]:
+    small = Interval(-eta, eta)
+    return _scheme(f"Dilithium{level}", 256 * columns, 8380417, small, small, 256 * rows)
+
+
+def _ntru(tag: str, n: int, q: int, ones: int | None) -> tuple[str, LWEParameters]:
+    return _scheme(tag, n, q, TERNARY, TERNARY if ones is None else SparseTernary(ones, ones), n)
+
+
+def _tfhe(tag: str, n: int, q: int, sigma: float) -> tuple[str, LWEParameters]:
+    return _scheme(tag, n, q, BINARY, DiscreteGaussian(sigma))
+
+
+def _homomorphic(tag: str, n: int, q: int, sigma: float = 3.19) -> tuple[str, LWEParameters]:
+    return _scheme(tag, n, q, TERNARY, DiscreteGaussian(sigma))
+
+
+_HES = {  # log2 q by dimension, for ternary secrets and 128, 192 and 256 bits of security against classical attacks
+    1024: (27, 19, 14),
+    2048: (54, 37, 29),
+    4096: (109, 75, 58),
+    8192: (218, 152, 118),
+    16384: (438, 305, 237),
+    32768: (881, 611, 476),
+}
+_HES2 = {8192: 214, 16384: 430, 32768: 868, 65536: 1747, 131072: 3523}
+_SEAL = {
+    2048: 2**60 - 2**14 + 1,
+    4096: 2**116 - 2**18 + 1,
+    8192: 2**226 - 2**26 + 1,
+    16384: 2**435 - 2**33 + 1,
+    32768: 2**889 - 2**54 - 2**53 - 2**52 + 1,
+}
+
+_SCHEMES = dict(
+    [
+        _binomial("Kyber512", 512, 3),
+        _binomial("Kyber768", 768, 2),
+        _binomial("Kyber1024", 1024, 2),
+        _saber("LightSaber", 512, 5),
+        _saber("Saber", 768, 4),
+        _saber("FireSaber", 1024, 3),
+        _frodo(640, 2**15, 2.8),
+        _frodo(976, 2**16, 2.3),
+        _frodo(1344, 2**16, 1.4),
+        _dilithium(2, 4, 4, 2),
+        _dilithium(3, 6, 5, 4),
+        _dilithium(5, 8, 7, 2),
+        _ntru("NTRU-HPS2048509", 508, 2048, 127),
+        _ntru("NTRU-HPS2048677", 676, 2048, 127),
+        _ntru("NTRU-HPS4096821", 820, 4096, 255),
+        _ntru("NTRU-HRSS701", 700, 8192, None),
+        _tfhe("TFHE630", 630, 2**32, 2.0**17),
+        _tfhe("TFHE1024", 1024, 2**32, 2.0**7),
+        # errors are uniform with weights at the ends: here a Gaussian of their deviation
+        _tfhe("TFHErs-LWE", 918, 2**64, math.sqrt((2**91 + 1) / 6)),
+        _tfhe("TFHErs-RLWE", 2048, 2**64, math.sqrt((2**35 + 1) / 6)),
+        *(
+            _homomorphic(f"HES-{n}-{bits}", n, 2**size, 3.2)
+            for n, sizes in _HES.items()
+            for bits, size in zip((128, 192, 256), sizes, strict=True)
+        ),
+        *(_homomorphic(f"HESv2-{n}-128", n, 2**size) for n, size in _HES2.items()),
+        *(_homomorphic(f"SEAL22-{n}", n, q) for n, q in _SEAL.items()),
+    ]
+)
+PRESETS: Mapping[str, LWEParameters] = MappingProxyType(_PRESETS | _SCHEMES)
 """Parameters by name.
 
 * toy-...: broken in seconds, for trying things out.
@@ -55,10 +146,15 @@ PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_PRESETS)
 * parity-N: easy; lpn-N: learning parity with noise, one flip in eight; lwe-N: learning with errors.
 * sparse-lwe-80: the toy of LWE-benchmarking (Wenger, Saxena, Malhou, Thieu and Lauter 2024, eprint 2024/1229), with a
   uniform matrix in place of a circulant one, and with signs: its secrets have five or six ones.
-* kyber512, kyber768, kyber1024, lightsaber, saber, firesaber: the sizes, moduli and laws of these schemes' keys as
-  plain learning with errors and with rounding. Their module structure is ignored, and so is the compression of
-  Kyber's ciphertexts: results for these sets do not hold for the schemes. Kyber specification, round 3 (2021), Table 1;
-  Saber specification, round 3 (2020). No heads realise them: they are for samples and for cost estimates.
+* kyberN, lightsaber, saber, firesaber, frodoN, dilithiumN, ntru-...: the keys of these schemes, with the numbers m of
+  samples that they make public. Specifications of round 3: Kyber (2021), Table 1; Saber (2020), Table 1; FrodoKEM
+  (2021), Table 3; Dilithium (2021), Table 1; NTRU (2019). The ring samples of FrodoKEM's keys are n + 8.
+* tfheN, tfhers-...: TFHE with binary secrets, and TFHE-rs 1.4 (the lattice-estimator's `schemes.py`).
+* hes-N-B: the Homomorphic Encryption Standard 1.1 (2018), Table 1, for ternary secrets and B bits; hesv2-N-128: its
+  second version (Bossuat and others 2024, eprint 2024/463, Table 5.2); seal22-N: SEAL 2.2 (2017), Table 3.
+
+The structure of rings and modules is ignored, and so is the compression of Kyber's ciphertexts: results for these sets
+are about plain learning with errors of their size. No heads realise them; the larger moduli are for estimates alone.
 
 A name indicates what is known to break the parameters, if anything. No name means that they are secure.
 """

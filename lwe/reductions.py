@@ -11,7 +11,8 @@ from attention.inputs import Rng
 from attention.validation import checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
-from lwe.parameters import LWRParameters, centred, rounded
+from lwe.distributions import DiscreteGaussian
+from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred, rounded
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples
 
@@ -58,7 +59,7 @@ class Reduction:
 class Card:
     """The assumption of a problem, and known reductions that lead to it; none if nothing is assumed."""
 
-    parameters: LWRParameters
+    parameters: LWEParameters
     samples: int  #: so many samples determine the secret, by their bits; 0 if there is nothing to find
     reductions: tuple[Reduction, ...]
 
@@ -101,7 +102,7 @@ class Card:
 
 
 @checked
-def card_of(parameters: LWRParameters) -> Card:
+def card_of(parameters: LWEParameters) -> Card:
     """The card of a problem, computed from its parameters.
 
     Notes
@@ -124,20 +125,20 @@ def card_of(parameters: LWRParameters) -> Card:
 
     Examples
     --------
-    >>> card = card_of(LWRParameters(16, 256, 2, "gadget"))
+    >>> card = card_of(LWEParameters(16, 256, 2, "gadget"))
     >>> card.samples, card.rests_on, card.reductions[-1].heads
     (128, 'LWR', 66.0)
     """
     sizes = deviations(parameters)
-    easy = parameters.levels == parameters.modulus and not parameters.noisy
+    easy = parameters.p == parameters.q and not parameters.noisy
     if easy or sizes.secret_bits == 0 or sizes.told == 0:
         return Card(parameters, 0, ())
-    needed, q = fewest_samples(parameters), parameters.modulus
+    needed, q = fewest_samples(parameters), parameters.q
     errors, problem = (
         "LPN" if q == 2 else "LWE",
-        "LWR" if parameters.levels < q else "LPN" if q == 2 else "LWE",
+        "LWR" if parameters.p < q else "LPN" if q == 2 else "LWE",
     )
-    secret = "" if parameters.secret.is_uniform(q) else f", {parameters.secret} secret"
+    secret = "" if parameters.Xs.is_uniform(q) else f", {parameters.Xs} secret"
     rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
     found = (
         *_from_lattices(parameters, errors),
@@ -166,7 +167,7 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSample
 
 @checked
 def small_row_samples(
-    samples: LWRSamples, parameters: LWRParameters, *, rng: Rng = None
+    samples: LWRSamples, parameters: LWEParameters, *, rng: Rng = None
 ) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
     """Standard samples of learning with errors as samples with rows of bits or trits, and the shift of the secret.
 
@@ -180,14 +181,14 @@ def small_row_samples(
     Examples
     --------
     >>> from lwe import make_samples
-    >>> standard, s = make_samples(LWRParameters(2, 8, 8, "uniform"), 50, rng=0)
-    >>> found, shift = small_row_samples(standard, LWRParameters(6, 8, 8), rng=1)
+    >>> standard, s = make_samples(LWEParameters(2, 8, 8, "uniform"), 50, rng=0)
+    >>> found, shift = small_row_samples(standard, LWEParameters(6, 8, 8), rng=1)
     >>> v = np.multiply.outer(s, [1, 2, 4]).ravel() + shift
     >>> bool(np.all(found.public @ v % 8 == found.labels)), np.unique(found.public).tolist()
     (True, [0, 1])
     """
-    q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
-    if q & (q - 1) or parameters.levels != q or parameters.matrix not in ("binary", "ternary"):
+    q, n, digits = parameters.q, parameters.n, parameters.q.bit_length() - 1
+    if q & (q - 1) or parameters.p != q or parameters.matrix not in ("binary", "ternary"):
         raise ValueError(
             f"parameters is {parameters}: q a power of two, p = q and a binary or ternary matrix is needed."
         )
@@ -207,18 +208,22 @@ def small_row_samples(
     return LWRSamples(rows, np.mod(samples.labels + inner_products(rows, shift, q), q)), shift
 
 
-def _small_rows(parameters: LWRParameters) -> bool:
+def _small_rows(parameters: LWEParameters) -> bool:
     # rows of bits are the uniform rows mod 2
-    return parameters.matrix == "ternary" or (parameters.matrix == "binary" and parameters.modulus > 2)
+    return parameters.matrix == "ternary" or (parameters.matrix == "binary" and parameters.q > 2)
 
 
-def _from_lattices(parameters: LWRParameters, errors: str) -> list[Reduction]:
+def _from_lattices(parameters: LWEParameters, errors: str) -> list[Reduction]:
     """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
-    q, n, sigma = parameters.modulus, parameters.secret_dim, parameters.noise.number
-    if q == 2 or parameters.noise.kind != "gaussian":
+    q, n, noise = parameters.q, parameters.n, parameters.Xe
+    if q == 2 or not isinstance(noise, DiscreteGaussian):
         return []
     n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
-    lattices, width, least = "lattices in the worst case", math.sqrt(2 * math.pi) * sigma, 2 * math.sqrt(n)
+    lattices, width, least = (
+        "lattices in the worst case",
+        math.sqrt(2 * math.pi) * noise.sigma,
+        2 * math.sqrt(n),
+    )
     quantum, short = f"{lattices}, by quantum algorithms", math.log2(least / width)
     told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
     both = f"{told} q has to be at least 2^(n/2) = 2^{n / 2:g}."
@@ -233,34 +238,34 @@ def _from_lattices(parameters: LWRParameters, errors: str) -> list[Reduction]:
     ]
 
 
-def _to_small_secrets(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
+def _to_small_secrets(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
     """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
     if start == to:
         return []
     told = (
-        f"About n = {parameters.secret_dim} samples become the secret, which then has the law of the errors; the "
+        f"About n = {parameters.n} samples become the secret, which then has the law of the errors; the "
         "secret here has to have it, too."
     )
-    short = -math.inf if parameters.secret == parameters.noise else math.inf
+    short = -math.inf if parameters.Xs == parameters.Xe else math.inf
     return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
 
 
-def _to_small_rows(parameters: LWRParameters, start: str, to: str) -> list[Reduction]:
+def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
     """From learning with errors with uniform rows mod q to that with rows of bits or trits."""
     if start == to:
         return []
-    q, n, digits = parameters.modulus, parameters.secret_dim, parameters.modulus.bit_length() - 1
-    covers = q & (q - 1) == 0 and n >= digits and parameters.secret.is_uniform(q)
+    q, n, digits = parameters.q, parameters.n, parameters.q.bit_length() - 1
+    covers = q & (q - 1) == 0 and n >= digits and parameters.Xs.is_uniform(q)
     told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
     source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
     return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
 
 
-def _to_rounding(parameters: LWRParameters, start: str, to: str, needed: int) -> list[Reduction]:
+def _to_rounding(parameters: LWEParameters, start: str, to: str, needed: int) -> list[Reduction]:
     """From learning with errors to learning with rounding."""
     from sympy import primefactors
 
-    q, p, n, run = parameters.modulus, parameters.levels, parameters.secret_dim, "lwe.rounded_samples"
+    q, p, n, run = parameters.q, parameters.p, parameters.n, "lwe.rounded_samples"
     if start == to:
         return []
     if parameters.noisy:
@@ -291,9 +296,9 @@ def _to_rounding(parameters: LWRParameters, start: str, to: str, needed: int) ->
     return found
 
 
-def _to_layers(parameters: LWRParameters, start: str) -> Reduction:
+def _to_layers(parameters: LWEParameters, start: str) -> Reduction:
     """From samples to examples of the layer."""
-    q, here, layer = parameters.modulus, "derived here", parameters
+    q, here, layer = parameters.q, "derived here", parameters
     if parameters.matrix == "uniform":
         if q & (q - 1):
             told = "No heads realise uniform rows mod q, unless q is a power of two."
@@ -306,14 +311,14 @@ def _to_layers(parameters: LWRParameters, start: str) -> Reduction:
     return Reduction(start, "layer", here, "derived", told, -math.inf, None, heads, run)
 
 
-def _mean_heads(parameters: LWRParameters) -> float:
+def _mean_heads(parameters: LWEParameters) -> float:
     """About p E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
-    q, n, law = parameters.modulus, parameters.secret_dim, parameters.secret
+    q, n, law = parameters.q, parameters.n, parameters.Xs
     if law.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
         size = parameters.digits * (q * q - q % 2) / (4 * q)
     else:
-        sparse = np.array([0, 1]), np.array([1 - (law.number or 0) / n, (law.number or 0) / n])
-        values, weights = sparse if law.kind == "sparse" else law.support(q)
+        values, weights = law.entries(n, q)
         multiples = np.multiply.outer(values, 1 << np.arange(parameters.digits))
-        size = float(weights @ np.abs(centred(multiples, q)).sum(axis=1))
-    return (2 if parameters.matrix == "ternary" else 1) * parameters.levels * n * size / q + 2
+        residues = centred(multiples, q) if q <= LARGEST_MODULUS else multiples  # small ones are centred
+        size = float(weights @ np.abs(residues).sum(axis=1))
+    return (2 if parameters.matrix == "ternary" else 1) * (parameters.p / q) * n * size + 2

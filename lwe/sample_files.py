@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, write_whole, wrong
 from attention.foreign import strict_json
-from attention.validation import PositiveInt, checked
-from lwe.laws import NO_NOISE, GaussianLaw, IntegerLaw
-from lwe.parameters import LWRParameters, centred
-from lwe.residues import whole_array
+from attention.validation import PositiveInt, checked, count
+from lwe.distributions import NO_NOISE, DiscreteGaussian, Distribution
+from lwe.parameters import LWEParameters, centred
+from lwe.residues import LARGEST_MODULUS, whole_array
 from lwe.sample_text import matrix_of_text, named_values, names_samples, read_text, text_of_array
 from lwe.samples import LWRSamples, Rounding, require_no_signs
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _NAMES = (("A", "b"), ("X", "y"))
-_FIELDS = {"q": "modulus", "modulus": "modulus", "p": "levels", "levels": "levels"}
+_FIELDS = {"q": "q", "modulus": "q", "p": "p", "levels": "p"}
 _START = 1 << 16  # bytes that show what a file is
 
 
@@ -43,7 +43,7 @@ class StoredSamples:
     """The content of a file of samples."""
 
     samples: LWRSamples
-    parameters: LWRParameters
+    parameters: LWEParameters
     secret: Int[np.ndarray, " n"] | None  #: the secret, centred mod q, if the file has it
     columns: int = (
         1  #: how many columns of labels the file has, each of a secret of its own; one of them was read
@@ -52,7 +52,7 @@ class StoredSamples:
 
 @checked
 def save_samples(
-    path: str | Path, samples: LWRSamples, parameters: LWRParameters, *, secret: ArrayLike | None = None
+    path: str | Path, samples: LWRSamples, parameters: LWEParameters, *, secret: ArrayLike | None = None
 ) -> None:
     """Write samples as one file that `read_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
 
@@ -65,7 +65,7 @@ def save_samples(
     --------
     >>> import tempfile
     >>> from lwe import make_samples
-    >>> parameters = LWRParameters(4, 17, 17, "uniform", noise=GaussianLaw(1.5))
+    >>> parameters = LWEParameters(4, 17, 17, "uniform", Xe=DiscreteGaussian(1.5))
     >>> samples, _ = make_samples(parameters, 5, rng=0)
     >>> path = Path(tempfile.mkdtemp()) / "challenge.txt"
     >>> save_samples(path, samples, parameters)
@@ -95,25 +95,27 @@ def save_samples(
         raise ValueError(
             f"{path}: samples are written as .npz, or as .txt in the format of the LWE challenges."
         )
-    n, q, noise = parameters.secret_dim, parameters.modulus, parameters.noise
-    plain = LWRParameters(n, q, q, "uniform", noise=noise)
-    if parameters != plain or (noise != NO_NOISE and noise.kind != "gaussian") or secret is not None:
+    n, q, noise = parameters.n, parameters.q, parameters.Xe
+    plain = LWEParameters(n, q, q, "uniform", Xe=noise)
+    sigma = noise.sigma if isinstance(noise, DiscreteGaussian) else 0.0
+    unnamed = parameters.updated(m=None, tag="")
+    if unnamed != plain or (noise != NO_NOISE and sigma == 0) or secret is not None:
         raise ValueError(
             f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
             f"Gaussian errors or none, and holds no secret; {parameters} needs .npz."
         )
-    if (noise.number or 0.0) >= q:
+    if sigma >= q:
         raise ValueError(
             f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz."
         )
-    head = f"{n}\n{len(own)}\n{q}\n{_alpha(noise.number or 0.0, q)}\n"
+    head = f"{n}\n{len(own)}\n{q}\n{_alpha(sigma, q)}\n"
     write_whole(path, f"{head}{text_of_array(own.labels)}\n{text_of_array(own.public)}\n".encode())
 
 
 @checked
 def read_samples(
     path: str | Path,
-    parameters: LWRParameters | Mapping[str, Any] | None = None,
+    parameters: LWEParameters | Mapping[str, Any] | None = None,
     *,
     labels_path: str | Path | None = None,
     secret_path: str | Path | None = None,
@@ -129,9 +131,9 @@ def read_samples(
     ----------
     path : path
         The samples, or the matrix A of shape (N, n), one row a sample, as `read_matrix` reads it.
-    parameters : LWRParameters or mapping, optional
+    parameters : LWEParameters or mapping, optional
         The problem: for matrices, and for files of other programs, as far as they do not hold it. A mapping has its
-        fields but `secret_dim`, which is then the number of columns. `levels` is by default the modulus.
+        fields but `n`, which is then the number of columns. `p` is by default q.
     labels_path : path, optional
         With a matrix: the labels b of shape (N,).
     secret_path : path, optional
@@ -158,7 +160,7 @@ def read_samples(
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "A.npy", np.array([[1, -2], [3, 0], [0, 1]]))
     >>> write_matrix(folder / "b.txt", np.array([-1, 3, 1]))
-    >>> problem = {"modulus": 7, "matrix": "uniform"}
+    >>> problem = {"q": 7, "matrix": "uniform"}
     >>> found = read_samples(folder / "A.npy", problem, labels_path=folder / "b.txt")
     >>> found.samples.public.tolist(), found.samples.labels.tolist(), str(found.parameters)
     ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], 'LWE n=2 q=7 p=7 uniform')
@@ -169,7 +171,7 @@ def read_samples(
             "a matrix: labels_path is needed, too" if kind == "matrix" else "no matrix: leave labels_path out"
         )
         raise ValueError(f"{path} is {needed}.")
-    stored: LWRParameters | None = None
+    stored: LWEParameters | None = None
     arrays: dict[str, Any] = {}
     if labels_path is not None:
         public, labels = read_matrix(path), read_matrix(labels_path)
@@ -184,7 +186,7 @@ def read_samples(
         if "parameters" in arrays:
             text = str(arrays["parameters"])
             stored = guarded(
-                path, "its parameters are wrong", lambda: LWRParameters.from_json(strict_json(text))
+                path, "its parameters are wrong", lambda: LWEParameters.from_json(strict_json(text))
             )
     if stored is not None and parameters is not None:
         raise ValueError(
@@ -196,7 +198,7 @@ def read_samples(
         raise ValueError(f"column is {column}: b has {columns}.")
     labels = labels[:, column - 1] if labels.ndim == 2 else labels
     known = stored or parameters
-    if not isinstance(known, LWRParameters):
+    if not isinstance(known, LWEParameters):
         known = _problem(path, public, arrays, dict(known or {}))
     samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
     secret = arrays.get("secret", arrays.get("s")) if secret_path is None else read_matrix(secret_path)
@@ -266,7 +268,7 @@ def _oriented(public: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _problem(
     path: Path, public: np.ndarray, arrays: Mapping[str, Any], given: dict[str, Any]
-) -> LWRParameters:
+) -> LWEParameters:
     """The problem that was given, completed by what the file says of it."""
     if public.ndim != 2 or not public.size:
         raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
@@ -275,31 +277,29 @@ def _problem(
         if name in _FIELDS:
             use: Callable[[], int] = partial(_whole_number, name, value)
             says[_FIELDS[name]] = guarded(path, f"its {name} is no whole number", use)
-    if "modulus" in given and says.get("modulus", given["modulus"]) != given["modulus"]:
-        raise ValueError(
-            f"{path} says that q is {says['modulus']}, not {given['modulus']}: leave the modulus out."
-        )
+    if "q" in given and says.get("q", given["q"]) != given["q"]:
+        raise ValueError(f"{path} says that q is {says['q']}, not {given['q']}: leave the modulus out.")
     problem = ({"matrix": "uniform"} if says else {}) | says | given
-    if "modulus" not in problem:
+    if "q" not in problem:
         raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
-    problem.setdefault("levels", problem["modulus"])
-    for name, scale in (("alpha", problem["modulus"]), ("sigma", 1)):
-        if name in arrays and "noise" not in given:
-            law: Callable[[], IntegerLaw] = partial(_errors, name, str(arrays[name]), scale)
-            problem["noise"] = guarded(path, f"its {name} is wrong", law)
-    return LWRParameters(secret_dim=public.shape[1], **problem)
+    problem.setdefault("p", problem["q"])
+    for name, scale in (("alpha", problem["q"]), ("sigma", 1)):
+        if name in arrays and "Xe" not in given:
+            law: Callable[[], Distribution] = partial(_errors, name, str(arrays[name]), scale)
+            problem["Xe"] = guarded(path, f"its {name} is wrong", law)
+    return LWEParameters(n=public.shape[1], **problem)
 
 
 def _whole_number(name: str, value: Any) -> int:
     return int(whole_array(name, value))
 
 
-def _errors(name: str, number: str, scale: int) -> IntegerLaw:
+def _errors(name: str, number: str, scale: int) -> Distribution:
     """The law of errors of standard deviation sigma, or alpha q."""
     if name == "alpha" and not Decimal(number) < 1:
         raise ValueError(f"alpha is {number}: the standard deviation as a share of q, below 1, is needed")
     sigma = float(Decimal(number) * scale)
-    return GaussianLaw(sigma) if sigma else NO_NOISE
+    return DiscreteGaussian(sigma) if sigma else NO_NOISE
 
 
 def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> Rounding:
@@ -315,12 +315,12 @@ def _fitting(
     path: str | Path,
     public: np.ndarray,
     labels: np.ndarray,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     rounding: Rounding,
     labels_path: str | Path | None = None,
 ) -> LWRSamples:
     """The samples, reduced mod q where the parameters allow it; FileFormatError unless they fit the parameters."""
-    q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
+    q, p, n = parameters.q, parameters.p, parameters.n
     labels_path = labels_path or path
     residues = (-(q // 2), q - 1)
     entries = {"binary": (0, 1), "ternary": (-1, 1)}.get(parameters.matrix, residues)
@@ -342,14 +342,14 @@ def _fitting(
 
 
 def _fitting_secret(
-    path: str | Path, secret: np.ndarray, parameters: LWRParameters, columns: int = 1, column: int = 1
+    path: str | Path, secret: np.ndarray, parameters: LWEParameters, columns: int = 1, column: int = 1
 ) -> Int[np.ndarray, " n"]:
-    n = parameters.secret_dim
+    n = parameters.n
     if secret.ndim == 2 and columns > 1 and secret.shape in ((n, columns), (columns, n)):
         secret = secret[:, column - 1] if secret.shape == (n, columns) else secret[column - 1]
     secret = _whole(path, "The secret", secret.ravel() if 1 in secret.shape else secret, (n,))
-    _require_range(path, "The secret", secret, -parameters.modulus + 1, parameters.modulus - 1)
-    return centred(secret, parameters.modulus)
+    _require_range(path, "The secret", secret, -parameters.q + 1, parameters.q - 1)
+    return centred(secret, parameters.q)
 
 
 def _whole(path: str | Path, name: str, array: np.ndarray, shape: tuple[int | str, ...]) -> np.ndarray:
@@ -371,7 +371,7 @@ def _require_range(path: str | Path, name: str, array: np.ndarray, least: int, m
         )
 
 
-def _read_challenge(path: Path) -> tuple[LWRParameters, np.ndarray, np.ndarray]:
+def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     """The parameters, A and b of the text of an LWE challenge."""
     head, _, rest = read_text(path).partition("[")
     vector, closed, rest = rest.partition("]")
@@ -382,9 +382,10 @@ def _read_challenge(path: Path) -> tuple[LWRParameters, np.ndarray, np.ndarray]:
             "an LWE challenge has lines with n, m, q and alpha, then b as [1 2 ...] and A as [[1 2 ...] ...]",
         )
 
-    def read() -> tuple[int, LWRParameters]:
+    def read() -> tuple[int, LWEParameters]:
         n, m, q = map(int, numbers[:3])
-        return m, LWRParameters(n, q, q, "uniform", noise=_errors("alpha", numbers[3], q))
+        count("q", q, least=2, most=LARGEST_MODULUS)
+        return m, LWEParameters(n, q, q, "uniform", Xe=_errors("alpha", numbers[3], q))
 
     m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
     public, labels = matrix_of_text(path, rest.strip(" ,\t\r\n")), matrix_of_text(path, f"[{vector}]")

@@ -11,7 +11,7 @@ from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, count, random_generator
-from lwe.parameters import LWRParameters, centred, rounded
+from lwe.parameters import LWEParameters, centred, rounded
 from lwe.residues import inner_products, product_quotient, whole_array
 
 __all__ = ["LWRSamples", "Rounding", "inner_products", "make_samples", "require_no_signs", "rounded_labels"]
@@ -23,7 +23,7 @@ Rounding = Literal["down", "nearest"]
 class LWRSamples:
     """Rows a of a public matrix and the labels b = floor(p ((<a, s> + e) mod q) / q) of an unknown secret s."""
 
-    #: A. Entries are 0 and 1, -1, 0 and 1, or residues mod q, as `LWRParameters.matrix` says.
+    #: A. Entries are 0 and 1, -1, 0 and 1, or residues mod q, as `LWEParameters.matrix` says.
     public: Int[np.ndarray, "N n"]
     #: b, from 0 to p - 1; p = q where labels are not rounded (learning with errors)
     labels: Int[np.ndarray, " N"]
@@ -70,17 +70,17 @@ class LWRSamples:
 
 
 def rounded_labels(
-    products: Int[np.ndarray, "..."], parameters: LWRParameters, rounding: Rounding = "down"
+    products: Int[np.ndarray, "..."], parameters: LWEParameters, rounding: Rounding = "down"
 ) -> Int[np.ndarray, "..."]:
     """The labels of inner products: floor(p x / q) of their residues x, or floor(p x / q + 1/2) mod p.
 
     Examples
     --------
-    >>> saber = LWRParameters(secret_dim=4, modulus=16, levels=4)
+    >>> saber = LWEParameters(n=4, q=16, p=4)
     >>> rounded_labels(np.arange(16), saber, "nearest").tolist()
     [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0, 0]
     """
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     down = rounded(products, q, p)
     if rounding == "down":
         return down
@@ -99,7 +99,7 @@ def require_no_signs(name: str, array: Int[np.ndarray, "..."], modulus: int) -> 
 
 @checked
 def make_samples(
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     number: PositiveInt,
     *,
     secret: ArrayLike | None = None,
@@ -110,7 +110,7 @@ def make_samples(
 
     Parameters
     ----------
-    parameters : LWRParameters
+    parameters : LWEParameters
         The problem. The gadget's public matrix is returned as residues G a, not as the bits a.
     number : int
         The number of samples.
@@ -123,20 +123,20 @@ def make_samples(
 
     Examples
     --------
-    >>> parameters = LWRParameters(secret_dim=8, modulus=64, levels=2)
+    >>> parameters = LWEParameters(n=8, q=64, p=2)
     >>> samples, secret = make_samples(parameters, 100, rng=0)
     >>> samples.public.shape, len(secret), np.unique(samples.labels).tolist()
     ((100, 8), 8, [0, 1])
     """
-    n, q = parameters.secret_dim, parameters.modulus
+    n, q = parameters.n, parameters.q
     require_memory(f"number is {shown(number)}: such samples", 8 * number * (3 * n + 4), advice="take fewer")
     generator = random_generator(rng)
-    own = parameters.secret.draw(n, q, rng=generator) if secret is None else centred(secret, q)
+    own = parameters.Xs.draw(n, q, rng=generator) if secret is None else centred(secret, q)
     if own.shape != (n,):
         raise ValueError(f"secret has shape {own.shape}: ({n},) is needed.")
     public = generator.integers(2 if parameters.matrix in ("binary", "ternary") else q, size=(number, n))
     if parameters.matrix == "ternary":
         public -= generator.integers(2, size=(number, n))
-    errors = parameters.noise.draw(number, q, rng=generator)
+    errors = parameters.draw_errors(number, rng=generator)
     labels = rounded_labels(inner_products(public, own, q) + errors, parameters, rounding)
     return LWRSamples(public, labels, rounding), own

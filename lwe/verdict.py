@@ -11,7 +11,7 @@ from lower.certificate import FEW_OPERATIONS, LEAST_RHO
 from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import estimate
 from lwe.labels import LowDegreeWeights, low_degree_weights, weights_computable
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWEParameters, covariate_form
 from lwe.uniformity import followed, log2_distance_from_uniform, wrap_ratio
 
 __all__ = ["FEW_MONOMIALS", "Verdict", "judge_secret"]
@@ -55,7 +55,7 @@ class Verdict:
 
 
 @checked
-def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
+def judge_secret(secret: ArrayLike, parameters: LWEParameters) -> Verdict:
     """The objections to one secret, given by any representatives mod q: its problem, its wrap, its low degrees.
 
     ValueError if the secret does not fit. For heads with q above 2^22, n q above 2^28 or n^2 q above 2^37 the measures
@@ -73,12 +73,12 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
 
     Examples
     --------
-    >>> small = LWRParameters(secret_dim=40, modulus=17, levels=2)
+    >>> small = LWEParameters(n=40, q=17, p=2)
     >>> print(judge_secret([1, -1, 0, 1] * 10, small).objections[0])
     wrap too weak: rho = 0.16 < 0.5
     """
     form = covariate_form(secret, parameters)
-    q, matrix = parameters.modulus, parameters.matrix
+    q, matrix = parameters.q, parameters.matrix
     log2_distance = rho = weights = None
     if matrix == "uniform" or followed(len(form), q):
         log2_distance = log2_distance_from_uniform(form, q, matrix)
@@ -98,32 +98,34 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
             ("pairs of covariates tell of the label: weight", weights.second, _MOST_WEIGHT),
         ]
     objections += [f"{measure} = {share:.2g} > {most}" for measure, share, most in shares if share > most]
-    if parameters.noise.is_uniform(q):
-        coins = f"labels are coins: errors {parameters.noise} are uniform mod {q}, and nothing of the secret is left"
+    if parameters.Xe.is_uniform(q):
+        coins = (
+            f"labels are coins: errors {parameters.Xe} are uniform mod {q}, and nothing of the secret is left"
+        )
         return Verdict((coins,), rho, log2_distance, weights, coins=True)
     return Verdict((*objections, *_objections_to_problem(parameters)), rho, log2_distance, weights)
 
 
 @lru_cache(maxsize=64)
-def _objections_to_problem(parameters: LWRParameters) -> tuple[str, ...]:
+def _objections_to_problem(parameters: LWEParameters) -> tuple[str, ...]:
     found = _guessed(parameters)
-    tries = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
+    tries = parameters.Xs.secrets(parameters.n, parameters.q)
     if tries == 0:  # if the secret is known, there is nothing to estimate
         return (*found, "nothing is hidden: there is one secret")
     if tries < FEW_OPERATIONS:
         found.append(f"few secrets: 2^{tries:.3g} < 2^{FEW_OPERATIONS:g}")
     for cost in estimate(parameters)[:1]:
-        if cost.exponent < FEW_OPERATIONS:
-            found.append(f"{cost.attack} estimated at {cost.operations} operations < 2^{FEW_OPERATIONS:g}")
+        if cost.log2_rop < FEW_OPERATIONS:
+            found.append(f"{cost.attack} estimated at {cost.rop} operations < 2^{FEW_OPERATIONS:g}")
     return tuple(found)
 
 
-def _guessed(parameters: LWRParameters) -> list[str]:
+def _guessed(parameters: LWEParameters) -> list[str]:
     """The objection that labels are linear in few unknowns, with labels without errors guessed if need be."""
-    q, degree = parameters.modulus, label_degree(parameters)
-    linear = parameters.levels == q
+    q, degree = parameters.q, label_degree(parameters)
+    linear = parameters.p == q
     if linear:
-        system, unknowns = f"labels linear mod {q}", parameters.secret_dim
+        system, unknowns = f"labels linear mod {q}", parameters.n
     elif degree is None or (unknowns := label_monomials(parameters, degree).size) > FEW_MONOMIALS:
         return []
     else:
@@ -131,7 +133,7 @@ def _guessed(parameters: LWRParameters) -> list[str]:
     if not parameters.noisy:
         return [f"{system} without errors" if linear else system]
     # the difference from 1 is lost below 1e-16
-    rate = (1 - parameters.best_accuracy) or parameters.noise.error_rate(q)
+    rate = (1 - parameters.best_accuracy) or parameters.Xe.error_rate(q)
     guesses = -unknowns * math.log1p(-rate) / math.log(2) if rate < 1 else math.inf
     if guesses + 3 * math.log2(unknowns) > FEW_OPERATIONS:
         return []

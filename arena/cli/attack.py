@@ -27,7 +27,7 @@ from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
 from attention.validation import non_negative
-from lwe import AttackOutcome, AttackResult, StoredSamples, parse_law, read_samples
+from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
 from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
 
@@ -224,12 +224,14 @@ def _samples(file: Path, number: int | None, given: dict[str, Any], seed: int) -
     for name in ("labels", "modulus") if kind == "matrix" else ():
         if name not in given:
             raise ValueError(f"{file} holds a matrix: --{name} is needed, too.")
-    problem: dict[str, Any] = {name: given[name] for name in ("modulus", "levels") if name in given}
+    problem: dict[str, Any] = {
+        name: given[option] for name, option in (("q", "modulus"), ("p", "levels")) if option in given
+    }
     if of_problem:
         problem["matrix"] = given.get("matrix", "uniform")
-    for name, option in (("secret", "secret_law"), ("noise", "noise")):
+    for name, option in (("Xs", "secret_law"), ("Xe", "noise")):
         if option in given:
-            problem[name] = parse_law(given[option])
+            problem[name] = parse_distribution(given[option])
     stored = read_samples(
         file,
         problem or None,
@@ -253,11 +255,11 @@ def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
             f"b has {stored.columns} columns, one for each secret: column {given.get('column', 1)} is attacked; "
             "--column takes another."
         )
-    if parameters.levels < parameters.modulus and "rounding" not in given and samples.rounding == "down":
+    if parameters.p < parameters.q and "rounding" not in given and samples.rounding == "down":
         yield "Labels are taken as rounded down: where they are rounded to the nearest, give --rounding nearest."
-    if parameters.levels == parameters.modulus and not parameters.noisy:
+    if parameters.p == parameters.q and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
     if len(samples) == samples.secret_dim:
         yield "A is square: its rows are taken as samples; where its columns are, save the transpose."
-    if parameters.matrix == "uniform" and parameters.modulus > 2 and np.all(samples.public >> 1 == 0):
+    if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
         yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

@@ -1,39 +1,55 @@
 """``attention-bounds estimate``: the estimated cost of attacks on learning with errors or with rounding."""
 
+from collections.abc import Sequence
+from textwrap import fill
 from typing import Annotated
 
 import typer
 
 from arena.cli.console import JsonOption, print_json, say
 from arena.names import find_name
-from lwe import PRESETS, LWRParameters, estimate, parse_law
-from lwe.costs import PlainLWE
+from lwe import PRESETS, LWEParameters, estimate, parse_distribution
+from lwe.costs import Cost
 from lwe.costs.reduction import CostModelName
-from lwe.parameters import LARGEST_MODULUS
 
 __all__ = ["estimate_command"]
 
-_WIDEST = 1 << 17  # the largest deviation at which errors are listed value by value
+_WIDTH = 80
+_LONGEST_MODULUS = 8192  # bits
+_COLUMNS = ("beta", "d")
 
 
 def estimate_command(
     name: Annotated[
-        str | None, typer.Argument(help=f"A set of parameters, instead of numbers: {', '.join(PRESETS)}.")
+        str | None,
+        typer.Argument(
+            help="A named set of parameters, instead of numbers; `attention-bounds presets` lists them."
+        ),
     ] = None,
     n: Annotated[int | None, typer.Option("--n", help="Number n of entries of the secret.")] = None,
     q: Annotated[
         str | None, typer.Option("--q", help="Modulus q: a number, or a power such as 2^64.")
     ] = None,
+    levels: Annotated[
+        str | None, typer.Option("--levels", help="Rounding levels p: a number, or a power such as 2^10.")
+    ] = None,
     sigma: Annotated[float | None, typer.Option(help="Standard deviation of Gaussian errors.")] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Law of other errors: binomial:2, ternary, flip:0.1.")
+        str | None,
+        typer.Option(help="Distribution of other errors: binomial:2, interval:-2,2, sparse-ternary:127,127."),
     ] = None,
     secret: Annotated[
         str,
-        typer.Option(help="Law of the secret: uniform, binary, ternary, binomial:2, gaussian:3, sparse:32."),
+        typer.Option(
+            help="Distribution of the secret: uniform, binary, ternary, interval:-2,2, binomial:2, gaussian:3, "
+            "sparse-binary:64, sparse-ternary:32,32."
+        ),
     ] = "uniform",
     samples: Annotated[
-        int | None, typer.Option(help="How many samples there are; by default no limit.")
+        int | None,
+        typer.Option(
+            "--samples", "--m", help="How many samples there are; by default those of the named set."
+        ),
     ] = None,
     model: Annotated[
         CostModelName,
@@ -43,56 +59,93 @@ def estimate_command(
 ) -> None:
     """Estimate the cost of each known attack on a problem, the cheapest first. This is no claim of security.
 
-    Example: attention-bounds estimate kyber512 --samples 512
-    """
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    The columns are named as the lattice estimator names them: rop operations, mem words of memory, m samples, beta
+    block size, d dimension, eta last sieve, zeta guessed entries, |S| guesses.
 
-    costs = estimate(_problem(name, n, q, sigma, noise, secret), samples, model=model)
+    Example: attention-bounds estimate kyber512
+    """
+    parameters = _problem(name, n, q, levels, sigma, noise, secret, samples)
+    costs = estimate(parameters, model=model)
     if as_json:
         print_json([cost.to_json() for cost in costs])
         return
     if not costs:
         say("Labels do not depend on the secret: there is nothing to attack.")
         return
-    say(str(costs[0].parameters))
-    table = Table("attack", "cost", "counted in", "model", "numbers", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    say(f"{f'{parameters.tag}: ' if parameters.tag else ''}{parameters}")
+    if parameters.m is not None:
+        say(f"With at most m = {parameters.m} samples.")
+    _show([cost for cost in costs if not cost.failure])
     for cost in costs:
-        numbers = ", ".join(f"{what.replace('_', ' ')} {value}" for what, value in cost.details.items())
-        table.add_row(cost.attack, cost.operations, cost.unit, cost.model, numbers)
-    Console(highlight=False).print(table)
-    say("Heuristic estimates: an attack that is not listed may cost less. They are no claim of security.")
+        if cost.failure:
+            say(str(cost))
+    units = dict.fromkeys(cost.unit for cost in costs if not cost.failure)
+    said = (
+        f"Lattice reduction: {model}. One operation is, by attack: {', '.join(units)}. Heuristic estimates: an attack "
+        "that is not listed may cost less. They are no claim of security."
+    )
+    say(fill(said, _WIDTH))
+
+
+def _show(costs: Sequence[Cost]) -> None:
+    """Print a line a cost: the numbers of lattices in columns, those of other attacks at the end."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = [name for name in _COLUMNS if any(name in cost.details for cost in costs)]
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("attack", "rop", "mem", "m", *columns):
+        table.add_column(name, no_wrap=True)
+    table.add_column("other")
+    for cost in costs:
+        numbers = dict(cost.numbers)
+        named = [numbers.pop(name, "") for name in ("mem", "m", *columns)]
+        other = " ".join(f"{name}={value}" for name, value in numbers.items())
+        table.add_row(cost.attack, cost.rop, *named, other)
+    Console(highlight=False, width=_WIDTH).print(table)
 
 
 def _problem(
-    name: str | None, n: int | None, q: str | None, sigma: float | None, noise: str | None, secret: str
-) -> LWRParameters | PlainLWE:
+    name: str | None,
+    n: int | None,
+    q: str | None,
+    levels: str | None,
+    sigma: float | None,
+    noise: str | None,
+    secret: str,
+    samples: int | None,
+) -> LWEParameters:
     if name is not None:
-        if not (n is q is sigma is noise is None and secret == "uniform"):
+        if not (n is q is levels is sigma is noise is None and secret == "uniform"):
             raise ValueError(
-                f"{name} has numbers of its own: leave --n, --q, --sigma, --noise and --secret out."
+                f"{name} has numbers of its own: leave --n, --q, --levels, --sigma, --noise and --secret out."
             )
-        return PRESETS[find_name(name, PRESETS, "set of parameters")]
-    if n is None or q is None or (sigma is None) == (noise is None):
+        found = PRESETS[find_name(name, PRESETS, "set of parameters")]
+        return found if samples is None else found.updated(m=samples)
+    if n is None or q is None or (sigma is not None and noise is not None):
         raise ValueError(
-            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --sigma and --noise."
+            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --sigma, --noise and "
+            "--levels."
         )
-    modulus, law = _modulus(q), parse_law(secret)
-    if noise is None:
-        assert sigma is not None
-        if modulus > LARGEST_MODULUS or sigma > _WIDEST:
-            return PlainLWE(n, modulus, law, sigma)
-        noise = f"gaussian:{sigma!r}"
-    if modulus > LARGEST_MODULUS:
-        raise ValueError(f"q is {q[:60]}: with --noise at most 2^52 is allowed; give --sigma.")
-    return LWRParameters(n, modulus, modulus, matrix="uniform", secret=law, noise=parse_law(noise))
+    if sigma is noise is levels is None:
+        raise ValueError("Labels have no errors: give one of --sigma, --noise and --levels.")
+    noise = noise or ("zero" if sigma is None else f"gaussian:{sigma!r}")
+    return LWEParameters(
+        n,
+        _whole("q", q),
+        0 if levels is None else _whole("levels", levels),
+        "uniform",
+        parse_distribution(secret),
+        parse_distribution(noise),
+        samples,
+    )
 
 
-def _modulus(text: str) -> int:
+def _whole(name: str, text: str) -> int:
     base, _, power = text.partition("^")
-    if not base.isdecimal() or (power and not power.isdecimal()) or len(base + power) > 400:
-        raise ValueError(f"q is {text[:60]!r}: a whole number, or a power such as 2^64, is needed.")
-    if power and int(power) * len(base) > 4000:
-        raise ValueError(f"q is {text[:60]!r}: at most 2^1000 is allowed.")
+    if not base.isdecimal() or (power and not power.isdecimal()) or len(base + power) > 2500:
+        raise ValueError(f"{name} is {text[:60]!r}: a whole number, or a power such as 2^64, is needed.")
+    if power and int(power) * int(base).bit_length() > _LONGEST_MODULUS:
+        raise ValueError(f"{name} is {text[:60]!r}: at most 2^{_LONGEST_MODULUS // 2} is allowed.")
     return int(base) ** int(power or 1)

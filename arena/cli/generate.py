@@ -30,7 +30,7 @@ from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
 from lower import FAMILIES, Family
 from lower.family import Option
-from lwe import PRESETS, StoredSamples, save_samples, write_matrix
+from lwe import StoredSamples, save_samples, write_matrix
 from lwe.samples import Rounding
 
 __all__ = ["generate_app"]
@@ -90,7 +90,8 @@ def samples_command(
     source: Annotated[
         Path,
         typer.Argument(
-            help=f"An instance of learning with rounding or a parity, samples, or one of {', '.join(PRESETS)}."
+            help="An instance of learning with rounding or a parity, samples, or a set of parameters that "
+            "`attention-bounds presets` names."
         ),
     ],
     out: Annotated[
@@ -140,11 +141,11 @@ def _attack_on(matrix: Path, labels: Path, stored: StoredSamples) -> str:
     """The command that attacks samples in two files of matrices."""
     parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
     given = {
-        "modulus": parameters.modulus,
-        "levels": None if parameters.levels == parameters.modulus else parameters.levels,
+        "modulus": parameters.q,
+        "levels": None if parameters.p == parameters.q else parameters.p,
         "matrix": "uniform" if parameters.gadget else parameters.matrix,
-        "secret-law": parameters.secret.words,
-        "noise": parameters.noise.words,
+        "secret-law": parameters.Xs.words,
+        "noise": parameters.Xe.words,
         "rounding": "nearest" if nearest else None,
     }
     options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)

@@ -13,7 +13,7 @@ from arena.cli.console import JsonOption, print_json, say
 from arena.formats import aligned
 from sq import two_head_families
 
-__all__ = ["attacks_command", "families_command", "learners_command"]
+__all__ = ["attacks_command", "families_command", "learners_command", "presets_command"]
 
 
 def learners_command(as_json: JsonOption = False) -> None:
@@ -52,6 +52,20 @@ def attacks_command(as_json: JsonOption = False) -> None:
         return
     rows = [(one.name, one.title, "learner of layers" if one.learner else "") for one in ATTACKS.values()]
     _show([("attack", "title", ""), *rows])
+
+
+def presets_command(as_json: JsonOption = False) -> None:
+    """List the named sets of parameters of learning with errors and with rounding.
+
+    Example: attention-bounds presets
+    """
+    from lwe import PRESETS
+
+    if as_json:
+        print_json([{"name": name, **parameters.to_json()} for name, parameters in PRESETS.items()])
+        return
+    rows = [(name, str(parameters), str(parameters.m or "")) for name, parameters in PRESETS.items()]
+    _show([("name", "parameters", "m"), *rows])
 
 
 def families_command(

@@ -41,6 +41,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "learners": ("lists:learners_command", "List the learners and what each promises."),
     "attack": ("attack:attack_command", "Attack samples of learning with rounding or with errors."),
     "attacks": ("lists:attacks_command", "List the attacks."),
+    "presets": ("lists:presets_command", "List the named sets of parameters."),
     "estimate": ("estimate:estimate_command", "Estimate the cost of attacks on learning with errors."),
     "explain": ("explain:explain_command", "Run the six phases and show what each found."),
     "compare": ("compare:compare_command", "Run every learner on every target, side by side."),

@@ -14,7 +14,8 @@ from lwe.attacks.monomials import Exponents
 from lwe.attacks.outcome import AttackOutcome, NotApplicableError, TooFewSamplesError
 from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field
 from lwe.costs.cost import size_in_words
-from lwe.parameters import LWRParameters, centred
+from lwe.distributions import BINARY, TERNARY, FixedWeight
+from lwe.parameters import LWEParameters, centred
 from lwe.residues import is_prime
 from lwe.samples import LWRSamples, Rounding
 
@@ -50,8 +51,8 @@ class AroraGeAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import BinomialLaw, LWRParameters, make_samples
-    >>> parameters = LWRParameters(8, modulus=97, levels=97, matrix="uniform", noise=BinomialLaw(1))
+    >>> from lwe import CentredBinomial, LWEParameters, make_samples
+    >>> parameters = LWEParameters(8, q=97, p=97, matrix="uniform", Xe=CentredBinomial(1))
     >>> samples, secret = make_samples(parameters, 300, rng=0)
     >>> result = AroraGeAttack()(samples, parameters, rng=1)
     >>> result.details["unknowns"], bool((result.secret == secret).all())
@@ -64,7 +65,7 @@ class AroraGeAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Linearise, solve, check; the generator chooses the equations of later tries."""
         parameters, training = attempt.parameters, attempt.samples
-        q, n = parameters.modulus, parameters.secret_dim
+        q, n = parameters.q, parameters.n
         if q > LARGEST_PRIME or not is_prime(q):
             raise NotApplicableError(
                 f"It needs a prime q of at most 2^24, for equations over GF(q); q is {q}."
@@ -121,7 +122,7 @@ class AroraGeAttack(Attack):
 class _Plan:
     """Which equations: the errors they allow for, their monomials, and how many of them."""
 
-    parameters: LWRParameters
+    parameters: LWEParameters
     errors: Int[np.ndarray, " errors"]
     monomials: Exponents
     reduced: Exponents
@@ -132,16 +133,17 @@ class _Plan:
         return self.monomials.degree
 
 
-def _plan(parameters: LWRParameters) -> _Plan | None:
-    q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
+def _plan(parameters: LWEParameters) -> _Plan | None:
+    q, p, n = parameters.q, parameters.p, parameters.n
     longest = -(-q // p)
     if longest > _LARGEST_DEGREE:
         return None
-    possible, weights = parameters.noise.support(q)
+    possible, weights = parameters.error_support()
     possible = np.mod(possible, q)
     likely = possible[np.argsort(-weights, kind="stable")]
     # s^v = s for entries of v values that hold 0, 1 and perhaps -1, and for all q residues
-    values = {"binary": 2, "ternary": 3, "sparse": 3}.get(parameters.secret.kind, q)
+    small = isinstance(parameters.Xs, FixedWeight) or parameters.Xs in (BINARY, TERNARY)
+    values = (parameters.Xs.nonzero(q) or 0) + 1 if small else q
     for size in range(1, len(likely) + 1):
         degree = len(_offsets(longest, likely[:size], q))
         if degree >= q or degree > _LARGEST_DEGREE:
@@ -161,7 +163,7 @@ def _offsets(length: int, errors: np.ndarray, modulus: int) -> Int[np.ndarray, "
 
 def _polynomials(labels: np.ndarray, plan: _Plan, rounding: Rounding) -> Int[np.ndarray, "labels degrees"]:
     """The coefficients, constant first, of the product of X - t over the t that each label allows."""
-    q = plan.parameters.modulus
+    q = plan.parameters.q
     first, end = label_residues(labels, plan.parameters, rounding)
     found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
     found[:, 0] = 1
@@ -177,7 +179,7 @@ def _polynomials(labels: np.ndarray, plan: _Plan, rounding: Rounding) -> Int[np.
 
 def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolution:
     parameters, size = plan.parameters, plan.reduced.size
-    n, q = parameters.secret_dim, parameters.modulus
+    n, q = parameters.n, parameters.q
     exponents, largest = plan.monomials.table(), plan.reduced.largest
     degrees = exponents.sum(axis=1)
     if largest < plan.degree:
@@ -216,10 +218,10 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
 
 
 def _best(
-    found: PrimeFieldSolution, training: LWRSamples, parameters: LWRParameters
+    found: PrimeFieldSolution, training: LWRSamples, parameters: LWEParameters
 ) -> Int[np.ndarray, " n"]:
     """Of the remaining secrets, one that agrees with the most of up to 256 samples."""
     part = training.take(min(len(training), 256))
-    steps = itertools.product(range(parameters.modulus), repeat=len(found.kernel))
+    steps = itertools.product(range(parameters.q), repeat=len(found.kernel))
     secrets = (found.solution + np.array(one, dtype=np.int64) @ found.kernel for one in steps)
     return max(secrets, key=lambda secret: share_right(secret, part, parameters))

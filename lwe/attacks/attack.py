@@ -27,7 +27,7 @@ from lwe.attacks.outcome import (
     RefusedError,
     TooFewSamplesError,
 )
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, require_no_signs
 
 __all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"]
@@ -78,7 +78,7 @@ class Attempt:
     """
 
     def __init__(
-        self, attack: str, samples: LWRSamples, parameters: LWRParameters, budget: Budget | None = None
+        self, attack: str, samples: LWRSamples, parameters: LWEParameters, budget: Budget | None = None
     ) -> None:
         require_samples(samples, parameters)
         self.attack, self.parameters, self.budget = attack, parameters, budget or Budget()
@@ -123,7 +123,7 @@ class Attempt:
 
     def found(self, secret: np.ndarray, explanation: str) -> AttackResult:
         """The result for a secret, judged by all samples: see `lwe.attacks.evidence.judged`."""
-        secret, samples = centred(secret, self.parameters.modulus), self.samples
+        secret, samples = centred(secret, self.parameters.q), self.samples
         predict = secret_predictor(secret, self.parameters, samples.rounding)
         sure = log10_false_secret(secret, samples, self.parameters)
         result = self._judged(predict, samples, sure, explanation, secret)
@@ -185,14 +185,14 @@ class Attack(ABC):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
+    >>> from lwe import LWEParameters, make_samples
     >>> @dataclass(frozen=True)
     ... class AllOnes(Attack):
     ...     name = "all ones"
     ...     def run(self, attempt, generator):
     ...         attempt.check()
-    ...         return attempt.found(np.ones(attempt.parameters.secret_dim, dtype=np.int64), "Guessed.")
-    >>> parameters = LWRParameters(secret_dim=3, modulus=8, levels=2)
+    ...         return attempt.found(np.ones(attempt.parameters.n, dtype=np.int64), "Guessed.")
+    >>> parameters = LWEParameters(n=3, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 100, secret=[1, 1, 1], rng=0)
     >>> print(AllOnes()(samples, parameters))
     all ones, 1 of 100 labels: Guessed.
@@ -216,7 +216,7 @@ class Attack(ABC):
     def __call__(
         self,
         samples: LWRSamples,
-        parameters: LWRParameters,
+        parameters: LWEParameters,
         *,
         rng: Rng = None,
         budget: Budget | None = None,
@@ -231,25 +231,25 @@ class Attack(ABC):
 
 
 @checked
-def require_samples(samples: LWRSamples, parameters: LWRParameters) -> None:
+def require_samples(samples: LWRSamples, parameters: LWEParameters) -> None:
     """Raise ValueError unless the columns, labels and entries of the samples fit the parameters."""
-    if samples.secret_dim != parameters.secret_dim:
+    if samples.secret_dim != parameters.n:
         raise ValueError(
-            f"The samples have {samples.secret_dim} columns and the parameters {parameters.secret_dim} secret entries: "
+            f"The samples have {samples.secret_dim} columns and the parameters {parameters.n} secret entries: "
             "they must agree."
         )
-    require_no_signs("public", samples.public, parameters.modulus)
+    require_no_signs("public", samples.public, parameters.q)
     lowest, highest = int(samples.labels.min()), int(samples.labels.max())
-    if lowest < 0 or highest >= parameters.levels:
+    if lowest < 0 or highest >= parameters.p:
         raise ValueError(
-            f"The labels go from {lowest} to {highest}: from 0 to {parameters.levels - 1} is allowed for {parameters}."
+            f"The labels go from {lowest} to {highest}: from 0 to {parameters.p - 1} is allowed for {parameters}."
         )
     if parameters.matrix in ("binary", "ternary"):
-        entries = centred(samples.public, parameters.modulus)
-        lowest = 0 if parameters.matrix == "binary" or parameters.modulus == 2 else -1
+        entries = centred(samples.public, parameters.q)
+        lowest = 0 if parameters.matrix == "binary" or parameters.q == 2 else -1
         if entries.min() < lowest or entries.max() > 1:
             raise ValueError(
-                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.modulus}: from "
+                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.q}: from "
                 f"{lowest} to 1 is allowed for {parameters}; for residues take matrix='uniform'."
             )
 
@@ -258,7 +258,7 @@ def require_samples(samples: LWRSamples, parameters: LWRParameters) -> None:
 def run_attacks(
     attacks: Sequence[Attack],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     rng: Rng = None,
     budget: Budget | None = None,
@@ -273,7 +273,7 @@ def run_attacks(
     Examples
     --------
     >>> from lwe import ExhaustiveAttack, make_samples
-    >>> parameters = LWRParameters(secret_dim=3, modulus=4, levels=2)
+    >>> parameters = LWEParameters(n=3, q=4, p=2)
     >>> samples, _ = make_samples(parameters, 300, rng=0)
     >>> attacks = [ExhaustiveAttack(), ExhaustiveAttack(work=10)]
     >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]

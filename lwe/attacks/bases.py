@@ -9,7 +9,7 @@ from jaxtyping import Int
 from lwe.attacks.evidence import label_residues
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.residues import congruent_product
 from lwe.samples import LWRSamples, inner_products
 
@@ -101,7 +101,7 @@ class Embedding:
         return inner_products(self.inverse, (self.target - errors) // self.scale, self.modulus) + self.shift
 
 
-def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: PrimalShape) -> Embedding:
+def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: PrimalShape) -> Embedding:
     """The embedding of the first m samples, m and the weights as in `shape`.
 
     Notes
@@ -117,7 +117,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
     Kannan 1987, "Minkowski's convex body theorem and integer programming"; Bai and Galbraith 2014, "Lattice decoding
     attacks on binary LWE".
     """
-    q, m, sizes = parameters.modulus, shape.samples, deviations(parameters)
+    q, m, sizes = parameters.q, shape.samples, deviations(parameters)
     public = samples.public[:m]
     first, after = label_residues(samples.labels[:m], parameters, samples.rounding)
     doubled = first + after - 1 - round(2 * sizes.error_mean)
@@ -133,7 +133,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
             scale, target = scale * more, target * more
         weight = max(round(ratio * scale), 1)
     factor = max(round(scale * sizes.error), 1)
-    n, half = parameters.secret_dim, scale * q
+    n, half = parameters.n, scale * q
     size = m + 1 + (n if weight else 0)
     basis = np.zeros((size, size), dtype=np.int64)
     if weight:
@@ -154,7 +154,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
 
 
 def dual_basis(
-    public: Int[np.ndarray, "m n"], parameters: LWRParameters, *, weighted: bool
+    public: Int[np.ndarray, "m n"], parameters: LWEParameters, *, weighted: bool
 ) -> tuple[Int[np.ndarray, "D D"], int]:
     """A basis of the dual lattice of some rows, and the factor of its first m coordinates.
 
@@ -166,7 +166,7 @@ def dual_basis(
     The unweighted basis is q times the inverse transpose of the Hermite form H of {A s mod q}. q H^-1 is an integer
     matrix, because q Z^m is in the lattice. Back substitution uses Python's integers, O(m^3).
     """
-    q, sizes = parameters.modulus, deviations(parameters)
+    q, sizes = parameters.q, deviations(parameters)
     m, n = public.shape
     if not weighted:
         form = modular_hermite_form(public.T, q).astype(object)

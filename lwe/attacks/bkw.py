@@ -21,7 +21,7 @@ from lwe.attacks.outcome import (
 )
 from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 
 __all__ = ["BKWAttack", "ReductionPlan", "plan_reduction"]
 
@@ -70,8 +70,8 @@ class BKWAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import FlipLaw, LWRParameters, make_samples
-    >>> parameters = LWRParameters(32, modulus=2, levels=2, noise=FlipLaw(0.1))
+    >>> from lwe import Flips, LWEParameters, make_samples
+    >>> parameters = LWEParameters(32, q=2, p=2, Xe=Flips(0.1))
     >>> samples, secret = make_samples(parameters, 20_000, rng=0)
     >>> result = BKWAttack()(samples, parameters, rng=0)
     >>> result.outcome.name, bool((result.secret == secret).all())
@@ -87,15 +87,15 @@ class BKWAttack(Attack):
         if error_character(parameters) == 0:
             raise NotApplicableError(f"Labels of {parameters} hold nothing: their errors are uniform mod q.")
         first, after = label_residues(training.labels, parameters, training.rounding)
-        public = np.mod(training.public, parameters.modulus)
+        public = np.mod(training.public, parameters.q)
         best, words, found = BestSecret(attempt), "", np.empty(0, dtype=np.int64)
         try:
             for _ in range(_PASSES):
-                order = generator.permutation(parameters.secret_dim)
-                found = np.empty(parameters.secret_dim, dtype=np.int64)
+                order = generator.permutation(parameters.n)
+                found = np.empty(parameters.n, dtype=np.int64)
                 found[order] = _coordinates(public[:, order], first + after - 1, attempt, generator)
                 best.offer(found)
-                if parameters.levels == 2 and not best.solved:
+                if parameters.p == 2 and not best.solved:
                     best.offer(-found)
                 words = (
                     f"Differences over blocks of {attempt.details['blocks']} coordinates left "
@@ -124,14 +124,14 @@ class ReductionPlan:
 
 
 def plan_reduction(
-    parameters: LWRParameters, dim: int, samples: int, *, memory: int = 1 << 31
+    parameters: LWEParameters, dim: int, samples: int, *, memory: int = 1 << 31
 ) -> ReductionPlan | None:
     """The reduction of least work of `samples` samples in the last `dim` coordinates unknown; None if none exists.
 
     All numbers of steps up to 12 and all tails that fit into a quarter of the memory are tried, with about as many
     samples after each step.
     """
-    q, phi, column = parameters.modulus, error_character(parameters), deviations(parameters).column
+    q, phi, column = parameters.q, error_character(parameters), deviations(parameters).column
     most = min(_MOST_SAMPLES, memory // (8 * (dim * _row_type(q).itemsize + 16)))
     tails = [tail for tail in range(1, dim + 1) if q**tail <= memory // 64]
     best: ReductionPlan | None = None
@@ -216,7 +216,7 @@ def _coordinates(
     generator: np.random.Generator,
 ) -> Int[np.ndarray, " n"]:
     """The secret, the last coordinates first; `middles` are twice the middles of the labels' residues."""
-    parameters, q = attempt.parameters, attempt.parameters.modulus
+    parameters, q = attempt.parameters, attempt.parameters.q
     rows, found = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
     left = public.shape[1]
     while left:

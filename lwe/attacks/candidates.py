@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from lwe.attacks.attack import Attempt
 from lwe.attacks.evidence import error_support, label_residues, secret_score, share_right
 from lwe.attacks.secret_space import Half, ProductHalf, SecretSpace
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, Rounding, inner_products
 
 __all__ = ["Judge", "Windows", "label_windows"]
@@ -22,7 +22,7 @@ _AT_ONCE = 1 << 16
 
 def label_windows(
     labels: Int[np.ndarray, " N"],
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     missed: float,
     rounding: Rounding = "down",
@@ -32,11 +32,11 @@ def label_windows(
     With errors, the window misses the true residue with probability at most `missed`. `RefusedError` if errors have too
     many values to list.
     """
-    q = parameters.modulus
+    q = parameters.q
     first, after = label_residues(labels, parameters, rounding)
     if not parameters.noisy:
         return first, after - first
-    if parameters.noise.is_uniform(q):
+    if parameters.Xe.is_uniform(q):
         return first, np.full_like(first, q)
     errors, weights = error_support(parameters)
     mass = np.cumsum(weights)
@@ -64,7 +64,7 @@ class Windows:
     def choose(
         cls,
         samples: LWRSamples,
-        parameters: LWRParameters,
+        parameters: LWEParameters,
         space: SecretSpace,
         *,
         missed: float,
@@ -74,13 +74,13 @@ class Windows:
 
         Samples that exclude no candidate are left out, so the choice can be empty.
         """
-        q = parameters.modulus
+        q = parameters.q
         some = generator.permutation(len(samples))[:256]
         rows = centred(samples.public[some], q)
         first, width = label_windows(
             samples.labels[some], parameters, missed=missed, rounding=samples.rounding
         )
-        _, half = space.split(parameters.secret_dim)[0]
+        _, half = space.split(parameters.n)[0]
         if isinstance(half, ProductHalf):
             vectors = generator.choice(half.values, size=(_TRIALS, half.size))
         else:

@@ -17,7 +17,7 @@ from lwe.attacks.attack import Attack
 from lwe.attacks.learner import label_values
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.attacks.tokens import SampleOracle, realised
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
 
 __all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
@@ -33,7 +33,7 @@ class Distinguishing:
     """How well a learner distinguished labels of secrets from random labels."""
 
     #: what the labels were of, and what learned
-    parameters: LWRParameters
+    parameters: LWEParameters
     learner: str
     #: in each run: how many samples it learned from, and how many fresh samples tested its hypothesis
     examples: int
@@ -109,7 +109,7 @@ class Distinguishing:
 @checked
 def distinguish(
     learner: Learner | Attack,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     runs: Annotated[int, Whole(1, 10**6)] = 20,
     examples: PositiveInt = 4000,
@@ -129,7 +129,7 @@ def distinguish(
     learner : Learner or Attack
         A learner gets each sample repeatedly as examples on the gate, each time with new tokens, and about as many
         examples off the gate. An attack gets the samples, within the `budget`, which by default has no time limit.
-    parameters : LWRParameters
+    parameters : LWEParameters
         The parameters of the labels, including their errors.
     runs, examples, fresh : int
         The number of runs on each kind of labels; in each run, the number of samples to learn from and the number of
@@ -158,8 +158,8 @@ def distinguish(
 
     Examples
     --------
-    >>> from lwe import LeastSquaresAttack, TernaryLaw
-    >>> easy = LWRParameters(secret_dim=8, modulus=64, levels=4, secret=TernaryLaw())
+    >>> from lwe import LeastSquaresAttack, TERNARY
+    >>> easy = LWEParameters(n=8, q=64, p=4, Xs=TERNARY)
     >>> found = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
     >>> found.real_detected, found.random_detected, found.interval[0] > 0
     (10, 0, True)
@@ -168,14 +168,14 @@ def distinguish(
         raise ValueError(f"learner is the class {learner.__name__}: an instance of it is needed.")
     spend = budget or Budget(seconds=None)
     mean, _ = _scale(parameters)
-    width = parameters.levels - 1
+    width = parameters.p - 1
     gains, detected = np.zeros((2, runs)), [0, 0]
     for run, stream in enumerate(random_generator(rng).spawn(runs)):
         for kind, generator in enumerate(stream.spawn(2)):
             samples, _ = make_samples(parameters, examples + fresh, secret=secret, rng=generator)
             if kind == 1:
-                residues = generator.integers(parameters.modulus, size=len(samples))
-                samples = LWRSamples(samples.public, rounded(residues, parameters.modulus, parameters.levels))
+                residues = generator.integers(parameters.q, size=len(samples))
+                samples = LWRSamples(samples.public, rounded(residues, parameters.q, parameters.p))
             training, held_out = samples.held_out(fresh)
             values: Values | None
             if isinstance(learner, Attack):
@@ -226,7 +226,7 @@ def sufficient_examples(gain: Annotated[float, Real(above=0, most=1)], error: Sh
 
 
 def _learned(
-    learner: Learner, samples: LWRSamples, parameters: LWRParameters, generator: np.random.Generator
+    learner: Learner, samples: LWRSamples, parameters: LWEParameters, generator: np.random.Generator
 ) -> Values:
     heads = realised(parameters)
     if heads is None:
@@ -243,12 +243,12 @@ def _learned(
     return label_values(fit.predict, heads, seed=int(generator.integers(1 << 62)))
 
 
-def _scale(parameters: LWRParameters) -> tuple[float, float]:
+def _scale(parameters: LWEParameters) -> tuple[float, float]:
     """The mean of random labels, and the largest centred label once labels are scaled to length 2.
 
     The labels floor(p u / q) of u = 0, ..., q - 1 sum to ((p - 1)(q - 1) + gcd(p, q) - 1)/2. This is the number of grid
     points under the diagonal of a p x q rectangle.
     """
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     mean = ((p - 1) * (q - 1) + math.gcd(p, q) - 1) / (2 * q)
     return mean, 2 * max(mean, p - 1 - mean) / (p - 1)

@@ -22,7 +22,7 @@ from lwe.attacks.outcome import (
 from lwe.costs.deviations import deviations
 from lwe.costs.dual import best_dual_lattice
 from lwe.costs.primal import fewest_samples, lengths_tell
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, Rounding
 
 __all__ = ["DualAttack", "dual_statistic", "permutation_p_value", "sequential_p_value"]
@@ -63,8 +63,8 @@ class DualAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
-    >>> parameters = LWRParameters(secret_dim=8, modulus=128, levels=32, matrix="uniform")
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=8, q=128, p=32, matrix="uniform")
     >>> samples, secret = make_samples(parameters, 200, rng=0)
     >>> result = DualAttack()(samples, parameters, rng=0)
     >>> result.outcome.name in ("DISTINGUISHED", "MISSING")  # missing without fpylll
@@ -83,7 +83,7 @@ class DualAttack(Attack):
                 "Lengths of errors say nothing here: the modulus is 2, errors are as wide as the modulus or uniform, "
                 "or the law of the secret allows one only."
             )
-        fewest = max(fewest_samples(parameters, determined=False), parameters.secret_dim + 1)
+        fewest = max(fewest_samples(parameters, determined=False), parameters.n + 1)
         lattice = best_dual_lattice(parameters, max(len(training), fewest), floor=False)
         if lattice is None:
             raise NotApplicableError("No lattice has short vectors that tell of labels.")
@@ -115,12 +115,12 @@ def dual_statistic(
     vectors: Int[np.ndarray, "N m"],
     weights: Float[np.ndarray, " N"],
     labels: Int[np.ndarray, "*shuffles m"],
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     offsets: Float[np.ndarray, " N"] | float = 0.0,
     rounding: Rounding = "down",
 ) -> Float[np.ndarray, "*shuffles"]:
     """The sum of w_x cos(2 pi (<x, b'> - offset)/q) over vectors x; b' are the middles of the labels' intervals."""
-    q = parameters.modulus
+    q = parameters.q
     first, after = label_residues(labels, parameters, rounding)
     doubled, wrap = first + after - 1, 2 * q  # twice a middle is an integer: sums are exact mod 2 q
     if int(np.abs(vectors).sum(axis=1).max(initial=0)) * wrap < 2**53:  # far faster than whole numbers
@@ -195,8 +195,8 @@ def _short_vectors(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Short dual vectors: their sample parts, their squared lengths in units of one sample, and their offsets."""
     parameters, m = attempt.parameters, len(block)
-    size = m + (parameters.secret_dim if weighted else 0)
-    most = most_rows(attempt.seconds_left, parameters.modulus)
+    size = m + (parameters.n if weighted else 0)
+    most = most_rows(attempt.seconds_left, parameters.q)
     if size > most:
         raise RefusedError(
             f"A basis of {size} rows is needed, and {most} are the most: LLL cannot be stopped, and more might outlast "
@@ -223,7 +223,7 @@ def _short_vectors(
     sizes = deviations(parameters)
     offsets = sizes.error_mean * vectors.sum(axis=1)
     if weighted:
-        weight = int(basis[-1, -1]) // parameters.modulus
+        weight = int(basis[-1, -1]) // parameters.q
         offsets = offsets + sizes.secret_mean * (rows[:, m:] // weight).sum(axis=1)
     parts = np.any(vectors != 0, axis=1)
     return vectors[parts], lengths[parts], offsets[parts]
@@ -232,13 +232,13 @@ def _short_vectors(
 def _p_value(
     short: tuple[np.ndarray, np.ndarray, np.ndarray],
     block: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     generator: np.random.Generator,
     check: Callable[[], None],
 ) -> float:
     """The p-value of a block's statistic, against its labels in random order."""
     vectors, lengths, offsets = short
-    exponents = -2 * (np.pi * deviations(parameters).error / parameters.modulus) ** 2 * lengths
+    exponents = -2 * (np.pi * deviations(parameters).error / parameters.q) ** 2 * lengths
     weights = np.exp(exponents - exponents.max(initial=-np.inf))
     kept = np.argsort(-weights, kind="stable")[:_MOST_VECTORS]
     vectors, weights, offsets = vectors[kept], weights[kept], offsets[kept]

@@ -25,8 +25,8 @@ class EliminationAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
-    >>> parameters = LWRParameters(secret_dim=40, modulus=2, levels=2)
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=40, q=2, p=2)
     >>> samples, secret = make_samples(parameters, 200, rng=0)
     >>> result = EliminationAttack()(samples, parameters)
     >>> result.outcome.name, bool((result.secret == secret).all())
@@ -38,8 +38,8 @@ class EliminationAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Solve; the generator is not used."""
         parameters, training = attempt.parameters, attempt.samples
-        n = parameters.secret_dim
-        if parameters.modulus != 2 or parameters.noisy:
+        n = parameters.n
+        if parameters.q != 2 or parameters.noisy:
             raise NotApplicableError(f"It solves noise-free labels for q = p = 2; these are {parameters}.")
         if len(training) < n:
             raise TooFewSamplesError(

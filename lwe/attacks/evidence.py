@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from attention.validation import checked
 from lwe.attacks.outcome import AttackOutcome, RefusedError
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
 
@@ -44,35 +44,35 @@ _NEGLIGIBLE = 1e-13  # about the rounding error of differences of cumulative pro
 
 @checked
 def secret_predictor(
-    secret: Int[np.ndarray, " n"], parameters: LWRParameters, rounding: Rounding = "down"
+    secret: Int[np.ndarray, " n"], parameters: LWEParameters, rounding: Rounding = "down"
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The predictions of a secret on rows of a public matrix: floor(p (<a, s> mod q) / q), or to the nearest."""
-    q = parameters.modulus
+    q = parameters.q
     return lambda public: rounded_labels(inner_products(public, secret, q), parameters, rounding)
 
 
-def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> float:
+def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> float:
     """The share of labels that a secret predicts."""
     predict = secret_predictor(secret, parameters, samples.rounding)
     return float(np.mean(predict(samples.public) == samples.labels))
 
 
 def label_residues(
-    labels: Int[np.ndarray, "*n"], parameters: LWRParameters, rounding: Rounding = "down"
+    labels: Int[np.ndarray, "*n"], parameters: LWEParameters, rounding: Rounding = "down"
 ) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
     """For each label, the first residue that rounds to it, and the first residue after those, not reduced mod q."""
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     if rounding == "nearest":
         labels, p = 2 * labels - 1, 2 * p
         return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 2), q, p, p * q)
     return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
-def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
     """The errors, centred mod q and in increasing order, and their probabilities; RefusedError above 2^22 of them."""
-    told = f"The errors {parameters.noise} have more values mod {parameters.modulus} than the 2^22 that are listed."
+    told = f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed."
     try:
-        errors, weights = parameters.noise.support(parameters.modulus)
+        errors, weights = parameters.error_support()
     except ValueError:
         raise RefusedError(told) from None
     if len(errors) > _MOST_ERRORS:
@@ -80,9 +80,9 @@ def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Flo
     return errors, weights
 
 
-def errors_listed(parameters: LWRParameters) -> bool:
+def errors_listed(parameters: LWEParameters) -> bool:
     """Whether labels have errors, and few enough values of them for `label_probabilities`."""
-    if not parameters.noisy or parameters.noise.is_uniform(parameters.modulus):
+    if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
         return parameters.noisy
     try:
         error_support(parameters)
@@ -92,7 +92,7 @@ def errors_listed(parameters: LWRParameters) -> bool:
 
 
 def label_probabilities(
-    parameters: LWRParameters, rounding: Rounding = "down"
+    parameters: LWEParameters, rounding: Rounding = "down"
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The function (T, b) -> P(label b | <a, s> = T mod q), of arrays that broadcast.
 
@@ -100,7 +100,7 @@ def label_probabilities(
     probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
     `RefusedError` if errors have more than 2^22 values and are not uniform.
     """
-    q, noise = parameters.modulus, parameters.noise
+    q, noise = parameters.q, parameters.Xe
     if noise.is_uniform(q):
 
         def share(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -123,11 +123,11 @@ def label_probabilities(
     return probabilities
 
 
-def secret_score(samples: LWRSamples, parameters: LWRParameters) -> Callable[[np.ndarray], float]:
+def secret_score(samples: LWRSamples, parameters: LWEParameters) -> Callable[[np.ndarray], float]:
     """The score that compares candidates: the log-likelihood of labels if errors are listed, else the share right."""
     if not errors_listed(parameters):
         return lambda secret: share_right(secret, samples, parameters)
-    probabilities, q = label_probabilities(parameters, samples.rounding), parameters.modulus
+    probabilities, q = label_probabilities(parameters, samples.rounding), parameters.q
 
     def score(secret: np.ndarray) -> float:
         found = probabilities(inner_products(samples.public, secret, q), samples.labels)
@@ -145,7 +145,7 @@ def common_label(samples: LWRSamples) -> int:
 def judged(
     right: Bool[np.ndarray, " N"],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     log10_false: float,
     secret: Int[np.ndarray, " n"] | None = None,
 ) -> AttackOutcome:
@@ -168,7 +168,7 @@ def judged(
 
 
 def log10_false_secret(
-    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters
+    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters
 ) -> float:
     """log10 of a bound on the probability that random labels have any secret as convincing as this one; at most 0.
 
@@ -189,9 +189,9 @@ def log10_false_secret(
 
     Examples
     --------
-    >>> from lwe.laws import TernaryLaw
+    >>> from lwe.distributions import TERNARY
     >>> from lwe.samples import make_samples
-    >>> puzzle = LWRParameters(16, modulus=251, levels=251, matrix="uniform", secret=TernaryLaw())
+    >>> puzzle = LWEParameters(16, q=251, p=251, matrix="uniform", Xs=TERNARY)
     >>> samples, secret = make_samples(puzzle, 5, rng=0)
     >>> round(log10_false_secret(secret, samples, puzzle), 2)  # 3^16 secrets and 5 labels: 3^16 / 251^5
     -4.35
@@ -205,7 +205,7 @@ def log10_false_secret(
 def log_evidence(
     predicted: Int[np.ndarray, " N"],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     secret: Int[np.ndarray, " n"] | None = None,
 ) -> float:
     """Evidence that labels are not random: the log of a value E of mean at most 1 for a prediction fixed before.
@@ -219,12 +219,12 @@ def log_evidence(
     one unknown law (averaged over Jeffreys's prior); one unknown label at an unknown rate and the others uniform. The
     largest can only make E less than with the first alone, and takes no uneven labels for predicted ones.
     """
-    number, levels = len(samples), parameters.levels
+    number, levels = len(samples), parameters.p
     _, counts = np.unique(samples.labels, return_counts=True)
     most = int(counts.max())
     first, after = label_residues(samples.labels, parameters, samples.rounding)
     random = max(
-        float(np.log((after - first) / parameters.modulus).sum()),
+        float(np.log((after - first) / parameters.q).sum()),
         float(
             (scipy.special.gammaln(counts + 0.5) - scipy.special.gammaln(0.5)).sum()
             - np.log(levels / 2 + np.arange(number)).sum()
@@ -237,7 +237,7 @@ def log_evidence(
         own = 0.0 if right == number else -math.inf
         if errors_listed(parameters):
             probabilities = label_probabilities(parameters, samples.rounding)
-            found = probabilities(inner_products(samples.public, secret, parameters.modulus), samples.labels)
+            found = probabilities(inner_products(samples.public, secret, parameters.q), samples.labels)
             own = float(np.log(np.maximum(found, _LEAST)).sum()) if found.min() > 0 else -math.inf
         fit = _mixed(own, fit)
     return fit - random
@@ -251,9 +251,9 @@ def _log_share(right: int, number: int, levels: int) -> float:
     ) - wrong * math.log(levels - 1)
 
 
-def _log_prior(secret: Int[np.ndarray, " n"], parameters: LWRParameters) -> float:
+def _log_prior(secret: Int[np.ndarray, " n"], parameters: LWEParameters) -> float:
     """Log of a probability of the secret: that of its law, or uniform mod q."""
-    n, q, law = parameters.secret_dim, parameters.modulus, parameters.secret
+    n, q, law = parameters.n, parameters.q, parameters.Xs
     uniform = -n * math.log(q)
     if law.is_uniform(q):
         return uniform
@@ -272,7 +272,7 @@ def _mixed(own: float, other: float) -> float:
     return float(np.logaddexp(own + math.log(63 / 64), other + math.log(1 / 64)))
 
 
-def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> bool:
+def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWEParameters) -> bool:
     """Whether labels are as likely under a secret as labels made with it; the true one fails with chance e^-8.
 
     Notes
@@ -285,8 +285,8 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     the bound is approximate. O(N s) with s errors, at most
     256; with more than 2^22 terms the first samples stand for all.
     """
-    q = parameters.modulus
-    if parameters.noise.is_uniform(q):
+    q = parameters.q
+    if parameters.Xe.is_uniform(q):
         return True  # of whatever secret
     probabilities = label_probabilities(parameters, samples.rounding)
     errors, weights = _grouped(*error_support(parameters))
@@ -298,7 +298,7 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
         return False
 
     # without rounding, the expectation for L is the same for every T
-    expected = products if parameters.levels < q else products[:1]
+    expected = products if parameters.p < q else products[:1]
     moments = np.zeros(len(_EXPONENTS))
     for residues in np.array_split(expected, -(-len(expected) // 256)):
         moved = residues[:, None] + errors
@@ -312,7 +312,7 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     return bool(np.min(_EXPONENTS * np.log(found).sum() + moments) >= -_REFUSED)
 
 
-def accuracy_bar(parameters: LWRParameters, number: int) -> float:
+def accuracy_bar(parameters: LWEParameters, number: int) -> float:
     """The least share of `number` labels that the secret itself predicts, up to four standard deviations.
 
     At most 0 if errors are wide: then the share says nothing. 1 without errors, and also if errors have too many values

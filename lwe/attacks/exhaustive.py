@@ -70,8 +70,8 @@ class ExhaustiveAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, TernaryLaw, make_samples
-    >>> parameters = LWRParameters(secret_dim=8, modulus=16, levels=2, secret=TernaryLaw())
+    >>> from lwe import LWEParameters, TERNARY, make_samples
+    >>> parameters = LWEParameters(n=8, q=16, p=2, Xs=TERNARY)
     >>> samples, secret = make_samples(parameters, 500, rng=0)
     >>> result = ExhaustiveAttack()(samples, parameters, rng=0)
     >>> result.outcome.name, bool((result.secret == secret).all())
@@ -87,11 +87,11 @@ class ExhaustiveAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Search, in up to three rounds if there are errors; for flipped bits by the share of labels that agree."""
         parameters = attempt.parameters
-        space = secret_space(parameters) if parameters.modulus == 2 and parameters.noisy else None
+        space = secret_space(parameters) if parameters.q == 2 and parameters.noisy else None
         if (
             space is not None
             and 1 < space.number <= (self.work or 1 << 62)
-            and not parameters.noise.is_uniform(2)
+            and not parameters.Xe.is_uniform(2)
         ):
             return _by_agreement(attempt, space)
         return search_secrets(attempt, generator, self.work, _search)
@@ -110,10 +110,10 @@ def search_secrets(
     parameters = attempt.parameters
     space = secret_space(parameters)
     if space is None:
-        raise NotApplicableError(f"The entries of a {parameters.secret} secret have too many values to list.")
-    if parameters.noise.is_uniform(parameters.modulus) and space.number > 1:
+        raise NotApplicableError(f"The entries of a {parameters.Xs} secret have too many values to list.")
+    if parameters.Xe.is_uniform(parameters.q) and space.number > 1:
         raise NotApplicableError(
-            f"Labels do not depend on the secret: errors {parameters.noise} are uniform mod {parameters.modulus}."
+            f"Labels do not depend on the secret: errors {parameters.Xe} are uniform mod {parameters.q}."
         )
     limit = min(1 << 62, work or 1 << 62)
     if space.number > limit:
@@ -122,7 +122,7 @@ def search_secrets(
         )
     attempt.details |= {"candidates": space.number, "missed_tails": space.missed}
     if space.number == 1:
-        _, whole = space.split(parameters.secret_dim)[0]
+        _, whole = space.split(parameters.n)[0]
         only = whole.vectors(np.zeros(1, dtype=np.int64))[0]
         return attempt.found(only, "The law has one secret only: this one.")
     for turn in range(1, 4 if parameters.noisy else 2):
@@ -161,12 +161,12 @@ def search_secrets(
 
 def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
     """The candidate that agrees with most of the labels, which are bits with flips."""
-    parameters, samples, n = attempt.parameters, attempt.samples, attempt.parameters.secret_dim
+    parameters, samples, n = attempt.parameters, attempt.samples, attempt.parameters.n
     transform = n <= _TRANSFORMED
     if transform:
         attempt.require_memory(4 * 8 << n, "The transform")
     else:
-        bias = 1 - 2 * parameters.noise.error_rate(2)
+        bias = 1 - 2 * parameters.Xe.error_rate(2)
         # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
         needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
         samples = samples.take(min(needed, len(samples)))
@@ -197,7 +197,7 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
 
 def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
     """Offer all candidates that pass the windows; stop as soon as the speed shows that time will not suffice."""
-    n, tried, began = attempt.parameters.secret_dim, 0, time.perf_counter()
+    n, tried, began = attempt.parameters.n, 0, time.perf_counter()
     size = even_split(space, n, most=_BLOCK)
     for halves in space.split(size):
         first, last = halves

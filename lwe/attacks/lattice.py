@@ -22,6 +22,7 @@ from lwe.attacks.outcome import (
 from lwe.attacks.zero_columns import best_plan, secrets_of_zero_rows, zero_columns
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, lengths_tell, primal_shape
+from lwe.distributions import FixedWeight
 
 __all__ = ["LatticeAttack"]
 
@@ -72,8 +73,8 @@ class LatticeAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
-    >>> parameters = LWRParameters(secret_dim=8, modulus=128, levels=32, matrix="uniform")
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=8, q=128, p=32, matrix="uniform")
     >>> samples, secret = make_samples(parameters, 200, rng=0)
     >>> result = LatticeAttack()(samples, parameters, rng=0)
     >>> result.outcome.name in ("BROKEN", "MISSING")  # missing without fpylll
@@ -91,7 +92,7 @@ class LatticeAttack(Attack):
         require_fpylll()
         parameters = attempt.parameters
         if deviations(parameters).secret == 0:
-            only = np.full(parameters.secret_dim, round(deviations(parameters).secret_mean))
+            only = np.full(parameters.n, round(deviations(parameters).secret_mean))
             return attempt.found(
                 only, "The law of the secret allows this one only: nothing had to be searched."
             )
@@ -117,7 +118,7 @@ class LatticeAttack(Attack):
                 self._reduce(search, embedding, Reduction(embedding.basis, attempt, generator))
                 if rounds > 1 and shape.samples == len(training):
                     break
-                within = _most_rows(attempt, most) - 1 - (parameters.secret_dim if shape.weighted else 0)
+                within = _most_rows(attempt, most) - 1 - (parameters.n if shape.weighted else 0)
                 more = min(math.ceil(1.15 * shape.samples), len(training), max(within, shape.samples))
                 shape = primal_shape(parameters, more, weighted=shape.weighted)
         except BudgetSpentError as spent:
@@ -133,7 +134,7 @@ class LatticeAttack(Attack):
         if parameters.matrix not in ("binary", "ternary"):
             return
         seconds = _SECONDS_OF_LISTS if attempt.budget.seconds is None else attempt.seconds_left
-        _, rows = zero_columns(public, parameters.secret_dim - 1, generator)
+        _, rows = zero_columns(public, parameters.n - 1, generator)
         plan = best_plan(parameters, [len(one) for one in rows], seconds)
         if plan is None:
             return
@@ -148,12 +149,12 @@ class LatticeAttack(Attack):
     def _guess(self, search: "_Search", generator: np.random.Generator) -> None:
         """Guess columns where a sparse secret is zero, trial by trial, and leave them out."""
         attempt, parameters = search.attempt, search.attempt.parameters
-        if search.solved or parameters.secret.kind != "sparse":
+        if search.solved or not isinstance(parameters.Xs, FixedWeight):
             return
-        n, weight = parameters.secret_dim, parameters.secret.number
+        n, weight = parameters.n, parameters.Xs.total
         found, least = None, attempt.seconds_left if attempt.budget.seconds is not None else _SECONDS_OF_LISTS
         for size in range(n - 5, max(weight, n // 4), -5):
-            few = parameters.updated(secret_dim=size)
+            few = parameters.updated(n=size)
             shape = best_primal_shape(few, len(attempt.samples), least_gap=_WIDE_GAPS[1])
             success = math.comb(size, weight) / math.comb(n, weight)
             if shape is None or (shape.block_size or 0) > _EASY:
@@ -165,8 +166,8 @@ class LatticeAttack(Attack):
             return
         few, shape, trials = found
         for trial in range(trials):
-            attempt.details.update(samples=shape.samples, guessed_zeros=n - few.secret_dim, rounds=trial + 1)
-            columns = np.sort(generator.permutation(n)[: few.secret_dim])
+            attempt.details.update(samples=shape.samples, guessed_zeros=n - few.n, rounds=trial + 1)
+            columns = np.sort(generator.permutation(n)[: few.n])
             chosen = generator.permutation(len(attempt.samples))[: shape.samples]
             some = attempt.samples.at(chosen)
             some = replace(some, public=some.public[:, columns])
@@ -232,7 +233,7 @@ class _Search:
             self._seen.add(row.tobytes())
             secret = embedding.secret(row)
             if secret is not None and columns is not None:
-                whole = np.zeros(self.attempt.parameters.secret_dim, dtype=np.int64)
+                whole = np.zeros(self.attempt.parameters.n, dtype=np.int64)
                 whole[columns] = secret
                 secret = whole
             if secret is not None:
@@ -255,7 +256,7 @@ class _Search:
 
 def _most_rows(attempt: Attempt, rounds: int | None) -> int:
     """The rows that LLL can reduce in half of the time left, or the fixed number if rounds limit the work."""
-    rows = most_rows(attempt.seconds_left, attempt.parameters.modulus)
+    rows = most_rows(attempt.seconds_left, attempt.parameters.q)
     return rows if rounds is None else min(rows, _ROWS_OF_ROUNDS)
 
 
@@ -267,7 +268,7 @@ def _first_shape(attempt: Attempt, rows: int) -> PrimalShape:
         # if LLL should suffice, a few more samples cost little and make success safer
         if shape is not None and (gap not in _WIDE_GAPS or (shape.block_size or 0) <= 10):
             return shape
-    n, small = parameters.secret_dim, deviations(parameters).small_secret
+    n, small = parameters.n, deviations(parameters).small_secret
     fewest, others = fewest_samples(parameters, determined=False), 1 + (n if small else 0)
     fewest = fewest if small else max(fewest, n + 1)
     if given < fewest:

@@ -36,7 +36,7 @@ from lwe.attacks.tokens import (
     token_examples,
 )
 from lwe.heads import lwr_heads, rows_of_tokens
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWEParameters, covariate_form
 from lwe.samples import LWRSamples
 
 __all__ = ["AttackLearner", "LearnerAttack", "label_values"]
@@ -71,7 +71,7 @@ class LearnerAttack(Attack):
     An attack handed in as a learner, so the samples go through token matrices and back:
 
     >>> from lwe import ExhaustiveAttack, make_samples
-    >>> parameters = LWRParameters(secret_dim=6, modulus=8, levels=2)
+    >>> parameters = LWEParameters(n=6, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 500, rng=0)
     >>> result = LearnerAttack(AttackLearner(ExhaustiveAttack(), parameters))(samples, parameters, rng=0)
     >>> result.attack, result.outcome.name, result.details["fit"]
@@ -102,7 +102,7 @@ class LearnerAttack(Attack):
             )
         if parameters is None:
             raise NotApplicableError(
-                f"No heads realise uniform rows mod {attempt.parameters.modulus}, which is no power of two."
+                f"No heads realise uniform rows mod {attempt.parameters.q}, which is no power of two."
             )
         number, kind = len(attempt.training), type(self.learner).__name__
         distinct = number if self.on_gate_only else 2 * number
@@ -164,7 +164,7 @@ class AttackLearner(LearnerBase):
     >>> from attention import ExampleOracle
     >>> from lwe import ExhaustiveAttack, make_lwr_instance
     >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
-    >>> parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
+    >>> parameters = LWEParameters(n=8, q=4, p=2)
     >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'
@@ -173,7 +173,7 @@ class AttackLearner(LearnerBase):
     access: ClassVar[Access] = "samples of rounding"
 
     attack: Attack  #: the attack
-    parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
+    parameters: LWEParameters  #: what is known of the layer in advance: all but its secret
     #: The budget in examples; if left out, 20000, or all given examples. About half of them are on the gate, and each
     #: of those is a sample.
     examples: PositiveInt | None = None
@@ -244,14 +244,14 @@ class AttackLearner(LearnerBase):
             return None
         parameters = self.parameters
         form = covariate_form(result.secret, parameters)
-        heads = 2 * parameters.levels * float(np.abs(form).sum()) / parameters.modulus + 4
+        heads = 2 * parameters.p * float(np.abs(form).sum()) / parameters.q + 4
         if heads * parameters.dim**2 > _MOST_NUMBERS:
             return None
         return lwr_heads(form, parameters).layer()
 
 
 def label_values(
-    predict: Predictor, parameters: LWRParameters, *, seed: int
+    predict: Predictor, parameters: LWEParameters, *, seed: int
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Labels of rows in [0, p - 1] from a predictor of outputs: the mean over eight random first tokens."""
 
@@ -288,7 +288,7 @@ def _last_recorded(dim: int) -> _LastRecorded:
     return _LastRecorded(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
 
 
-def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRParameters) -> Predictor:
+def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWEParameters) -> Predictor:
     def outputs(x: np.ndarray) -> np.ndarray:
         rows, _ = rows_of_tokens(x, parameters)
         return outputs_of_labels(np.asarray(x, dtype=np.float64), predict(rows), parameters)
@@ -296,16 +296,16 @@ def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRP
     return outputs
 
 
-def _evidence(samples: LWRSamples, parameters: LWRParameters) -> int:
+def _evidence(samples: LWRSamples, parameters: LWEParameters) -> int:
     """How many held-out samples vouch for a secret as much as all samples do, which may have found it; 0 for too few.
 
     Of S secrets, one that is wrong on a share q of rows fits n samples with probability at most S (1 - q)^n. That is
     .05 at 1 - q = (.05 / S)^(1/n), the bound of n log(.05) / log(.05 / S) held-out samples.
     """
     rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
-    secrets = parameters.secret_dim * np.log(parameters.modulus)
+    secrets = parameters.n * np.log(parameters.q)
     # copies and negated rows add no bits to those of the secret
-    if rows * np.log(parameters.levels) - secrets < _SURPLUS_BITS * np.log(2):
+    if rows * np.log(parameters.p) - secrets < _SURPLUS_BITS * np.log(2):
         return 0
     miss = np.log(1 - CONFIDENCE)
     return int(len(samples) * miss / (miss - secrets))

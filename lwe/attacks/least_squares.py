@@ -12,7 +12,7 @@ from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.evidence import label_residues, share_right
 from lwe.attacks.outcome import TooFewSamplesError
 from lwe.costs.deviations import deviations
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
@@ -51,8 +51,8 @@ class LeastSquaresAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
-    >>> parameters = LWRParameters(secret_dim=10, modulus=251, levels=32)
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=10, q=251, p=32)
     >>> samples, _ = make_samples(parameters, 2000, secret=[17, -30, 55, 4, -8, 41, 9, -2, 12, 6], rng=0)
     >>> result = LeastSquaresAttack()(samples, parameters)
     >>> result.outcome.name, result.secret.tolist(), round(result.details["r_squared"], 3)
@@ -64,16 +64,16 @@ class LeastSquaresAttack(Attack):
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Regress, round and refine; keep the better of the secret and the linear function."""
         parameters, training = attempt.parameters, attempt.training
-        if len(training) < parameters.secret_dim + 2:
+        if len(training) < parameters.n + 2:
             raise TooFewSamplesError(
-                f"There are {len(training)} samples to learn from: a regression on {parameters.secret_dim} columns and "
+                f"There are {len(training)} samples to learn from: a regression on {parameters.n} columns and "
                 "a constant needs 2 more than columns."
             )
         attempt.require_memory(4 * 8 * training.public.size, "The regression")
         linear, r_squared = _regress(attempt)
         attempt.details |= {"r_squared": r_squared, "cut": linear.cut}
         right_linear = float(np.mean(linear(training.public) == training.labels))
-        chance = _STRAY * math.sqrt(2 * parameters.secret_dim) / len(training)
+        chance = _STRAY * math.sqrt(2 * parameters.n) / len(training)
         secret, right, whole = _rounded_secret(attempt, linear, r_squared, linear_at_all=r_squared > chance)
         attempt.details |= {"training_accuracy": right, "linear_training_accuracy": right_linear}
         told = f"R^2 is {r_squared:.3g}"
@@ -109,8 +109,8 @@ def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
 
     The normal equations are summed over blocks of rows; without time left, those so far must do.
     """
-    q, p = attempt.parameters.modulus, attempt.parameters.levels
-    public, labels, columns = attempt.training.public, attempt.training.labels, attempt.parameters.secret_dim
+    q, p = attempt.parameters.q, attempt.parameters.p
+    public, labels, columns = attempt.training.public, attempt.training.labels, attempt.parameters.n
     cuts = _cuts(labels, p)
     gram, cross = np.zeros((columns + 1, columns + 1)), np.zeros((columns + 1, len(cuts)))
     squares, number = np.zeros(len(cuts)), 0
@@ -151,7 +151,7 @@ def _rounded_secret(
 
     The last value is False if there was no time for more. If nothing is linear, there is nothing to improve.
     """
-    q, p = attempt.parameters.modulus, attempt.parameters.levels
+    q, p = attempt.parameters.q, attempt.parameters.p
     unit = linear.slopes * (q / p)
     largest = max(float(np.abs(unit).max()), 1e-9)
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
@@ -199,7 +199,7 @@ def _rounded_secret(
 def refined_secret(
     secret: Int[np.ndarray, " n"],
     samples: LWRSamples,
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     seconds: float = math.inf,
 ) -> Int[np.ndarray, " n"]:
@@ -210,7 +210,7 @@ def refined_secret(
     The solution with the widest margin in all of them is rounded. Derived here. O(N n^2), and one linear program of N
     rows, which has limits on its seconds and its steps.
     """
-    q = parameters.modulus
+    q = parameters.q
     public = centred(samples.public[:_REFINING], q).astype(np.float64)  # integers could overflow
     middle = label_middles(samples.at(slice(_REFINING)), parameters)
     fitted = unwrapped(centred(secret, q).astype(np.float64), public, middle, q)
@@ -223,7 +223,7 @@ def refined_secret(
     return best if room is None else room
 
 
-def label_middles(samples: LWRSamples, parameters: LWRParameters) -> Float[np.ndarray, " N"]:
+def label_middles(samples: LWRSamples, parameters: LWEParameters) -> Float[np.ndarray, " N"]:
     """What the inner products are if errors are as expected: middles of intervals, minus the mean error."""
     low, after = label_residues(samples.labels, parameters, samples.rounding)
     return (low + after - 1) / 2 - deviations(parameters).error_mean

@@ -14,7 +14,7 @@ from lwe.attacks.evidence import share_right
 from lwe.attacks.monomials import BinomialMonomials
 from lwe.attacks.outcome import NotApplicableError, TooFewSamplesError
 from lwe.costs.cost import size_in_words
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["LinearisationAttack", "label_degree", "label_monomials"]
@@ -50,8 +50,8 @@ class LinearisationAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, make_samples
-    >>> parameters = LWRParameters(secret_dim=32, modulus=4, levels=2)
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=32, q=4, p=2)
     >>> samples, secret = make_samples(parameters, 800, rng=0)
     >>> result = LinearisationAttack()(samples, parameters)
     >>> result.accuracy, result.details["unknowns"], bool((result.secret == secret).all())
@@ -68,7 +68,7 @@ class LinearisationAttack(Attack):
         """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
         parameters, training = attempt.parameters, attempt.training
         enough = label_degree(parameters)
-        down = training.rounding == "down" or parameters.levels == parameters.modulus
+        down = training.rounding == "down" or parameters.p == parameters.q
         if enough is None or parameters.noisy or not down:
             raise NotApplicableError(
                 "It needs powers of two q and p and labels without noise that are rounded down; these are "
@@ -134,16 +134,16 @@ class LinearisationAttack(Attack):
         return None
 
 
-def label_degree(parameters: LWRParameters) -> int | None:
+def label_degree(parameters: LWEParameters) -> int | None:
     """The degree q/p of the lowest bit of the label over GF(2); None unless q and p are powers of two."""
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     return None if q & (q - 1) or p & (p - 1) else q // p
 
 
-def label_monomials(parameters: LWRParameters, degree: int) -> BinomialMonomials:
+def label_monomials(parameters: LWEParameters, degree: int) -> BinomialMonomials:
     """The monomials up to a degree in the bits of what the parameters' public matrix holds."""
-    largest = {"binary": 1, "ternary": 2}.get(parameters.matrix, parameters.modulus - 1)
-    return BinomialMonomials(parameters.secret_dim, degree, min(largest, parameters.modulus - 1))
+    largest = {"binary": 1, "ternary": 2}.get(parameters.matrix, parameters.q - 1)
+    return BinomialMonomials(parameters.n, degree, min(largest, parameters.q - 1))
 
 
 def _low_parts(
@@ -157,12 +157,12 @@ def _low_parts(
     None if the remaining prefixes with all values of the next entry do not fit into memory.
     """
     parameters = attempt.parameters
-    n, step = parameters.secret_dim, parameters.modulus // parameters.levels
+    n, step = parameters.n, parameters.q // parameters.p
     # odd entries reveal the most about the others: they occur in the products of the most factors
     involved = monomials.table()[polynomial]
     highest = involved[involved.sum(axis=1) == step] if step > 1 else involved
     order = np.argsort(-np.count_nonzero(highest, axis=0), kind="stable")
-    low, high = {"binary": (0, 2), "ternary": (-1, 2)}.get(parameters.matrix, (0, parameters.modulus))
+    low, high = {"binary": (0, 2), "ternary": (-1, 2)}.get(parameters.matrix, (0, parameters.q))
     rows = generator.integers(low, high, size=(n, _QUERIES, n))
     for place in range(n):  # rows of stage `place` have the entries up to it in that order
         rows[place][:, order[place + 1 :]] = 0
@@ -188,14 +188,14 @@ def _low_parts(
 
 
 def _lifted(
-    low: Int[np.ndarray, " n"], parameters: LWRParameters, training: LWRSamples
+    low: Int[np.ndarray, " n"], parameters: LWEParameters, training: LWRSamples
 ) -> Int[np.ndarray, " n"] | None:
     """The secret mod q of which `low` is the part mod 2q/p; None if the higher bits of the labels contradict it."""
-    step, secret = parameters.modulus // parameters.levels, low.copy()
-    part = training.take(min(len(training), parameters.secret_dim + 64))
-    for bit in range(1, parameters.levels.bit_length() - 1):
+    step, secret = parameters.q // parameters.p, low.copy()
+    part = training.take(min(len(training), parameters.n + 64))
+    for bit in range(1, parameters.p.bit_length() - 1):
         weight = step << bit
-        carried = inner_products(part.public, secret, parameters.modulus) & weight != 0
+        carried = inner_products(part.public, secret, parameters.q) & weight != 0
         parity = (part.labels >> bit & 1).astype(bool) ^ carried
         found = solve_gf2(part.public & 1, parity)
         if not found.consistent:

@@ -49,8 +49,8 @@ class MeetInTheMiddleAttack(Attack):
 
     Examples
     --------
-    >>> from lwe import LWRParameters, TernaryLaw, make_samples
-    >>> parameters = LWRParameters(secret_dim=12, modulus=64, levels=16, secret=TernaryLaw(), matrix="uniform")
+    >>> from lwe import LWEParameters, TERNARY, make_samples
+    >>> parameters = LWEParameters(n=12, q=64, p=16, Xs=TERNARY, matrix="uniform")
     >>> samples, secret = make_samples(parameters, 200, rng=0)
     >>> result = MeetInTheMiddleAttack()(samples, parameters, rng=0)
     >>> result.outcome.name, bool((result.secret == secret).all())
@@ -68,7 +68,7 @@ class MeetInTheMiddleAttack(Attack):
 
 
 def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
-    n = attempt.parameters.secret_dim
+    n = attempt.parameters.n
     size = even_split(space, n)
     # nearly all sparse secrets have about half of their weight in each half, and these lists are the shortest
     for halves in sorted(space.split(size), key=lambda both: both[0].number + both[1].number):

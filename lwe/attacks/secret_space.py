@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from lwe.parameters import LWRParameters
+from lwe.distributions import FixedWeight
+from lwe.parameters import LWEParameters
 
 __all__ = ["Half", "ProductHalf", "SecretSpace", "SparseHalf", "secret_space"]
 
@@ -81,14 +82,14 @@ class SecretSpace:
         return f"{self.number:.4g}" if self.number < 1 << 53 else f"2^{math.log2(self.number):.1f}"
 
 
-def secret_space(parameters: LWRParameters, *, missed: float = 1e-3) -> SecretSpace | None:
+def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSpace | None:
     """The secrets of the parameters' law; None if their entries have more than 2^20 values.
 
     Tail values are left out as long as the probability that a secret has one of them is at most `missed`.
     """
-    n, q, law = parameters.secret_dim, parameters.modulus, parameters.secret
-    if law.kind == "sparse":
-        weight, signs = law.number, q > 2
+    n, q, law = parameters.n, parameters.q, parameters.Xs
+    if isinstance(law, FixedWeight):  # all signs: a superset where their numbers are fixed too
+        weight, signs = law.total, q > 2 and law.minus_ones > 0
 
         def halves(size: int) -> list[tuple[Half, Half]]:
             weights = range(max(0, weight - size), min(weight, n - size) + 1)

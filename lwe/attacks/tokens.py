@@ -9,7 +9,7 @@ from attention import ExampleOracle
 from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import count
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
 __all__ = [
@@ -23,14 +23,14 @@ __all__ = [
 _GATE = 0
 
 
-def realised(parameters: LWRParameters) -> LWRParameters | None:
+def realised(parameters: LWEParameters) -> LWEParameters | None:
     """The parameters whose layer has these samples; None if no heads realise them.
 
     Uniform rows mod a power of two are the gadget's.
     """
     if parameters.matrix != "uniform":
         return parameters
-    if parameters.modulus & (parameters.modulus - 1):
+    if parameters.q & (parameters.q - 1):
         return None
     return parameters.updated(matrix="gadget")
 
@@ -39,7 +39,7 @@ def token_examples(
     gate: Bool[np.ndarray, " N"],
     public: Int[np.ndarray, "on n"],
     labels: Int[np.ndarray, " on"],
-    parameters: LWRParameters,
+    parameters: LWEParameters,
     *,
     rng: np.random.Generator,
 ) -> tuple[Float[np.ndarray, "N 2 d"], Float[np.ndarray, "N 2 d"]]:
@@ -66,7 +66,7 @@ def token_examples(
 
 
 def outputs_of_labels(
-    x: Float[np.ndarray, "N 2 d"], labels: Int[np.ndarray, " N"], parameters: LWRParameters
+    x: Float[np.ndarray, "N 2 d"], labels: Int[np.ndarray, " N"], parameters: LWEParameters
 ) -> Float[np.ndarray, "N 2 d"]:
     """What the layer outputs: x_r0 (b - (p - 1)/2) e_0 in row r on the gate, 0 off it."""
     outputs = np.zeros_like(x)
@@ -76,11 +76,11 @@ def outputs_of_labels(
 
 
 def labels_of_outputs(
-    x: Float[np.ndarray, "N 2 d"], y: Float[np.ndarray, "N 2 d"], parameters: LWRParameters
+    x: Float[np.ndarray, "N 2 d"], y: Float[np.ndarray, "N 2 d"], parameters: LWEParameters
 ) -> Float[np.ndarray, " N"]:
     """The real numbers that outputs on the gate stand for as labels, in [0, p - 1]: the mean of both rows."""
     read = (y[:, :, _GATE] * x[:, :, _GATE]).mean(axis=1) + parameters.centre
-    return np.clip(np.nan_to_num(read, nan=parameters.centre), 0, parameters.levels - 1)
+    return np.clip(np.nan_to_num(read, nan=parameters.centre), 0, parameters.p - 1)
 
 
 class SampleOracle(ExampleOracle):
@@ -98,7 +98,7 @@ class SampleOracle(ExampleOracle):
     def __init__(
         self,
         samples: LWRSamples,
-        parameters: LWRParameters,
+        parameters: LWEParameters,
         *,
         rng: np.random.Generator,
         on_gate_only: bool = False,
@@ -170,8 +170,8 @@ class SampleOracle(ExampleOracle):
         return np.concatenate(parts)
 
 
-def _covariates(public: np.ndarray, parameters: LWRParameters) -> Int[np.ndarray, "N n"]:
-    q = parameters.modulus
+def _covariates(public: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, "N n"]:
+    q = parameters.q
     residues = np.mod(public, q)
     if parameters.gadget:
         bits = (residues[:, :, None] >> np.arange(parameters.digits)) & 1

@@ -16,7 +16,7 @@ from lwe.attacks.blocks import Reduction, reduction_seconds
 from lwe.attacks.least_squares import label_middles, unwrapped
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import root_hermite_factor
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWEParameters, centred
 from lwe.samples import inner_products
 
 __all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows", "zero_columns"]
@@ -71,7 +71,7 @@ def zero_columns(
     return chosen, rows
 
 
-def best_plan(parameters: LWRParameters, rows: list[int], seconds: float) -> ZeroPlan | None:
+def best_plan(parameters: LWEParameters, rows: list[int], seconds: float) -> ZeroPlan | None:
     """The plan with the fewest expected seconds until success; None if none is expected to fit into `seconds`.
 
     `rows` says how many rows are zero in 0, 1, 2, ... columns.
@@ -132,11 +132,11 @@ class ZeroColumns:
 
     def __init__(self, attempt: Attempt, columns: int, generator: np.random.Generator) -> None:
         parameters = attempt.parameters
-        self._q = parameters.modulus
+        self._q = parameters.q
         self._public = centred(attempt.samples.public, self._q)
         self._middle = label_middles(attempt.samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
-        self.kept = np.setdiff1d(np.arange(parameters.secret_dim), self.zero)
+        self.kept = np.setdiff1d(np.arange(parameters.n), self.zero)
         self.rows = generator.permutation(rows[-1])
 
     def lattice(self, samples: int) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
@@ -203,7 +203,7 @@ def secrets_of_zero_rows(
 
     Yields the few secrets that fresh rows support, completed to all columns.
     """
-    parameters, q = attempt.parameters, attempt.parameters.modulus
+    parameters, q = attempt.parameters, attempt.parameters.q
     zeros = ZeroColumns(attempt, plan.columns, generator)
     public, middle = zeros.lattice(plan.samples)
     m, k = public.shape

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 
 from attention.validation import NonNegativeInt, PositiveInt, checked
-from lwe.costs.cost import Cost, size_in_words
-from lwe.costs.deviations import PlainLWE
+from lwe.costs.cost import MOST, Cost, log2_comb
 from lwe.costs.hybrid import normal_form
-from lwe.parameters import LWRParameters
+from lwe.distributions import DiscreteGaussian
+from lwe.parameters import LWEParameters
 from lwe.residues import is_prime
 
 __all__ = ["arora_ge_cost", "groebner_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
@@ -16,6 +16,8 @@ _DENSE = 3.0
 """The exponent of dense elimination as implemented here."""
 
 _MISSES = 5  # stop after this many cuts of Gaussian errors without improvement: the cost is convex in the cut
+
+_MOST_EQUATIONS = 500.0  # log2: more equations do not lower a degree of regularity that is computed
 
 _WORD = 64
 """Bits that one operation on packed words processes."""
@@ -49,7 +51,7 @@ def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest:
 
 
 @checked
-def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
+def linearisation_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of elimination over GF(2) of all monomials up to degree q/p in the bits.
 
     None unless q and p are powers of 2. None also with noise, or with fewer samples than the D monomials. The cost is
@@ -58,28 +60,34 @@ def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = 
 
     Examples
     --------
-    >>> print(linearisation_cost(LWRParameters(secret_dim=64, modulus=4, levels=2)))
-    linearisation over GF(2): about 2^27.1 (LWR n=64 q=4 p=2 (d=65); degree 2, monomials 2081, samples 2081)
+    >>> print(linearisation_cost(LWEParameters(n=64, q=4, p=2)))
+    linearisation: about 2^27.1 (LWR n=64 q=4 p=2 (d=65); mem 2^16.0, m 2081, degree 2, monomials 2081)
     """
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     if q & (q - 1) or p & (p - 1) or parameters.noisy:
         return None
-    degree, largest = q // p, {"binary": 1, "ternary": 2}.get(parameters.matrix)
-    found = monomials(parameters.secret_dim, degree, largest=largest)
-    if samples is not None and samples < found:
+    n, degree, largest = parameters.n, q // p, {"binary": 1, "ternary": 2}.get(parameters.matrix)
+    least = n + degree if largest is None else n  # of which C(least, degree) are some of the monomials
+    if _DENSE * log2_comb(least, min(degree, n if largest is None else n // 2)) > MOST:
+        return None
+    found = monomials(n, degree, largest=largest)
+    log2_found = math.log2(found)
+    if _DENSE * log2_found > MOST or (parameters.m is not None and parameters.m < found):
         return None
     return Cost(
-        "linearisation over GF(2)",
-        _DENSE * math.log2(found) - math.log2(_WORD),
+        "linearisation",
+        _DENSE * log2_found - math.log2(_WORD),
         parameters,
         "operation on 64-bit words",
-        "dense elimination",
-        {"degree": degree, "monomials": size_in_words(found), "samples": size_in_words(found)},
+        "dense elimination over GF(2)",
+        log2_mem=2 * log2_found - math.log2(_WORD),
+        log2_m=log2_found,
+        details={"degree": degree, "monomials": found},
     )
 
 
 @checked
-def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
+def arora_ge_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of elimination over GF(q) of all monomials in the secret; None unless q is prime.
 
     With t possible errors, prod_e (b' - <a, s> - e) = 0 mod q has degree t in the secret. It has D = C(n + t, t)
@@ -88,34 +96,41 @@ def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None)
 
     Examples
     --------
-    >>> print(arora_ge_cost(LWRParameters(secret_dim=16, modulus=251, levels=126, matrix="uniform")))
-    Arora-Ge linearisation: about 2^21.8 (LWR n=16 q=251 p=126 uniform; degree 2, monomials 153, samples 153)
+    >>> print(arora_ge_cost(LWEParameters(n=16, q=251, p=126, matrix="uniform")))
+    arora-ge: about 2^21.8 (LWR n=16 q=251 p=126 uniform; mem 2^14.5, m 153, degree 2)
     """
-    q, p = parameters.modulus, parameters.levels
-    if not is_prime(q) or parameters.noise.is_uniform(q):
+    q = parameters.q
+    n, errors = parameters.n, _possible_errors(parameters)
+    if errors is None or errors >= q or not is_prime(q) or _DENSE * log2_comb(n + errors, n) > MOST:
         return None
-    # `secrets` counts the values of the law, as they may be too many to list
-    errors = -(-q // p) + round(2 ** parameters.noise.secrets(1, q)) - 1
-    if errors >= q:
-        return None
-    found = monomials(parameters.secret_dim, errors, largest=None)
-    if samples is not None and samples < found:
+    log2_found = log2_comb(n + errors, n)
+    if parameters.m is not None and math.log2(parameters.m) < log2_found:
         return None
     return Cost(
-        "Arora-Ge linearisation",
-        _DENSE * math.log2(found),
+        "arora-ge",
+        _DENSE * log2_found,
         parameters,
         "multiplication mod q",
         "dense elimination",
-        {"degree": errors, "monomials": size_in_words(found), "samples": size_in_words(found)},
+        log2_mem=2 * log2_found,
+        log2_m=log2_found,
+        details={"degree": errors},
     )
 
 
+def _possible_errors(parameters: LWEParameters) -> int | None:
+    """How many values an error may take, rounding included; None if they are all residues or too many to list."""
+    if parameters.Xe.is_uniform(parameters.q) or not parameters.Xe.listed:
+        return None
+    return -(-parameters.q // parameters.p) + len(parameters.error_support()[0]) - 1
+
+
 @checked
-def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
+def groebner_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of solving Arora and Ge's equations by a Groebner basis, with equations for a small secret.
 
-    None unless the matrix is uniform and `lengths_tell`, or if the degree of regularity is 2n or more.
+    None unless the matrix is uniform and `lengths_tell`, or if the degree of regularity is 2n or more, or the cost
+    above 2^1000.
 
     There are m equations of degree t, the number of values of an error. For secrets of s values there are n more, of
     degree s. Let r be the degree of regularity. If the equations have no relations, r is the degree of the first
@@ -125,31 +140,35 @@ def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | N
 
     Examples
     --------
-    >>> from lwe.laws import BinomialLaw, GaussianLaw
-    >>> small = LWRParameters(64, 7681, 7681, matrix="uniform", secret=GaussianLaw(3.0), noise=BinomialLaw(8))
-    >>> groebner_cost(small, 2**50).operations
+    >>> from lwe.distributions import CentredBinomial, DiscreteGaussian
+    >>> size = {"n": 64, "q": 7681, "m": 2**50, "matrix": "uniform"}
+    >>> groebner_cost(LWEParameters(**size, Xs=DiscreteGaussian(3.0), Xe=CentredBinomial(8))).rop
     '2^122.3'
     """
-    form = normal_form(parameters, samples)
+    form = normal_form(parameters)
     if form is None:
         return None
     n, known = form.n, form.samples
     secrets: list[tuple[int, int]] = []
-    if form.secret <= form.error:
-        values = 2 * math.ceil(3 * form.secret) + 1 if form.nonzero is None else form.nonzero + 1
+    if form.log2_secret <= form.log2_error and form.log2_secret < math.log2(n):
+        values = 2 * math.ceil(3 * 2.0**form.log2_secret) + 1 if form.nonzero is None else form.nonzero + 1
         secrets = [(int(values), n)]
-    if isinstance(parameters, PlainLWE) or parameters.noise.kind == "gaussian":
-        tries = _cut_gaussian(form.error, known, n)
+    if isinstance(parameters.Xe, DiscreteGaussian):
+        tries = _cut_gaussian(2.0**form.log2_error, known, n) if form.log2_error < math.log2(n) else iter(())
     else:
-        rounding = -(-parameters.modulus // parameters.levels)
-        errors = rounding + round(2 ** parameters.noise.secrets(1, parameters.modulus)) - 1
-        tries = iter([(errors, min(known, n**errors) if errors < 64 else known)])
+        errors = _possible_errors(parameters)
+        if errors is None:
+            return None
+        # where there is no limit, so many that linearisation has about an equation for each monomial
+        log2_most = min(errors * math.log2(n), _MOST_EQUATIONS)
+        tries = iter([(errors, min(known, 2.0**log2_most))])
+    bound = next(r for r in range(1, 2 * n + 1) if r == 2 * n or 2 * log2_comb(n + r, r) > MOST)
     best: tuple[int, int, float] | None = None
     misses = 0
     for values, equations in tries:
         if math.isinf(equations):
             continue
-        degree = _regularity(n, [(values, int(equations)), *secrets], below=best[0] if best else 2 * n)
+        degree = _regularity(n, [(values, int(equations)), *secrets], below=best[0] if best else bound)
         if degree is not None:
             best, misses = (degree, values, equations), 0
         elif best is not None:
@@ -160,12 +179,14 @@ def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | N
         return None
     degree, values, equations = best
     return Cost(
-        "Groebner basis",
-        2 * math.log2(math.comb(n + degree, degree)),
+        "arora-gb",
+        2 * log2_comb(n + degree, degree),
         parameters,
         "multiplication mod q",
         "equations without relations",
-        {"degree": values, "regularity": degree, "samples": f"2^{math.log2(equations):.1f}"},
+        log2_mem=log2_comb(n + degree, degree),
+        log2_m=math.log2(equations),
+        details={"t": values, "dreg": degree},
     )
 
 

@@ -1,29 +1,28 @@
 """The cost of BKW, plain and coded: sums of samples cancel parts of the secret while errors grow."""
 
 import math
+from bisect import bisect_left
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention.validation import PositiveInt, checked
-from lwe.costs.cost import TELLING_SUMS, Cost
-from lwe.costs.deviations import PlainLWE, error_character
+from attention.validation import checked
+from lwe.costs.cost import MOST, TELLING_SUMS, Cost
+from lwe.costs.deviations import error_character
 from lwe.costs.hybrid import NormalForm, normal_form, refine
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 
 __all__ = ["agreement_chances", "bkw_cost", "coded_bkw_cost"]
 
-_MOST = 1000  # costs above 2^1000 are not reported
 _MOST_STEPS = 64
 _LONG_LAW = 1 << 12
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
 @checked
-def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
+def bkw_cost(parameters: LWEParameters) -> Cost | None:
     """The cost for the cheapest number of steps; None if it is above 2^1000, or errors are uniform mod q.
 
     Notes
@@ -40,12 +39,13 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
 
     Examples
     --------
-    >>> from lwe.laws import FlipLaw
-    >>> print(bkw_cost(LWRParameters(secret_dim=32, modulus=2, levels=2, noise=FlipLaw(0.05))))
-    BKW: about 2^16.0 (LPN n=32 q=2 p=2 noise=flip(0.05) (d=33); steps 3, table 2^7.3, last entries 10, samples 2^9.1)
+    >>> from lwe.distributions import Flips
+    >>> print(bkw_cost(LWEParameters(n=32, q=2, p=2, Xe=Flips(0.05))))
+    plain-bkw: about 2^16.0 (LPN n=32 q=2 p=2 noise=flip(0.05) (d=33); mem 2^14.1, m 559, steps 3, last 10)
     """
-    n, q = parameters.secret_dim, parameters.modulus
-    log_q, phi = math.log2(q), error_character(parameters)
+    n, q = parameters.n, parameters.q
+    log_q = math.log2(q)
+    phi = error_character(parameters) if log_q <= MOST else 0.0
     if phi == 0:
         return None
     log_phi = math.log2(phi)
@@ -53,7 +53,7 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
     signs = 1 if q > 2 and parameters.matrix != "binary" else 0
     tail = np.arange(1, n + 1)
     bits = tail * log_q
-    best: tuple[float, int, int, float, float] | None = None
+    best: tuple[float, int, int, float] | None = None
     for steps in range(min(n, _MOST_STEPS)):
         table = (n - tail) / np.sum(1 / entries[:steps]) if steps else np.where(tail == n, 0, math.inf)
         sums = np.log2(2 * np.maximum(math.log(2) * bits, 1)) - 2 * 2**steps * log_phi
@@ -63,33 +63,35 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
         exponent = np.logaddexp2(
             np.logaddexp2(reduce, sums + math.log2(n)), bits + np.log2(np.maximum(bits, 1))
         )
-        if samples is not None:
-            exponent[needed > math.log2(samples)] = math.inf
+        if parameters.m is not None:
+            exponent[needed > math.log2(parameters.m)] = math.inf
         place = int(np.argmin(exponent))
         if best is None or exponent[place] < best[0]:
-            best = exponent[place], steps, int(tail[place]), table[place], needed[place]
-        if sums[0] > _MOST:
+            best = exponent[place], steps, int(tail[place]), needed[place]
+        if sums[0] > MOST:
             break
-    if best is None or best[0] > _MOST:
+    if best is None or best[0] > MOST:
         return None
-    exponent, steps, last, table, needed = best
+    exponent, steps, last, needed = best
     return Cost(
-        "BKW",
+        "plain-bkw",
         float(exponent),
         parameters,
         "addition mod q",
         "independent errors",
-        {"steps": steps, "table": f"2^{table:.1f}", "last_entries": last, "samples": f"2^{needed:.1f}"},
+        log2_mem=float(max(needed + math.log2(n), last * log_q)),
+        log2_m=float(needed),
+        details={"steps": steps, "last": last},
     )
 
 
-def agreement_chances(parameters: LWRParameters, steps: int) -> Float[np.ndarray, " steps"]:
+def agreement_chances(parameters: LWEParameters, steps: int) -> Float[np.ndarray, " steps"]:
     """The chance that two rows agree in a coordinate, before each of so many steps.
 
     Each step replaces rows by differences. Two bits agree with chance 1/2 and two of their differences with 3/8, until
     they are spread over all residues; residues agree with chance 1/q.
     """
-    q, chances = parameters.modulus, np.full(steps, 1 / parameters.modulus)
+    q, chances = parameters.q, np.full(steps, 1 / parameters.q)
     law = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
     if law is None:
         return chances
@@ -104,7 +106,7 @@ def agreement_chances(parameters: LWRParameters, steps: int) -> Float[np.ndarray
 
 
 @checked
-def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
+def coded_bkw_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of BKW with lattice codes in its later steps; None unless the matrix is uniform and lengths tell.
 
     If there are too few samples, signed sums of k samples are used as samples with sqrt(k) times the error.
@@ -117,15 +119,16 @@ def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | 
     Examples
     --------
     >>> from lwe.presets import PRESETS
-    >>> print(coded_bkw_cost(PRESETS["kyber512"], 512))  # doctest: +ELLIPSIS
-    coded BKW: about 2^178.8 (LWE n=512 ...; block entries 14, steps 16, samples 2^166.8, combined 26)
+    >>> print(coded_bkw_cost(PRESETS["kyber512"]))  # doctest: +ELLIPSIS
+    bkw: about 2^178.8 (LWE n=512 ...; mem 2^175.8, m 512, b 14, steps 16, combined 26)
     """
-    form = normal_form(parameters, samples)
-    if form is None:
+    form = normal_form(parameters)
+    if form is None or 2 * math.log2(form.q) > MOST:  # a block has two entries at least
         return None
-    values = 6 * form.secret + 1 if form.nonzero is None else min(6 * form.secret, form.nonzero) + 1.0
+    reach = 6 * 2.0**form.log2_secret
+    values = reach + 1 if form.nonzero is None else min(reach, form.nonzero) + 1.0
     if math.isinf(form.samples):
-        combined, found = 1, _best_tables(form, values, form.error, math.inf)
+        combined, found = 1, _best_tables(form, values, form.log2_error, math.inf)
     else:
         at = cache(partial(_with_combined, form, values))
         low, high = 1, min(_MOST_COMBINED, int(form.samples))
@@ -134,12 +137,21 @@ def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | 
             low, high = (low, middle) if math.isfinite(at(middle)[0]) else (middle + 1, high)
         combined, found = low, at(low)
     exponent, needed, width, steps = found
-    if exponent > _MOST:
+    if exponent > MOST:
         return None
-    details: dict[str, Any] = {"block_entries": width, "steps": steps, "samples": f"2^{needed:.1f}"}
+    details = {"b": width, "steps": steps}
     if combined > 1:
         details["combined"] = combined
-    return Cost("coded BKW", exponent, parameters, "operation mod q", "independent Gaussian errors", details)
+    return Cost(
+        "bkw",
+        exponent,
+        parameters,
+        "operation mod q",
+        "independent Gaussian errors",
+        log2_mem=needed + math.log2(form.n),
+        log2_m=needed if combined == 1 else math.log2(form.samples),
+        details=details,
+    )
 
 
 def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
@@ -150,43 +162,50 @@ def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[floa
         - scipy.special.gammaln(form.samples - combined + 1)
     )
     most = float(sums) / math.log(2) + combined
-    return _best_tables(form, values, form.error * math.sqrt(combined), most)
+    return _best_tables(form, values, form.log2_error + 0.5 * math.log2(combined), most)
 
 
 def _best_tables(
-    form: NormalForm, values: float, error: float, most_samples: float
+    form: NormalForm, values: float, log2_error: float, most_samples: float
 ) -> tuple[float, float, int, int]:
     """The least exponent, log2 of its samples, entries of a block and steps."""
-    at = cache(partial(_best_steps, form, values, error, most_samples))
-    widest = 3 * math.ceil(math.log2(form.q))
+    at = cache(partial(_best_steps, form, values, log2_error, most_samples))
+    log_q = math.log2(form.q)
+    widest = max(min(3 * math.ceil(log_q), math.ceil(MOST / log_q)), 2)
     width = refine(lambda width: at(width)[0], range(2, widest + 1, max(widest // 12, 1)), 2, widest)
     exponent, samples, steps = at(width)
     return exponent, samples, width, steps
 
 
 def _best_steps(
-    form: NormalForm, values: float, error: float, most_samples: float, width: int
+    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int
 ) -> tuple[float, float, int]:
-    at = cache(partial(_tables, form, values, error, most_samples, width))
-    most = max(3, form.n // width)
+    at = cache(partial(_tables, form, values, log2_error, most_samples, width))
+    # t steps multiply the variance of the errors by 2^t, and beyond q^2 nothing is left to tell
+    most = max(3, min(form.n // width, math.ceil(2 * (math.log2(form.q) - log2_error)) + 2))
     steps = refine(lambda steps: at(steps)[0], range(2, most + 1, max(most // 16, 1)), 2, most)
     return (*at(steps), steps)
 
 
 def _layout(n: int, b: int, log_q: float, coded: int) -> tuple[int, np.ndarray, float]:
-    """Of n entries: how many the last step tests, how many each coded step covers, and the codes' variance."""
+    """Of n entries: how many the last step tests, how many each coded step covers, and log2 of the codes' variance."""
     if n < 1:
-        return 0, np.zeros(coded), 0.0
-    tested = np.arange(1, n + 1)
-    rate = 2 * (1 - (b - 1) / tested)  # log_q of twelve times the variance
-    with np.errstate(divide="ignore", invalid="ignore"):
-        covered = np.floor(b / (1 - (rate[:, None] - np.arange(1, coded + 1) / log_q) / 2))
-    place = int(np.argmin(np.abs(n - tested - covered.sum(axis=1))))
-    return int(tested[place]), covered[place], float(2.0 ** (rate[place] * log_q - math.log2(12)))
+        return 0, np.zeros(coded), -math.inf
+
+    def covered(tested: int) -> np.ndarray:
+        rate = 2 * (1 - (b - 1) / tested)  # log_q of twelve times the variance
+        with np.errstate(divide="ignore"):
+            return np.floor(b / (1 - (rate - np.arange(1, coded + 1) / log_q) / 2))
+
+    # the more entries are tested, the more does each step cover: the first number at which all are covered
+    tested = bisect_left(range(1, n), n, key=lambda tested: tested + covered(tested).sum()) + 1
+    if tested > 1 and n - (tested - 1) - covered(tested - 1).sum() <= tested + covered(tested).sum() - n:
+        tested -= 1
+    return tested, covered(tested), 2 * (1 - (b - 1) / tested) * log_q - math.log2(12)
 
 
 def _tables(
-    form: NormalForm, values: float, error: float, most_samples: float, width: int, steps: int
+    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int, steps: int
 ) -> tuple[float, float]:
     """log2 of the operations and of the samples: b entries a block, plain steps first and coded ones after.
 
@@ -198,16 +217,19 @@ def _tables(
     coded = steps - plain
     tested, covered, variance = _layout(n - plain * b, b, log_q, coded)
     guessed = max(n - int(covered.sum()) - tested - plain * b, 0)
-    noise = 2.0**steps * error**2 + form.secret**2 * variance * (covered.sum() + tested)
-    log_square = -4 * math.pi**2 * noise / form.q**2  # of the advantage of one sum, natural
-    if log_square < -_MOST:
+    with np.errstate(divide="ignore"):
+        of_codes = 2 * form.log2_secret + variance + float(np.log2(covered.sum() + tested))
+    log2_noise = float(np.logaddexp2(steps + 2 * log2_error, of_codes)) - 2 * log_q
+    # of the advantage of one sum, natural
+    log_square = -4 * math.pi**2 * 2.0 ** min(log2_noise, 20.0)
+    if log_square < -MOST:
         return math.inf, math.inf
     told = log_square if log_square < -40 else math.log(-math.log1p(-min(math.exp(log_square), 1 - 1e-12)))
     sums = math.log2(TELLING_SUMS) - told / math.log(2)
     half = b * log_q - 1
     samples = _log2_sum(math.log2(steps) + half, sums)
     parts = [math.log2(n + 1 - i * b) + samples for i in range(1, plain + 1)]
-    if form.secret > form.error:
+    if form.log2_secret > form.log2_error:
         parts.append(samples + math.log2((n + 1) * math.ceil((n - plain * b) / (b - 1))))
     with np.errstate(divide="ignore"):
         i = np.arange(1, coded + 1)
@@ -218,7 +240,7 @@ def _tables(
     if guessed:
         parts.append(sums + math.log2(guessed) + guesses)
     parts += [sums + 2 + math.log2(max(tested, 1)), guesses + b * log_q + math.log2(b * log_q + 1)]
-    right = guessed * math.log2(math.erf(values / math.sqrt(2 * error)))
+    right = guessed * math.log2(math.erf(values / math.sqrt(2 * 2.0**log2_error)))
     exponent = _log2_sum(*parts) - right if samples <= most_samples else math.inf
     return exponent, samples
 

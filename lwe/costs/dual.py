@@ -1,18 +1,18 @@
 """Dual lattice attacks: short vectors of the dual lattice tell labels from random ones."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
 
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from lwe.costs.cost import TELLING_SUMS, Cost
-from lwe.costs.deviations import PlainLWE, deviations
+from lwe.costs.deviations import deviations
 from lwe.costs.hybrid import BLOCKS, NormalForm, normal_form
-from lwe.costs.primal import fewest_samples, lengths_tell
+from lwe.costs.primal import fewest_samples, lengths_tell, log_size
 from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, block_sizes
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 
 __all__ = ["DualLattice", "best_dual_lattice", "dual_cost", "dual_hybrid_cost", "dual_lattices"]
 
@@ -20,10 +20,12 @@ _MOST_STEPS = 64
 # One multiplication of 32 bits in gates, and one addition (MATZOV 2022, page 37, and a guess after it).
 _MULTIPLY, _ADD = 32**2, 5 * 32
 _LARGEST_FFT_MODULUS = 8
+# log2 of deviations of secrets: a narrower Gaussian is always zero, and no entry of a wider one can be guessed
+_NARROWEST, _WIDEST = math.log2(1e-2), 60.0
 
 
 @checked
-def dual_lattices(parameters: LWRParameters | PlainLWE, samples: NonNegativeInt) -> list[tuple[int, float]]:
+def dual_lattices(parameters: LWEParameters, samples: NonNegativeInt) -> list[tuple[int, float]]:
     """Dimensions and log volumes of the lattices whose short vectors a distinguisher may use.
 
     Notes
@@ -42,15 +44,14 @@ def dual_lattices(parameters: LWRParameters | PlainLWE, samples: NonNegativeInt)
         if sizes.column > 0:
             found.append((samples - n, n / 2 * math.log(samples * sizes.column)))
     if sizes.small_secret:
-        weight = max(sizes.secret, 1e-3) / max(sizes.error, 1e-3)
-        found.append((samples + n, n * log_q + n * math.log(weight)))
+        log_weight = log_size(sizes.log2_secret) - log_size(sizes.log2_error)
+        found.append((samples + n, n * log_q + n * log_weight))
     return found
 
 
 @checked
 def dual_cost(
-    parameters: LWRParameters | PlainLWE,
-    samples: PositiveInt | None = None,
+    parameters: LWEParameters,
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
@@ -68,19 +69,21 @@ def dual_cost(
 
     Examples
     --------
-    >>> print(dual_cost(LWRParameters(secret_dim=256, modulus=4096, levels=512, matrix="uniform")))
-    dual lattice: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; block size 198, dimension 581, samples 581)
+    >>> print(dual_cost(LWEParameters(n=256, q=4096, p=512, matrix="uniform")))
+    dual: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; mem 2^50.3, m 581, beta 198, d 581)
     """
-    found = best_dual_lattice(parameters, samples, model=model, floor=True)
+    found = best_dual_lattice(parameters, parameters.m, model=model, floor=True)
     if found is None:
         return None
     return Cost(
-        "dual lattice",
+        "dual",
         found.exponent,
         parameters,
         COST_MODELS[model].unit,
         model,
-        {"block_size": found.block_size, "dimension": found.dimension, "samples": found.samples},
+        log2_mem=COST_MODELS[model].log2_memory(found.block_size, found.dimension),
+        log2_m=math.log2(found.samples),
+        details={"beta": found.block_size, "d": found.dimension},
     )
 
 
@@ -96,7 +99,7 @@ class DualLattice:
 
 @checked
 def best_dual_lattice(
-    parameters: LWRParameters | PlainLWE,
+    parameters: LWEParameters,
     samples: PositiveInt | None = None,
     *,
     model: CostModelName = "core-SVP",
@@ -110,7 +113,7 @@ def best_dual_lattice(
     if not lengths_tell(parameters):
         return None
     sizes, reduction = deviations(parameters), COST_MODELS[model]
-    scale = math.log(max(sizes.error, 1e-3)) - math.log(sizes.q)
+    scale = log_size(sizes.log2_error) - math.log(sizes.q)
     least = fewest_samples(parameters, determined=False)
     most = max(8 * sizes.n + 200, 2 * least)
     most = most if samples is None else min(samples, most)
@@ -149,8 +152,7 @@ def _best_block(dim: int, log_volume: float, model: CostModel, floor: bool) -> t
 
 @checked
 def dual_hybrid_cost(
-    parameters: LWRParameters | PlainLWE,
-    samples: PositiveInt | None = None,
+    parameters: LWEParameters,
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
@@ -171,23 +173,32 @@ def dual_hybrid_cost(
     Examples
     --------
     >>> from lwe.presets import PRESETS
-    >>> [dual_hybrid_cost(PRESETS["kyber512"], 512, model=model).operations for model in ("core-SVP", "MATZOV")]
+    >>> [dual_hybrid_cost(PRESETS["kyber512"], model=model).rop for model in ("core-SVP", "MATZOV")]
     ['2^115.3', '2^139.1']
     """
-    form = normal_form(parameters, samples)
-    if form is None or form.secret < 1e-2:  # a Gaussian this narrow is always zero
+    form = normal_form(parameters)
+    if form is None:
         return None
+    plain = dual_cost(parameters, model=model)  # the case where nothing is guessed or transformed
+    if plain is not None:
+        plain = replace(plain, attack="dual_hybrid", details={**plain.details, "zeta": 0, "t": 0})
+    if not _NARROWEST <= form.log2_secret <= _WIDEST:
+        return plain
     found = min(_best_split(form, p, COST_MODELS[model]) for p in range(2, _LARGEST_FFT_MODULUS + 1))
     exponent, block, guessed, transformed, p = found
-    if math.isinf(exponent):
-        return None
+    if math.isinf(exponent) or (plain is not None and plain.log2_rop <= exponent):
+        return plain
+    samples = int(min(form.n, form.samples))
+    dim = samples + form.n - guessed - transformed
     return Cost(
-        "dual hybrid",
+        "dual_hybrid",
         exponent,
         parameters,
         COST_MODELS[model].unit,
         model,
-        {"block_size": block, "guessed": guessed, "transformed": transformed, "transform_modulus": p},
+        log2_mem=COST_MODELS[model].log2_memory(block, dim),
+        log2_m=math.log2(samples),
+        details={"beta": block, "d": dim, "zeta": guessed, "t": transformed, "p": p},
     )
 
 
@@ -206,16 +217,17 @@ def _best_split(form: NormalForm, p: int, model: CostModel) -> tuple[float, int,
 
 
 def _split(form: NormalForm, p: int, model: CostModel, guessed: int, transformed: int) -> tuple[float, int]:
-    s, m = form.secret, min(form.n, form.samples)
+    s, m = 2.0**form.log2_secret, min(form.n, form.samples)
+    log_q = math.log(form.q)
     lattice = form.n - guessed - transformed
     dim = int(m + lattice)
     blocks = np.arange(BLOCKS.start, min(BLOCKS.stop, dim + 1))
     if not len(blocks):
         return math.inf, 0
     factors = block_sizes(int(blocks[-1]))[1][blocks - 2]
-    log_length = m / dim * math.log(form.error) + lattice / dim * (math.log(s) + math.log(form.q))
+    log_length = m / dim * form.log_error + lattice / dim * (math.log(s) + log_q)
     log_length = log_length + 0.5 * np.log(4 / 3 * blocks / (2 * math.pi * math.e)) + (dim - blocks) * factors
-    advantage = 4 * math.pi**2 * np.exp(2 * np.minimum(log_length - math.log(form.q), 20.0))
+    advantage = 4 * math.pi**2 * np.exp(2 * np.minimum(log_length - log_q, 20.0))
     advantage = advantage + transformed / 3 * (s * math.pi / p) ** 2
     bits = 0.5 + math.log(math.sqrt(2 * math.pi) * s) - math.log(math.tanh((math.pi * s) ** 2))
     bits = bits / math.log(2)  # of an entry that is guessed

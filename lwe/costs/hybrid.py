@@ -10,12 +10,12 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention.validation import PositiveInt, checked
-from lwe.costs.cost import Cost
-from lwe.costs.deviations import PlainLWE, deviations
+from attention.validation import checked
+from lwe.costs.cost import MOST, Cost
+from lwe.costs.deviations import deviations
 from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, root_hermite_factor
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 
 __all__ = ["BLOCKS", "NormalForm", "decoding_cost", "hybrid_cost", "normal_form", "refine"]
 
@@ -33,14 +33,24 @@ class NormalForm:
     n: int
     q: int
     samples: float  #: the number of samples; infinite if there is no limit
-    #: standard deviations of an entry
-    secret: float
-    error: float
+    #: log2 of the standard deviations of an entry
+    log2_secret: float
+    log2_error: float
     weight: int  #: the number of entries of the secret that are not zero
     nonzero: int | None  #: values besides 0 that an entry may take; None if they are too many to guess
 
+    @property
+    def log_secret(self) -> float:
+        """The natural logarithm of the deviation of an entry of the secret."""
+        return self.log2_secret * math.log(2)
 
-def normal_form(parameters: LWRParameters | PlainLWE, samples: int | None) -> NormalForm | None:
+    @property
+    def log_error(self) -> float:
+        """The natural logarithm of the deviation of an error."""
+        return self.log2_error * math.log(2)
+
+
+def normal_form(parameters: LWEParameters) -> NormalForm | None:
     """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and `lengths_tell`.
 
     References
@@ -50,8 +60,8 @@ def normal_form(parameters: LWRParameters | PlainLWE, samples: int | None) -> No
     """
     if parameters.matrix != "uniform" or not lengths_tell(parameters):
         return None
-    sizes, known = deviations(parameters), math.inf if samples is None else float(samples)
-    secret, error = sizes.secret, max(sizes.error, 1e-3)
+    sizes, known = deviations(parameters), math.inf if parameters.m is None else float(parameters.m)
+    secret, error = sizes.log2_secret, max(sizes.log2_error, math.log2(1e-3))
     weight, nonzero = round(sizes.weight), sizes.nonzero
     if error < secret and known >= 2 * sizes.n:
         known, secret, weight, nonzero = known - sizes.n, error, sizes.n, None
@@ -62,8 +72,7 @@ def normal_form(parameters: LWRParameters | PlainLWE, samples: int | None) -> No
 
 @checked
 def decoding_cost(
-    parameters: LWRParameters | PlainLWE,
-    samples: PositiveInt | None = None,
+    parameters: LWEParameters,
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
@@ -78,21 +87,18 @@ def decoding_cost(
     Examples
     --------
     >>> from lwe.presets import PRESETS
-    >>> print(decoding_cost(PRESETS["kyber512"], 512, model="MATZOV"))  # doctest: +ELLIPSIS
-    bounded distance decoding: about 2^140.2 (LWE n=512 ...; block size 389, sieve 422, dimension 1005)
+    >>> print(decoding_cost(PRESETS["kyber512"], model="MATZOV"))  # doctest: +ELLIPSIS
+    bdd: about 2^140.2 (LWE n=512 ...; mem 2^98.0, m 493, beta 389, eta 422, d 1005)
     """
-    form = normal_form(parameters, samples)
+    form = normal_form(parameters)
     if form is None:
         return None
-    return _cost(
-        "bounded distance decoding", parameters, _best_block(form, COST_MODELS[model], False, 0), model
-    )
+    return _cost("bdd", parameters, _best_block(form, COST_MODELS[model], False, 0), model)
 
 
 @checked
 def hybrid_cost(
-    parameters: LWRParameters | PlainLWE,
-    samples: PositiveInt | None = None,
+    parameters: LWEParameters,
     *,
     model: CostModelName = "core-SVP",
     meet: bool = False,
@@ -116,20 +122,20 @@ def hybrid_cost(
 
     Examples
     --------
-    >>> from lwe.laws import SparseLaw
+    >>> from lwe.distributions import SparseSigned
     >>> from lwe.presets import PRESETS
-    >>> sparse = PRESETS["kyber512"].updated(secret=SparseLaw(32))
-    >>> hybrid_cost(sparse, 512, model="MATZOV", meet=True).operations
+    >>> sparse = PRESETS["kyber512"].updated(Xs=SparseSigned(32))
+    >>> hybrid_cost(sparse, model="MATZOV", meet=True).rop
     '2^85.3'
     """
-    form = normal_form(parameters, samples)
+    form = normal_form(parameters)
     if form is None or form.nonzero is None or form.weight == 0:
         return None
     at = cache(partial(_best_block, form, COST_MODELS[model], meet))
     best = refine(lambda guessed: at(guessed).exponent, range(0, form.n, max(form.n // 16, 1)), 0, form.n - 1)
     if best == 0:
         return None
-    name = "hybrid, meeting in the middle" if meet else "hybrid"
+    name = "bdd_mitm_hybrid" if meet else "bdd_hybrid"
     return _cost(name, parameters, at(best), model)
 
 
@@ -164,24 +170,30 @@ class _Attack:
     guesses: float
 
 
-def _cost(
-    name: str, parameters: LWRParameters | PlainLWE, found: _Attack, model: CostModelName
-) -> Cost | None:
+def _cost(name: str, parameters: LWEParameters, found: _Attack, model: CostModelName) -> Cost | None:
     if math.isinf(found.exponent):
         return None
-    details: dict[str, object] = {"block_size": found.block_size}
+    details: dict[str, int | float] = {"beta": found.block_size}
     if found.sieve > 2:
-        details["sieve"] = found.sieve
-    details["dimension"] = found.dimension
+        details["eta"] = found.sieve
+    details["d"] = found.dimension
     if found.guessed:
-        details |= {"guessed": found.guessed, "guesses": f"2^{found.guesses:.1f}"}
+        details |= {"zeta": found.guessed, "|S|": found.guesses}
+    form, sieve = normal_form(parameters), max(found.block_size, found.sieve)
+    assert form is not None
+    memory = COST_MODELS[model].log2_memory(sieve, found.dimension)
+    if found.guessed and found.sieve <= 2:
+        memory = max(memory, found.guesses / 2 + math.log2(found.dimension))
+    secret = form.n - found.guessed if form.log2_secret <= form.log2_error else 0
     return Cost(
         name,
         found.exponent,
         parameters,
         COST_MODELS[model].unit,
         model,
-        details,
+        log2_mem=memory,
+        log2_m=math.log2(max(found.dimension - secret, 1)),
+        details=details,
     )
 
 
@@ -205,8 +217,9 @@ def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
     w = np.arange(max(0, guessed - form.n + form.weight), min(guessed, form.weight) + 1)
     chosen = _log_choose(guessed, w)
     chances = chosen + _log_choose(form.n - guessed, form.weight - w) - _log_choose(form.n, form.weight)
-    guesses = np.logaddexp.accumulate(chosen + w * math.log(form.nonzero))
-    return guesses / math.log(2), np.cumsum(np.exp(chances))
+    guesses = np.logaddexp.accumulate(chosen + w * math.log(form.nonzero)) / math.log(2)
+    few = max(int(np.searchsorted(guesses, MOST)), 1)  # more of them cost more than is reported
+    return guesses[:few], np.cumsum(np.exp(chances))[:few]
 
 
 def _log_choose(many: int, chosen: Any) -> Any:
@@ -228,11 +241,11 @@ def _attack(
     dim: int | None = None,
 ) -> _Attack:
     none = _Attack(math.inf, block, 0, 0, guessed, 0.0)
-    n, small = form.n - guessed, form.secret <= form.error
+    n, small = form.n - guessed, form.log2_secret <= form.log2_error
     most = form.samples + n if small else form.samples - guessed
     if most < block:
         return none
-    log_weight = math.log(form.error / form.secret) if form.secret < form.error else 0.0
+    log_weight = max(form.log_error - form.log_secret, 0.0)
     log_q, log_delta = math.log(form.q), math.log(root_hermite_factor(block))
     if dim is None:
         dim = max(block, int(min(math.ceil(math.sqrt(n * (log_q - log_weight) / log_delta)), most)))
@@ -241,7 +254,7 @@ def _attack(
     if meet:
         sieve, decode, planes = 2, 2 * math.log2(dim), profile
     else:
-        sieve = _final_sieve(dim, log_volume, log_delta, form.error)
+        sieve = _final_sieve(dim, log_volume, log_delta, form.log_error)
         if sieve > dim:
             return none
         lift = 2 * math.log2(max(dim - sieve, 1))
@@ -249,9 +262,9 @@ def _attack(
             float(np.logaddexp2(model.cost(sieve + 1, sieve + 1), lift)),
             profile[: dim - sieve],
         )
-    log2_chance = _babai(planes, form.error)
+    log2_chance = _babai(planes, form.log_error)
     if meet and guessed:
-        log2_chance += _meeting(profile, form.error)
+        log2_chance += _meeting(profile, form.log_error)
     searched = decode + (guesses / 2 if meet else guesses)
     with np.errstate(divide="ignore"):
         trials = _log2_trials(log2_chance + np.log2(chances))
@@ -260,28 +273,29 @@ def _attack(
     return _Attack(float(totals[place]), block, sieve, dim, guessed, float(guesses[place]))
 
 
-def _final_sieve(dim: int, log_volume: float, log_delta: float, error: float) -> int:
+def _final_sieve(dim: int, log_volume: float, log_delta: float, log_error: float) -> int:
     """The dimension of the last block in which the projected error is the shortest vector; at least 1."""
     first = dim - BLOCKS[-1] if dim > 4096 else 0
     size = dim - np.arange(first, dim)  # of the last block
-    volume = size / dim * log_volume - (dim - size) * size * log_delta + math.log(error)
+    volume = size / dim * log_volume - (dim - size) * size * log_delta + log_error
     ball = (size + 1) / 2 * math.log(math.pi) - scipy.special.gammaln((size + 1) / 2 + 1)
-    short = (volume - ball) / (size + 1) < math.log(error) + 0.5 * np.log(size + 1)
+    short = (volume - ball) / (size + 1) < log_error + 0.5 * np.log(size + 1)
     return int(size[np.argmax(short)]) + 1 if short.any() else 1
 
 
-def _babai(profile: np.ndarray, error: float) -> float:
+def _babai(profile: np.ndarray, log_error: float) -> float:
     """log2 of the probability that Babai's planes contain a vector of the error's length."""
     if len(profile) < 2:
         return 0.0
-    log_ratio = 2 * (profile - math.log(2 * error)) - math.log(len(profile))
-    return float(
-        np.log2(scipy.special.betainc(0.5, (len(profile) - 1) / 2, np.exp(np.minimum(log_ratio, 0)))).sum()
-    )
+    log_ratio = 2 * (profile - math.log(2) - log_error) - math.log(len(profile))
+    short = log_ratio[log_ratio < 0]  # the others contain every vector
+    with np.errstate(divide="ignore"):
+        return float(np.log2(scipy.special.betainc(0.5, (len(profile) - 1) / 2, np.exp(short))).sum())
 
 
-def _meeting(profile: np.ndarray, error: float) -> float:
+def _meeting(profile: np.ndarray, log_error: float) -> float:
     """log2 of the probability that two halves of a guess round to the same lattice point."""
-    x = np.exp(np.minimum(profile - 0.5 * math.log(2) - math.log(error), 300.0))
+    log_x = profile - 0.5 * math.log(2) - log_error
+    x = np.exp(np.maximum(log_x[log_x < 40], -300.0))  # beyond, halves always meet
     holds = scipy.special.erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
     return float(np.log2(np.maximum(holds, 1e-300)).sum())

@@ -5,17 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
+
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
 from lwe.costs.cost import Cost
-from lwe.costs.deviations import PlainLWE, deviations
+from lwe.costs.deviations import deviations
 from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaussian_gap
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 
 __all__ = [
     "PrimalShape",
     "best_primal_shape",
     "fewest_samples",
     "lengths_tell",
+    "log_size",
     "primal_cost",
     "primal_shape",
 ]
@@ -33,14 +36,14 @@ class PrimalShape:
     #: of the lattice to reduce, with the target's row; without the short vectors of a matrix of bits or trits
     dimension: int
     log_volume: float  #: natural logarithm of its volume
-    deviation: float  #: standard deviation of the entries of the planted vector
+    log_deviation: float  #: natural logarithm of the standard deviation of the planted vector's entries
     gap: float  #: log of the ratio of the shortest other vector's expected length to the planted vector's
     block_size: int | None  #: the block size that finds the planted vector, by the model; None if none does
 
 
 @checked
 def primal_shape(
-    parameters: LWRParameters | PlainLWE, samples: NonNegativeInt, *, weighted: bool | None = None
+    parameters: LWEParameters, samples: NonNegativeInt, *, weighted: bool | None = None
 ) -> PrimalShape:
     """The lattice for m samples; by default `weighted` if the secret is smaller than a uniform one.
 
@@ -60,37 +63,45 @@ def primal_shape(
     n, log_q = sizes.n, math.log(sizes.q)
     if weighted is None:
         weighted = sizes.small_secret
-    sigma = max(sizes.error, 1e-3)
-    weight = sigma / max(sizes.secret, 1e-3) if weighted else 0.0
+    log_sigma = log_size(sizes.log2_error)
+    log_weight = log_sigma - log_size(sizes.log2_secret) if weighted else -math.inf
     if weighted:
-        lattice, log_volume = samples + n, samples * log_q + n * math.log(weight)
+        lattice, log_volume = samples + n, samples * log_q + n * log_weight
     else:
         lattice, log_volume = samples, max(samples - n, 0) * log_q
     if sizes.column > 0:
         own = min(n, lattice - 1)
         lattice -= own
-        log_volume -= own / 2 * math.log(samples * sizes.column + weight**2)
-    gap = gaussian_gap(lattice, log_volume, sigma)
+        log_volume -= own / 2 * float(np.logaddexp(math.log(samples * sizes.column), 2 * log_weight))
+    gap = gaussian_gap(lattice, log_volume, log_sigma)
     # the embedding's own row has the length of one entry
-    block_size = block_size_for(lattice + 1, log_volume + math.log(sigma), sigma) if gap > 0 else None
-    return PrimalShape(samples, weighted, lattice + 1, log_volume, sigma, gap, block_size)
+    block_size = block_size_for(lattice + 1, log_volume + log_sigma, log_sigma) if gap > 0 else None
+    return PrimalShape(samples, weighted, lattice + 1, log_volume, log_sigma, gap, block_size)
+
+
+def log_size(log2_deviation: float) -> float:
+    """The natural logarithm of a deviation, at least that of 1/1000: lattices have no vectors of length 0."""
+    return max(log2_deviation * math.log(2), math.log(1e-3))
 
 
 @checked
-def lengths_tell(parameters: LWRParameters | PlainLWE) -> bool:
+def lengths_tell(parameters: LWEParameters) -> bool:
     """Whether short vectors carry information on the secret.
 
     They do not for q = 2, for errors as wide as q or uniform mod q, or if there is only one secret.
     """
     sizes = deviations(parameters)
     return (
-        sizes.q > 2 and sizes.secret > 0 and sizes.error < 0.95 * sizes.q / math.sqrt(12) and sizes.told > 0
+        sizes.q > 2
+        and sizes.log2_secret > -math.inf
+        and sizes.log2_error < math.log2(0.95 / math.sqrt(12)) + math.log2(sizes.q)
+        and sizes.told > 0
     )
 
 
 @checked
 def best_primal_shape(
-    parameters: LWRParameters | PlainLWE,
+    parameters: LWEParameters,
     samples: PositiveInt | None = None,
     *,
     least_gap: Annotated[float, Real()] = 0.0,
@@ -108,7 +119,7 @@ def best_primal_shape(
 
 
 def _best_shape(
-    parameters: LWRParameters | PlainLWE,
+    parameters: LWEParameters,
     samples: int | None,
     order: Callable[[PrimalShape], Any],
     least_gap: float = 0.0,
@@ -146,7 +157,7 @@ def _best_shape(
 
 
 @checked
-def fewest_samples(parameters: LWRParameters | PlainLWE, *, determined: bool = True) -> int:
+def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int:
     """The fewest samples that a lattice needs: their labels carry as many bits as the secret has.
 
     If the secret need not be `determined`, it is enough to predict labels or to tell them from random ones. With a
@@ -163,7 +174,7 @@ def fewest_samples(parameters: LWRParameters | PlainLWE, *, determined: bool = T
 
     Examples
     --------
-    >>> bits = LWRParameters(secret_dim=24, modulus=64, levels=2)
+    >>> bits = LWEParameters(n=24, q=64, p=2)
     >>> fewest_samples(bits), fewest_samples(bits, determined=False)
     (144, 25)
     """
@@ -180,8 +191,7 @@ def fewest_samples(parameters: LWRParameters | PlainLWE, *, determined: bool = T
 
 @checked
 def primal_cost(
-    parameters: LWRParameters | PlainLWE,
-    samples: PositiveInt | None = None,
+    parameters: LWEParameters,
     *,
     model: CostModelName = "core-SVP",
 ) -> Cost | None:
@@ -195,11 +205,11 @@ def primal_cost(
 
     Examples
     --------
-    >>> from lwe.laws import BinomialLaw
-    >>> eta = BinomialLaw(3)
-    >>> kyber = LWRParameters(512, 3329, 3329, matrix="uniform", secret=eta, noise=eta)
-    >>> print(primal_cost(kyber, 512))  # doctest: +ELLIPSIS
-    primal lattice: about 2^118.6 (LWE n=512 ...; block size 406, dimension 998, samples 485)
+    >>> from lwe.distributions import CentredBinomial
+    >>> eta = CentredBinomial(3)
+    >>> kyber = LWEParameters(512, 3329, matrix="uniform", Xs=eta, Xe=eta, m=512)
+    >>> print(primal_cost(kyber))  # doctest: +ELLIPSIS
+    usvp: about 2^118.6 (LWE n=512 ...; mem 2^94.2, m 485, beta 406, d 998)
     """
     if not lengths_tell(parameters):
         return None
@@ -210,16 +220,18 @@ def primal_cost(
         return reduction.cost(shape.block_size, shape.dimension)
 
     # ordered by cost: if LLL is nearly enough, a smaller dimension may be cheaper than a smaller block
-    shape = _best_shape(parameters, samples, lambda one: (exponent(one), *_order(one)))
+    shape = _best_shape(parameters, parameters.m, lambda one: (exponent(one), *_order(one)))
     if shape is None:
         return None
     return Cost(
-        "primal lattice",
+        "usvp",
         exponent(shape),
         parameters,
         reduction.unit,
         model,
-        {"block_size": shape.block_size, "dimension": shape.dimension, "samples": shape.samples},
+        log2_mem=reduction.log2_memory(shape.block_size or 0, shape.dimension),
+        log2_m=math.log2(shape.samples),
+        details={"beta": shape.block_size or 0, "d": shape.dimension},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention.validation import PositiveFloat, PositiveInt, Real, Whole, checked
+from attention.validation import PositiveInt, Real, checked
 
 __all__ = [
     "COST_MODELS",
@@ -47,17 +47,19 @@ def root_hermite_factor(block_size: Annotated[float, Real(least=2)]) -> float:
 
 
 @checked
-def gaussian_gap(dim: PositiveInt, log_volume: Annotated[float, Real()], deviation: PositiveFloat) -> float:
-    """The log of the ratio of the expected shortest length, sqrt(d/(2 pi e)) vol^(1/d), to deviation sqrt(d).
+def gaussian_gap(
+    dim: PositiveInt, log_volume: Annotated[float, Real()], log_deviation: Annotated[float, Real()]
+) -> float:
+    """The log of the ratio of the expected shortest length, sqrt(d/(2 pi e)) vol^(1/d), to exp(log_deviation) sqrt(d).
 
     If it is negative, a planted vector with entries of that deviation is not expected to be the shortest.
     """
-    return log_volume / dim - math.log(deviation) - 0.5 * math.log(2 * math.pi * math.e)
+    return log_volume / dim - log_deviation - 0.5 * math.log(2 * math.pi * math.e)
 
 
 @checked
 def block_size_for(
-    dim: Annotated[int, Whole(1, 1 << 1000)], log_volume: Annotated[float, Real()], deviation: PositiveFloat
+    dim: PositiveInt, log_volume: Annotated[float, Real()], log_deviation: Annotated[float, Real()]
 ) -> int | None:
     """The least block size that finds a planted vector with entries of that deviation; None if no size to 2^16 does.
 
@@ -75,11 +77,11 @@ def block_size_for(
     --------
     Kyber-512 with 486 samples:
 
-    >>> block_size_for(999, 486 * math.log(3329), math.sqrt(1.5))
+    >>> block_size_for(999, 486 * math.log(3329), math.log(math.sqrt(1.5)))
     406
     """
     blocks, factors = block_sizes(dim)
-    short = math.log(deviation) + 0.5 * np.log(blocks)
+    short = log_deviation + 0.5 * np.log(blocks)
     enough = np.flatnonzero(short <= (2.0 * blocks - dim - 1) * factors + log_volume / dim)
     return int(blocks[enough[0]]) if len(enough) else None
 
@@ -136,6 +138,11 @@ class CostModel:
     def cost(self, block_size: int, dim: int) -> float:
         """log2 of the cost of reducing a basis of `dim` vectors with that block size."""
         return float(self.exponent(np.array([block_size]), dim)[0])
+
+    def log2_memory(self, block_size: int, dim: int) -> float:
+        """log2 of the numbers that the largest sieve holds: 2^(0.2075 b) vectors of `dim` entries."""
+        sieve = int(self.sieve(np.array([block_size]), dim)[0])
+        return _SIEVE_VECTORS * sieve + math.log2(dim)
 
     def exponent(self, blocks: Int[np.ndarray, " n"], dim: int) -> Float[np.ndarray, " n"]:
         """log2 of the cost of reducing a basis of `dim` vectors with each of these block sizes."""

@@ -5,7 +5,7 @@ import math
 from attention.validation import checked
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import deviations, error_character
-from lwe.parameters import LWRParameters
+from lwe.parameters import LARGEST_MODULUS, LWEParameters
 
 __all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
 
@@ -13,7 +13,7 @@ _LEAST_LEAD = 1e-14  # a smaller lead of the secret over chance is a rounding er
 
 
 @checked
-def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
+def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of trying all secrets, n additions for each label used; None if labels do not depend on the secret.
 
     A wrong secret agrees with a label with probability near 1/p, so it is dropped after p/(p - 1) labels on average.
@@ -22,31 +22,33 @@ def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
 
     Examples
     --------
-    >>> from lwe.laws import TernaryLaw
-    >>> print(exhaustive_cost(LWRParameters(secret_dim=14, modulus=17, levels=2, secret=TernaryLaw())))
-    exhaustive: about 2^27.0 (LWR n=14 q=17 p=2 secret=ternary (d=15); secrets 2^22.2)
+    >>> from lwe.distributions import TERNARY
+    >>> print(exhaustive_cost(LWEParameters(n=14, q=17, p=2, Xs=TERNARY)))
+    exhaustive: about 2^27.0 (LWR n=14 q=17 p=2 secret=ternary (d=15); m 45, |S| 2^22.2)
     """
-    p = parameters.levels
-    secrets = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
+    p = parameters.p
+    secrets = parameters.Xs.secrets(parameters.n, parameters.q)
     labels = p / (p - 1)
     if parameters.noisy:
-        lead = max(parameters.best_accuracy - 1 / p, error_character(parameters) / 2)
-        if lead < _LEAST_LEAD or parameters.noise.is_uniform(parameters.modulus):
+        listed = parameters.q <= LARGEST_MODULUS and parameters.Xe.listed
+        lead = max(parameters.best_accuracy - 1 / p if listed else 0.0, error_character(parameters) / 2)
+        if lead < _LEAST_LEAD or parameters.Xe.is_uniform(parameters.q):
             return None
         labels = 1 / lead**2
-    exponent = secrets + math.log2(labels * parameters.secret_dim)
+    exponent = secrets + math.log2(labels * parameters.n)
     return Cost(
         "exhaustive",
         exponent,
         parameters,
         "addition mod q",
         "early abort",
-        {"secrets": f"2^{secrets:.1f}"},
+        log2_m=math.log2(math.ceil(labels * max(secrets, 1))),
+        details={"|S|": secrets},
     )
 
 
 @checked
-def meet_in_the_middle_cost(parameters: LWRParameters) -> Cost | None:
+def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of meeting in the middle: the square root of the number of secrets, times the additions of a key.
 
     The halves are matched in k labels: A_1 s_1 is near b' - A_2 s_2 mod q, up to an error. Cells have half the modulus.
@@ -57,23 +59,26 @@ def meet_in_the_middle_cost(parameters: LWRParameters) -> Cost | None:
 
     Examples
     --------
-    >>> from lwe.laws import TernaryLaw
-    >>> parameters = LWRParameters(secret_dim=20, modulus=17, levels=8, secret=TernaryLaw())
+    >>> from lwe.distributions import TERNARY
+    >>> parameters = LWEParameters(n=20, q=17, p=8, Xs=TERNARY)
     >>> print(meet_in_the_middle_cost(parameters))  # doctest: +ELLIPSIS
-    meet in the middle: about 2^2... (LWR n=20 q=17 p=8 secret=ternary (d=21); memory 2^15.8)
+    mitm: about 2^2... (LWR n=20 q=17 p=8 secret=ternary (d=21); mem 2^15.8, m 16)
     """
-    q = parameters.modulus
-    half = parameters.secret.secrets(parameters.secret_dim, q) / 2
+    q = parameters.q
+    half = parameters.Xs.secrets(parameters.n, q) / 2
     keys = max(math.ceil(half), 1)
-    missed = 2 * math.sqrt(3 / 4) * deviations(parameters).error / q  # E|e| of a uniform error
-    if parameters.noise.is_uniform(q) or missed >= 1 or -keys * math.log2(1 - missed) > 40:
+    missed = (
+        2 * math.sqrt(3 / 4) * 2.0 ** (deviations(parameters).log2_error - math.log2(q))
+    )  # E|e| of a uniform error
+    if parameters.Xe.is_uniform(q) or missed >= 1 or -keys * math.log2(1 - missed) > 40:
         return None
     exponent = half + math.log2(2 * keys) - keys * math.log2(1 - missed)
     return Cost(
-        "meet in the middle",
+        "mitm",
         exponent,
         parameters,
         "addition mod q",
         "keys of cells",
-        {"memory": f"2^{half:.1f}"},
+        log2_mem=half,
+        log2_m=math.log2(keys),
     )

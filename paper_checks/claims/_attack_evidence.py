@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attention.intervals import Interval, mean_interval, proportion_interval
-from lwe import Budget, LeastSquaresAttack, LWRParameters, TernaryLaw, distinguish, sufficient_examples
+from lwe import TERNARY, Budget, LeastSquaresAttack, LWEParameters, distinguish, sufficient_examples
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._heads_by_hand import label, uniform_secret
 from paper_checks.claims.tables import checks
@@ -71,7 +71,7 @@ def distinguisher(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     """Runs the library's distinguisher 20 times on labels of fresh secrets and 20 times on random labels (100
     in full). It has its own interval for the advantage, at the confidence .999 (two intervals of .9995).
     """
-    parameters = LWRParameters(claim.n, claim.modulus, 2, secret=TernaryLaw())
+    parameters = LWEParameters(claim.n, claim.modulus, 2, Xs=TERNARY)
     found = distinguish(
         LeastSquaresAttack(), parameters, runs=20 if scale is Scale.QUICK else 100, examples=200, fresh=300,
         false_alarm=claim.delta, confidence=0.999, budget=_NO_CLOCK, rng=rng,

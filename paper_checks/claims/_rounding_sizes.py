@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attention.intervals import mean_interval, proportion_interval
-from lwe import LWRParameters
+from lwe import LWEParameters
 from lwe.heads import lwr_heads
 from lwe.parameters import covariate_form
 from paper_checks.check import Constants, Scale
@@ -32,7 +32,7 @@ def head_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     }
     off, same = Fraction(0), True
     for q, p in ((16, 2), (64, 2), (256, 4), (1024, 2), (101, 7), (10, 4)):
-        parameters = LWRParameters(secret_dim=n, modulus=q, levels=p)
+        parameters = LWEParameters(n=n, q=q, p=p)
         for _ in range(secrets):
             v = by_hand.uniform_secret(n, q, rng)
             counted = len(by_hand.jumps(*by_hand.ends(v), q, p)) + claim.pads
@@ -67,7 +67,7 @@ def truncation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     averages are pn/4 + 2 and 6p sqrt(n/12) + 2 up to 1, measured here.
     """
     n, q, p, deviations = (claim[name] for name in ("n", "q", "p", "deviations"))
-    parameters = LWRParameters(secret_dim=n, modulus=q, levels=p)
+    parameters = LWEParameters(n=n, q=q, p=p)
     v = np.mod(rng.integers(q, size=(4000 if scale is Scale.QUICK else 20_000, n)), q)
     v[2 * v > q] -= q
     low, high = np.where(v < 0, v, 0).sum(axis=1), np.where(v > 0, v, 0).sum(axis=1)
@@ -104,7 +104,7 @@ def gadget_size(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
     are in the range named. It is no bound.
     """
     n, q, p = (claim[name] for name in ("n", "q", "p"))
-    parameters = LWRParameters(n, q, p, matrix="gadget")
+    parameters = LWEParameters(n, q, p, matrix="gadget")
     secrets = rng.integers(q, size=(4000 if scale is Scale.QUICK else 40_000, n))
     kappa = q.bit_length() - 1
     v = np.concatenate([secrets * 2**i % q for i in range(kappa)], axis=1)

@@ -10,15 +10,15 @@ from numpy.random import Generator
 
 from attention.intervals import mean_interval, median_interval, proportion_interval
 from lwe import (
-    BinaryLaw,
+    BINARY,
+    TERNARY,
     Budget,
     ExhaustiveAttack,
     LatticeAttack,
     LeastSquaresAttack,
     LinearisationAttack,
-    LWRParameters,
+    LWEParameters,
     MeetInTheMiddleAttack,
-    TernaryLaw,
     low_degree_weights,
     make_samples,
 )
@@ -30,7 +30,7 @@ from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, surely_below
 from paper_checks.faults import returned
 
-_LAWS = {"binary": BinaryLaw(), "ternary": TernaryLaw()}
+_LAWS = {"binary": BINARY, "ternary": TERNARY}
 _NO_CLOCK = Budget(seconds=None)
 
 
@@ -41,7 +41,7 @@ def least_squares_reads(claim: Constants, scale: Scale, rng: Generator) -> Itera
     is not checked.
     """
     n, q, p = (claim[name] for name in ("n", "q", "p"))
-    parameters, by_library, by_hand = LWRParameters(n, q, p), [], []
+    parameters, by_library, by_hand = LWEParameters(n, q, p), [], []
     for _ in range(1 if scale is Scale.QUICK else 10):
         sizes = _sizes_of_span(n, claim.span_over_q * q, rng)
         samples, _ = make_samples(parameters, 3000, secret=sizes, rng=rng)
@@ -64,7 +64,7 @@ def least_squares_blind(claim: Constants, scale: Scale, rng: Generator) -> Itera
     R^2 for one. Compares it with W_1 from characters over the variance of the label.
     """
     n, q = claim.n, claim.q
-    parameters = LWRParameters(n, q, claim.p)
+    parameters = LWEParameters(n, q, claim.p)
     # entries uniform in [-k, k] have rho = sqrt(n k (k + 1)/3)/(2q)
     k = round(math.sqrt(3 / n) * 2 * q * claim.rho)
     found: dict[str, list[float]] = {"some_wrap": [], "uniform": []}
@@ -115,13 +115,13 @@ def monomial_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
     for n, q in ((32, 4), (64, 4), (20, 8)):
         degree = int(claim.degree_over_q * q)
         listed.append(sum(1 for j in range(degree + 1) for _ in itertools.combinations(range(n), j)))
-        library.append(label_monomials(LWRParameters(n, q, 2), degree).size)
+        library.append(label_monomials(LWEParameters(n, q, 2), degree).size)
     uniform = [(3, 8), (2, 16)]
     # one monomial for each choice of n non-negative numbers with a sum of at most q/2
     by_hand = [
         sum(sum(one) <= q // 2 for one in itertools.product(range(q // 2 + 1), repeat=n)) for n, q in uniform
     ]
-    found = [label_monomials(LWRParameters(n, q, 2, matrix="uniform"), q // 2).size for n, q in uniform]
+    found = [label_monomials(LWEParameters(n, q, 2, matrix="uniform"), q // 2).size for n, q in uniform]
     yield equal("sets of at most q/2 covariates", listed, claim.unknowns)
     yield equal("the library's unknowns", library, claim.unknowns)
     yield equal("the library's unknowns, uniform rows", found, by_hand)
@@ -137,7 +137,7 @@ def linearisation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     if scale is Scale.FULL:
         cases += [(64, 4, 3000), (20, 8, 8500)]
     for n, q, number in cases:
-        parameters = LWRParameters(n, q, 2)
+        parameters = LWEParameters(n, q, 2)
         samples, secret = make_samples(parameters, number, rng=rng)
         degree = claim.degree * q // 4
         result = LinearisationAttack(degree=degree)(samples, parameters, rng=rng, budget=_NO_CLOCK)
@@ -155,7 +155,7 @@ def degree_too_low(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
     entries. Fresh labels are pooled. Labels are not exactly balanced at this n, hence a margin.
     """
     n, q = 12, claim.q
-    parameters, right, fresh, fits = LWRParameters(n, q, claim.p), 0, 0, []
+    parameters, right, fresh, fits = LWEParameters(n, q, claim.p), 0, 0, []
     for _ in range(5 if scale is Scale.QUICK else 60):
         v = next(v for v in iter(lambda: uniform_secret(n, q, rng), None) if sum(one % 2 for one in v) >= 5)
         samples, _ = make_samples(parameters, 4000, secret=v, rng=rng)
@@ -179,8 +179,8 @@ def small_secret_search(claim: Constants, scale: Scale, rng: Generator) -> Itera
     would show.
     """
     n, q = 10 if scale is Scale.QUICK else 14, claim.q
-    parameters = LWRParameters(n, q, 2, secret=_LAWS[claim.law])
-    secret = TernaryLaw().draw(n, q, rng=rng)
+    parameters = LWEParameters(n, q, 2, Xs=_LAWS[claim.law])
+    secret = TERNARY.draw(n, q, rng=rng)
     secret[:2] = 1, -1  # an entry that a smaller law does not have
     samples, _ = make_samples(parameters, 400, secret=secret, rng=rng)
     rows = rng.integers(2, size=(500, n))
@@ -235,7 +235,7 @@ def lattice(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
     q, others = claim.q, claim["others" if scale is Scale.QUICK else "others_in_full"]
     cases = [(claim.levels, claim.n), *others]
     for p, n in cases:
-        parameters = LWRParameters(n, q, p, matrix="uniform")
+        parameters = LWEParameters(n, q, p, matrix="uniform")
         samples, secret = make_samples(parameters, 600, rng=rng)
         # without a clock, so that the result does not depend on the machine; LLL is enough for the first case
         first = (p, n) == cases[0]
@@ -261,7 +261,7 @@ def lattice_bits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     if scale is Scale.FULL:
         attack = LatticeAttack(rounds=6, largest_block=30)
     for n in claim["n" if scale is Scale.QUICK else "n_in_full"]:
-        parameters = LWRParameters(n, q, p)
+        parameters = LWEParameters(n, q, p)
         samples, secret = make_samples(parameters, 1500, rng=rng)
         result = attack(samples, parameters, rng=rng, budget=_NO_CLOCK)
         rows = rng.integers(2, size=(500, n))

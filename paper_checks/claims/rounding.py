@@ -14,7 +14,7 @@ from numpy.random import Generator
 from attention import AttentionLayer
 from attention.intervals import proportion_interval
 from lower import solve_gf2
-from lwe import BinomialLaw, FlipLaw, LWRFamily, LWRParameters, make_lwr_instance, noisy_examples
+from lwe import CentredBinomial, Flips, LWEParameters, LWRFamily, make_lwr_instance, noisy_examples
 from lwe.heads import covariates_of, lwr_heads
 from lwe.parameters import centred, covariate_form, rounded
 from paper_checks.check import Constants, Scale
@@ -37,7 +37,7 @@ def uniform_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
         bits = [x - y in claim.differences for x, y in zip(one, other, strict=True)]
         found[one[0] != other[0], *bits[1:]] += 1
     x = np.array(list(itertools.product(signs, signs)), dtype=float)
-    library = covariates_of(x, LWRParameters(secret_dim=d - 1, modulus=4, levels=2), 0)
+    library = covariates_of(x, LWEParameters(n=d - 1, q=4, p=2), 0)
     own = [[int(a - b in claim.differences) for a, b in zip(*pair, strict=True)][1:] for pair in x.tolist()]
     yield equal("patterns of gate and covariates", len(found), 2**d)
     yield equal("how often a pattern occurs", sorted(set(found.values())), [claim.pairs_per_pattern])
@@ -69,7 +69,7 @@ def padded_layer_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterat
         x = by_hand.tokens(number, n, rng)
         target = by_hand.targets(x, v, q, p)
         own = max(own, np.abs(by_hand.layer_of(v, heads, claim.beta)(x) - target).max())
-        made = lwr_heads(np.array(v), LWRParameters(n, q, p), beta=claim.beta).layer()
+        made = lwr_heads(np.array(v), LWEParameters(n, q, p), beta=claim.beta).layer()
         library = max(library, np.abs(made(x) - target).max())
     yield at_most("error of the heads written from the formulas", float(own), claim.error)
     yield at_most("error of the library's layer", float(library), claim.error)
@@ -130,7 +130,7 @@ def finite_slope(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
         x = by_hand.tokens(300 if scale is Scale.QUICK else 3000, n, rng)
         target = by_hand.targets(x, v, q, p)
         for beta in (2.0, 4.0, 7.0, 12.0):
-            stairs = lwr_heads(np.array(v), LWRParameters(n, q, p), beta=beta)
+            stairs = lwr_heads(np.array(v), LWEParameters(n, q, p), beta=beta)
             error = np.abs(stairs.layer()(x) - target).max()
             largest = float(np.abs(stairs.coefficients).max())
             bound = claim.front * largest * math.exp(-claim.exponent * beta)
@@ -161,7 +161,7 @@ def ternary_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
     error = off = 0.0
     for n, q, p in ((6, 8, 2), (8, 16, 4), (6, 7, 3)):
         v = by_hand.uniform_secret(n, q, rng)
-        made = LWRFamily.of(LWRParameters(n, q, p, matrix="ternary"), beta=claim.beta).instance(secret=v)
+        made = LWRFamily.of(LWEParameters(n, q, p, matrix="ternary"), beta=claim.beta).instance(secret=v)
         size = sum(map(abs, v))
         heads = by_hand.jumps(-size, size, q, p)
         by_hand_layer = by_hand.layer_of(
@@ -188,7 +188,7 @@ def gadget_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     p, identity, uniform, same_form = claim.levels, True, True, True
     for n, kappa in ((2, 3), (1, 4)):
         q = 2**kappa
-        parameters = LWRParameters(n, q, p, matrix="gadget")
+        parameters = LWEParameters(n, q, p, matrix="gadget")
         bits = np.array(list(itertools.product((0, 1), repeat=n * kappa)))
         powers = 2 ** (claim.first_power + np.arange(kappa))
         u = bits.reshape(-1, n, kappa) @ powers % q
@@ -223,7 +223,7 @@ def parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
         is_parity &= labels.tolist() == odd
         found = solve_gf2(bits.astype(bool), labels.astype(bool))
         solved &= found.consistent and np.asarray(found.solution).astype(int).tolist() == v.tolist()
-    errors, chances = FlipLaw(claim.eta).support(2)
+    errors, chances = Flips(claim.eta).support(2)
     differ = sum(
         (
             Fraction(float(chance))
@@ -242,7 +242,7 @@ def noisy_example_labels(claim: Constants, scale: Scale, rng: Generator) -> Iter
     """Takes the library's noisy examples with flips eta = 1/8, and with centred binomial errors (half of them
     0) at q = p = 8. Labels without errors are computed from the tokens by whole numbers.
     """
-    laws = ((2, FlipLaw(0.125), "eta", {0, 1}), (8, BinomialLaw(1), "changed", {-1, 0, 1}))
+    laws = ((2, Flips(0.125), "eta", {0, 1}), (8, CentredBinomial(1), "changed", {-1, 0, 1}))
     for q, law, name, values in laws:
         v = by_hand.uniform_secret(8, q, rng)
         made = make_lwr_instance(secret_dim=8, modulus=q, levels=q, noise=law, secret=v)

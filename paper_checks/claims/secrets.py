@@ -11,8 +11,8 @@ from numpy.random import Generator
 
 from attention.intervals import mean_interval, median_interval
 from lwe import (
-    LWRParameters,
-    TernaryLaw,
+    TERNARY,
+    LWEParameters,
     log2_distance_from_uniform,
     low_degree_weights,
     root_mean_square_correlation,
@@ -145,7 +145,7 @@ def low_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
             values = np.array([2 * label(int(t), q, p) - (p - 1) for t in _products(v)])
             signs = 1 - 2 * all_bits(n)
             moment = Fraction(int((values * values).sum()), 2**n)
-            weights = low_degree_weights(np.array(v), LWRParameters(n, q, p))
+            weights = low_degree_weights(np.array(v), LWEParameters(n, q, p))
             for place, found in enumerate((weights.first, weights.second)):
                 total = sum(
                     int((values * signs[:, list(one)].prod(axis=1)).sum()) ** 2
@@ -162,7 +162,7 @@ def small_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     sqrt(2n/3)/(2q).
     """
     n, q = claim.n, claim.q
-    secrets = [TernaryLaw().draw(n, q, rng=rng) for _ in range(200 if scale is Scale.QUICK else 4000)]
+    secrets = [TERNARY.draw(n, q, rng=rng) for _ in range(200 if scale is Scale.QUICK else 4000)]
     typical = math.sqrt(2 * n / 3) / 2
     yield covers(
         "rho",
@@ -218,7 +218,7 @@ def _log2(share: Fraction) -> float:
 
 def _certificates(n: int, q: int, secrets: int, rng: Generator) -> np.ndarray:
     """Decimal logarithms of the distance, W_1 and W_2 of so many uniform secrets."""
-    parameters, found = LWRParameters(n, q, 2), np.empty((secrets, 3))
+    parameters, found = LWEParameters(n, q, 2), np.empty((secrets, 3))
     for row in found:
         v = np.array(uniform_secret(n, q, rng))
         weights = low_degree_weights(v, parameters)
@@ -249,14 +249,14 @@ def correlation_computed(claim: Constants, scale: Scale, rng: Generator) -> Iter
     to 4, and with the power.
     """
     gaps = [
-        abs(root_mean_square_correlation(LWRParameters(n, q, p)) - float(_mean_square(n, q, p)) ** 0.5)
+        abs(root_mean_square_correlation(LWEParameters(n, q, p)) - float(_mean_square(n, q, p)) ** 0.5)
         for n, q, p in ((2, 8, 2), (3, 8, 4), (3, 7, 2), (4, 4, 2), (2, 17, 5))
     ]
     n = claim.n
     yield at_most("largest gap of the root mean square", max(gaps), claim.rounding)
     yield close(
         "root mean square at n = 24",
-        root_mean_square_correlation(LWRParameters(n, 64, 2)),
+        root_mean_square_correlation(LWEParameters(n, 64, 2)),
         2.0 ** (-claim.rate * n),
         relative=claim.rounding,
     )

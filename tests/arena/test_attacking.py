@@ -17,11 +17,11 @@ from arena.attacking import attack_samples, open_samples, samples_of
 from attention import AttentionLayer
 from lwe import (
     PRESETS,
+    TERNARY,
     Attack,
-    BinomialLaw,
-    GaussianLaw,
-    LWRParameters,
-    TernaryLaw,
+    CentredBinomial,
+    DiscreteGaussian,
+    LWEParameters,
     card_of,
     make_samples,
     read_matrix,
@@ -118,7 +118,7 @@ def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
 
 
 def test_noise_is_met_as_it_is():
-    target = lwr_target(secret_dim=6, modulus=16, levels=16, noise=BinomialLaw(1), seed=2)
+    target = lwr_target(secret_dim=6, modulus=16, levels=16, noise=CentredBinomial(1), seed=2)
     drawn, _, secret = samples_of(target, 2000)
     assert set(np.mod(drawn.labels - drawn.public @ np.array(secret), 16)) == {0, 1, 15}
     found = attack(target, "exhaustive", samples=500, isolated=False)
@@ -139,7 +139,7 @@ def test_a_periodic_wave_is_attacked_by_lattices_and_shown_in_comparisons(cli, t
 
 
 def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, tmp_path):
-    parameters = LWRParameters(10, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=BinomialLaw(1))
+    parameters = LWEParameters(10, 97, 97, matrix="uniform", Xs=TERNARY, Xe=CentredBinomial(1))
     samples, secret = make_samples(parameters, 500, rng=0)
     for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -188,7 +188,7 @@ def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, 
     said = json.loads(
         cli("generate", "samples", target, "--number", 600, "--with-secret", "-o", held, "--json").out
     )
-    assert (said["number"], said["parameters"]["modulus"]) == (600, 4)
+    assert (said["number"], said["parameters"]["q"]) == (600, 4)
     for path in (target, held):
         card = json.loads(cli("inspect", path, "--json").out)
         card = card if path == held else card["card"]
@@ -207,7 +207,7 @@ def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, 
 
 
 def test_a_challenge_of_others_is_attacked_by_its_file_alone(cli, tmp_path):
-    parameters = LWRParameters(6, 97, 97, "uniform", noise=GaussianLaw(0.5))
+    parameters = LWEParameters(6, 97, 97, "uniform", Xe=DiscreteGaussian(0.5))
     samples, _ = make_samples(parameters, 60, rng=0)
     rows = "\n".join(f"[{' '.join(map(str, row))}]" for row in samples.public.tolist())
     labels = " ".join(map(str, samples.labels.tolist()))

@@ -16,8 +16,8 @@ from arena.attacking import attack_samples
 from arena.cli.main import run
 from attention import FileFormatError
 from attention.files import write_examples
-from lwe import LWRParameters, make_samples, save_samples
-from lwe.laws import GaussianLaw
+from lwe import LWEParameters, make_samples, save_samples
+from lwe.distributions import DiscreteGaussian
 
 CHANGES = 12  # of each file; 2,000 in all were tried once
 ATTACK = "attack {} --attacks exhaustive --budget 0.2 --samples 60 --json"
@@ -66,7 +66,7 @@ def files(tmp_path_factory):
             assert run(words.split()) == 0
         x = np.random.default_rng(0).standard_normal((60, 3, 2))
         write_examples("examples.safetensors", x, x)
-        rounding, errors = LWRParameters(4, 8, 2), LWRParameters(3, 7, 7, "uniform", noise=GaussianLaw(1.0))
+        rounding, errors = LWEParameters(4, 8, 2), LWEParameters(3, 7, 7, "uniform", Xe=DiscreteGaussian(1.0))
         save_samples("s.npz", make_samples(rounding, 60, rng=0)[0], rounding)
         samples = make_samples(errors, 60, rng=0)[0]
         save_samples("s.txt", samples, errors)

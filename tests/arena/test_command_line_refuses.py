@@ -28,7 +28,7 @@ import runs.engine
 from arena.cli.main import app, run
 from attention.files import write_examples
 from attention.memory import memory_limited_to
-from lwe import LWRParameters, make_samples, save_samples
+from lwe import LWEParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
 
 pytestmark = pytest.mark.bad_input
@@ -57,6 +57,7 @@ CALLS = {
     "curves learner-side": "--dims 8 --heads 2 --out side",
     "learners": "",
     "attacks": "",
+    "presets": "",
     "linear learn": "--dim 2 --heads 1 --tokens 3 --examples 40",
     "linear certify": "--data boolean --domain gaussian --dim 2 --tokens 3",
     "linear experiment": "no-such",
@@ -159,11 +160,12 @@ WRONG = [
     ("attack A.npy --labels b.npy --modulus 8 --samples 50", "--samples is 50"),
     ("attack b.npy --labels b.npy --modulus 8", "b.npy: A has shape (20,)"),
     ("estimate kyber521", "'kyber512'"),
-    ("estimate --n 10", "--q and one of --sigma and --noise"),
+    ("estimate --n 10", "--q and one of --sigma"),
     ("estimate kyber512 --n 10", "numbers of its own"),
     ("estimate --n 10 --q a97 --sigma 3", "q is 'a97'"),
-    ("estimate --n 10 --q 97 --noise nix", "The law is 'nix'"),
-    ("estimate --n 10 --q 2^60 --noise binomial:2", "give --sigma"),
+    ("estimate --n 10 --q 97 --noise nix", "The distribution is 'nix'"),
+    ("estimate --n 10 --q 2^60", "give one of --sigma"),
+    ("estimate --n 2147483648 --q 3329 --sigma 3", "at most 2^18"),
     ("compare nice.safetensors --learners linear,adm", "'adam'"),
     ("compare nice.safetensors --out nice.safetensors", "is a file: give the path of a folder"),
     ("compare nice.safetensors --jobs 0 --out r", "jobs is 0: a whole number of at least 1"),
@@ -253,7 +255,7 @@ def files(tmp_path_factory):
         arrays = {"A": np.ones((20, 3), int), "b": np.ones(20, int), "same": np.ones_like(x)}
         for name, array in arrays.items():
             np.save(f"{name}.npy", array)
-        rounding = LWRParameters(secret_dim=4, modulus=8, levels=2)
+        rounding = LWEParameters(n=4, q=8, p=2)
         save_samples("s.npz", make_samples(rounding, 60, rng=0)[0], rounding)
         Path("cut.txt").write_text("2\n3\n5\n0.2\n[1 2 3]\n[[0 1]\n[2 3]]\n")
         Path("pickle.bin").write_bytes(b"\x80\x04.")

@@ -47,7 +47,7 @@ PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan Contrasts NetSearch Phases ProjectionSum Family
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
-    AttackResult Attempt Cost IntegerLaw Result Status Parameters Row StudyResult AttackKind Attacked
+    AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval Card Reduction StoredSamples
@@ -82,7 +82,7 @@ ZERO = lower.LinearKnownPart.zero(2, 3)
 GRAM = sq.closed_form_gram(PARITY)
 SECRETS = sq.SecretSet(dim=6, bits=2)
 CELL = sq.CurveCell(learner="scan", dim=5, bits=2, tolerance=0.3)
-SMALL = lwe.LWRParameters(secret_dim=4, modulus=8, levels=2)
+SMALL = lwe.LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
 LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
@@ -291,14 +291,17 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
         partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
         partial(lwe.Budget),
-        partial(lwe.BinomialLaw, eta=2),
-        partial(lwe.FlipLaw, rate=0.1),
-        partial(lwe.GaussianLaw, sigma=1.0),
-        partial(lwe.SparseLaw, weight=2),
-        partial(lwe.parse_law, text="binomial:2"),
-        partial(lwe.UniformLaw().draw, size=3, modulus=8),
+        partial(lwe.CentredBinomial, eta=2),
+        partial(lwe.Flips, rate=0.1),
+        partial(lwe.DiscreteGaussian, sigma=1.0),
+        partial(lwe.SparseSigned, hamming_weight=2),
+        partial(lwe.SparseBinary, hamming_weight=2),
+        partial(lwe.SparseTernary, p=2, r=1),
+        partial(lwe.Interval, low=-2, high=2),
+        partial(lwe.parse_distribution, text="binomial:2"),
+        partial(lwe.UNIFORM.draw, size=3, modulus=8),
         partial(lwe.LWRFamily, secret_dim=4, modulus=8, levels=2),
-        partial(lwe.LWRParameters, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.LWEParameters, n=4, q=8, p=2),
         partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
         partial(lwe.describe_instance, instance=LWR),
         partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
@@ -317,13 +320,12 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.write_matrix, path=folder / "m.txt", array=SAMPLES.public),
         partial(lwe.card_of, parameters=SMALL),
         partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
-        partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWRParameters(12, 8, 8)),
+        partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWEParameters(12, 8, 8)),
         partial(lwe.root_mean_square_correlation, parameters=SMALL),
         partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
         partial(lwe.secret_predictor, secret=FORM, parameters=SMALL),
         partial(lwe.sufficient_examples, gain=0.1, error=0.1),
-        partial(lwe.costs.PlainLWE, secret_dim=9, modulus=97, secret=lwe.TernaryLaw(), sigma=1.0),
         # the engine and the toolkit
         partial(arena.as_students),
         partial(arena.checkpoint_target, path="none", layer=0),

@@ -30,7 +30,7 @@ import upper
 import upper.linear_attention as linear
 from attention import BooleanInputs, GroundTruth
 from lower.walsh import walsh_hadamard
-from lwe import LWRParameters
+from lwe import LWEParameters
 from sq.cliques import packing_bound
 from sq.dimension import clique_dimension
 from sq.hidden_part import HiddenPart
@@ -45,7 +45,7 @@ TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
 SIGNS = np.ones((2, 2, SMALL.dim))
 SIZES = {"secret_dim": 4, "modulus": 8, "levels": 2}
 SMALL_SHAPE = {"heads": 1, "dim": 4, "rank": 2}
-UNIFORM = LWRParameters(**SIZES, matrix="uniform")
+UNIFORM = LWEParameters(4, 8, 2, matrix="uniform")
 ATTACK = sq.ParityElimination.for_instance(INSTANCE)
 
 
@@ -201,16 +201,16 @@ SQ = [
     (lambda: sq.curve_cells([], [2], [0.3]), "dims"),
 ]
 LWE = [
-    (lambda: LWRParameters(4, 8, 9), "levels"),
-    (lambda: LWRParameters(4, 9, 2, matrix="gadget"), "power of two"),
-    (lambda: LWRParameters(4, 8, 2, secret=lwe.SparseLaw(5)), "weight"),
-    (lambda: LWRParameters(4, 8, 2, noise=lwe.SparseLaw(2)), "noise"),
-    (lambda: LWRParameters.from_json({"secret_dim": 4}), "modulus"),
-    (lambda: lwe.IntegerLaw("uniform", 3), "uniform"),
-    (lambda: lwe.SparseLaw(5).draw(4, 8), "weight"),
-    (lambda: lwe.UniformLaw().draw(-1, 8), "size"),
-    (lambda: lwe.parse_law("sparse:x"), "number"),
-    (lambda: lwe.parse_law("binomial:0"), "eta|0"),
+    (lambda: LWEParameters(4, 8, 9), "p is 9: 2 to q = 8"),
+    (lambda: LWEParameters(4, 9, 2, matrix="gadget"), "power of two"),
+    (lambda: LWEParameters(4, 8, 2, Xs=lwe.SparseSigned(5)), "weight"),
+    (lambda: LWEParameters(4, 8, 2, Xe=lwe.SparseSigned(2)), "Xe"),
+    (lambda: LWEParameters.from_json({"secret_dim": 4}), "q"),
+    (lambda: lwe.parse_distribution("uniform:3"), "uniform"),
+    (lambda: lwe.SparseSigned(5).draw(4, 8), "weight"),
+    (lambda: lwe.UNIFORM.draw(-1, 8), "size"),
+    (lambda: lwe.parse_distribution("sparse:x"), "number"),
+    (lambda: lwe.parse_distribution("binomial:0"), "eta|0"),
     (lambda: samples(labels=SAMPLES.labels[:3]), "labels"),
     (lambda: samples(public=SAMPLES.public[:0], labels=SAMPLES.labels[:0]), "empty"),
     (lambda: samples(public=SAMPLES.public + 0.5), "public"),
@@ -230,13 +230,13 @@ LWE = [
     (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(3 * SAMPLES.public), SMALL), "rows"),
     (lambda: lwe.LearnerAttack(upper.LinearBaseline), "instance"),
     (
-        lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, modulus=7)),
+        lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, q=7)),
         "heads|matrix|uniform",
     ),
     (lambda: lwe.sufficient_examples(gain=1e-300, error=0.1), "gain"),
     (lambda: lwe.make_lwr_instance(**SIZES, secret=[1, 2]), "secret"),
     (
-        lambda: lwe.make_lwr_instance(**SIZES, secret_law=lwe.BinaryLaw(), secret=[7, 3, 1, 2]),
+        lambda: lwe.make_lwr_instance(**SIZES, secret_law=lwe.BINARY, secret=[7, 3, 1, 2]),
         "secret",
     ),
     (lambda: lwe.make_lwr_instance(**SIZES, beta=0.01), "beta"),

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from lwe import BinomialLaw, FlipLaw, SparseLaw, TernaryLaw, make_lwr_instance
+from lwe import TERNARY, CentredBinomial, Flips, SparseSigned, make_lwr_instance
 from sq import (
     BumpFamily,
     CentreThresholdFamily,
@@ -41,10 +41,10 @@ HONEST = {
         secret_dim=16, modulus=16, levels=4, rng=1, deviations=2.0, beta=7.0
     ),
     "lwe-noise": lambda: make_lwr_instance(
-        secret_dim=9, modulus=17, levels=17, secret_law=TernaryLaw(), noise=BinomialLaw(2), rng=0
+        secret_dim=9, modulus=17, levels=17, secret_law=TERNARY, noise=CentredBinomial(2), rng=0
     ),
     "lpn": lambda: make_lwr_instance(
-        secret_dim=12, modulus=2, levels=2, secret_law=SparseLaw(4), noise=FlipLaw(0.1), rng=0
+        secret_dim=12, modulus=2, levels=2, secret_law=SparseSigned(4), noise=Flips(0.1), rng=0
     ),
 }
 

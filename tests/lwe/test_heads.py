@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attention.memory import NotEnoughMemoryError
 from lwe.heads import kept_range, lwr_heads, value_range
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWEParameters, rounded
 
 forms = st.lists(st.integers(-30, 30), min_size=1, max_size=6)
 
@@ -36,7 +36,7 @@ def test_the_kept_range_is_that_of_the_standard_deviation(form, matrix, deviatio
 @given(form=forms, matrix=st.sampled_from(["binary", "ternary"]), modulus=st.integers(2, 12), data=st.data())
 def test_truncated_stairs_hold_the_label_of_the_nearest_value_kept(form, matrix, modulus, data):
     levels = data.draw(st.integers(2, modulus))
-    parameters = LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
+    parameters = LWEParameters(n=len(form), q=modulus, p=levels, matrix=matrix)
     stairs = lwr_heads(np.array(form), parameters, deviations=2.0)
     (least, most), (low, high) = value_range(np.array(form), matrix), kept_range(np.array(form), matrix, 2.0)
     t = np.arange(least, most + 1)
@@ -50,7 +50,7 @@ def test_ranges_of_large_forms_are_those_of_exact_integers():
     assert value_range(large, "binary") == (0, 2**63)
     assert value_range(large, "ternary") == (-(2**63), 2**63)
     assert kept_range(large, "binary", 3.0) == (0, 2**63)
-    parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
+    parameters = LWEParameters(n=4, q=8, p=2)
     with pytest.raises(ValueError, match=r"at most 2\^50 in size"):
         lwr_heads(large, parameters)
     with pytest.raises(NotEnoughMemoryError, match="jumps 1099511627776 times"):

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from lwe.labels import low_degree_weights
-from lwe.parameters import LWRParameters, centred, rounded
+from lwe.parameters import LWEParameters, centred, rounded
 
 
 def test_parity_has_all_its_weight_at_the_number_of_its_bits():
     for form, weights in (([1, 0, 0], (1, 0)), ([1, 0, 1], (0, 1)), ([1, 1, 1], (0, 0)), ([0, 0, 0], (0, 0))):
-        found = low_degree_weights(np.array(form), LWRParameters(secret_dim=3, modulus=2, levels=2))
+        found = low_degree_weights(np.array(form), LWEParameters(n=3, q=2, p=2))
         assert (found.first, found.second) == pytest.approx(weights, abs=1e-15)
 
 
 def test_weights_far_below_machine_precision_keep_their_digits():
     # mod 3 every covariate of v = (1, ..., 1) multiplies all coefficients by cos(pi/3) = 1/2 in size, and six of
     # them leave the phase as it is: W_1 is n 4^-n times a constant over the label's second moment
-    problems = [LWRParameters(secret_dim=n, modulus=3, levels=2) for n in (5, 365)]
+    problems = [LWEParameters(n=n, q=3, p=2) for n in (5, 365)]
     forms = [np.ones(n, dtype=np.int64) for n in (5, 365)]
     short, long = map(low_degree_weights, forms, problems)
     # the label is -1/2 for two residues and 1/2 for the third: its second moment is 1/4
@@ -31,7 +31,7 @@ def exact_weights(form, parameters):
     ternary = parameters.matrix == "ternary"
     a = np.array(list(itertools.product([-1, 0, 1] if ternary else [0, 1], repeat=len(form))))
     chances = np.prod(np.where(a == 0, 2, 1) if ternary else np.ones_like(a), axis=1).astype(object)
-    label = 2 * rounded(a @ form, parameters.modulus, parameters.levels) - (parameters.levels - 1)
+    label = 2 * rounded(a @ form, parameters.q, parameters.p) - (parameters.p - 1)
     # the functions besides 1 and their squared norms: a has 1/2, and 2 a^2 - 1 has 1
     columns = [[(one, 2), (2 * one**2 - 1, 1)] if ternary else [(1 - 2 * one, 1)] for one in a.T]
     total, moment = int(chances.sum()), int(chances @ label**2)
@@ -52,7 +52,7 @@ def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
         rng = np.random.default_rng(seed)
         q = int(rng.integers(2, 14))
         n = int(rng.integers(2, 5))
-        parameters = LWRParameters(n, q, int(rng.integers(2, q + 1)), matrix=matrix)
+        parameters = LWEParameters(n, q, int(rng.integers(2, q + 1)), matrix=matrix)
         form = centred(rng.integers(q, size=n), q)
         found, exact = low_degree_weights(form, parameters), exact_weights(form, parameters)
         for log2, resolved, one in (
@@ -66,4 +66,4 @@ def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
                 assert log2 == round(log2)
                 bounds += 1
     assert bounds or matrix == "ternary"
-    assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
+    assert low_degree_weights(np.array([1, 1]), LWEParameters(2, 2, 2)).log2_first == -math.inf

@@ -5,21 +5,21 @@ import pytest
 
 from lower.verify import verify_instance
 from lwe import (
+    TERNARY,
     AttackOutcome,
     BKWAttack,
     DualAttack,
     ExhaustiveAttack,
     LatticeAttack,
     LinearisationAttack,
-    LWRParameters,
+    LWEParameters,
     LWRSamples,
     MeetInTheMiddleAttack,
-    TernaryLaw,
     estimate,
     make_lwr_instance,
     make_samples,
     noisy_examples,
-    parse_law,
+    parse_distribution,
     root_mean_square_correlation,
     samples_from_examples,
 )
@@ -52,7 +52,7 @@ def test_labels_are_those_of_whole_numbers(q, levels, matrix):
     if matrix == "gadget" and q == PRIME:
         pytest.skip("the gadget has a power of two")
     p = levels or q
-    samples, secret = make_samples(LWRParameters(12, q, p, matrix), 1000, rng=1)
+    samples, secret = make_samples(LWEParameters(12, q, p, matrix), 1000, rng=1)
     rows, entries = samples.public.tolist(), secret.tolist()
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
     assert samples.labels.tolist() == [p * (one % q) // q for one in products]
@@ -61,7 +61,7 @@ def test_labels_are_those_of_whole_numbers(q, levels, matrix):
 @pytest.mark.parametrize("p", [2, 1000, PRIME - 1, PRIME])
 def test_the_residues_of_a_label_are_those_that_round_to_it(p):
     labels = np.random.default_rng(0).integers(p, size=200)
-    first, after = label_residues(labels, LWRParameters(4, PRIME, p))
+    first, after = label_residues(labels, LWEParameters(4, PRIME, p))
     for label, least, end in zip(labels.tolist(), first.tolist(), after.tolist(), strict=True):
         assert p * least // PRIME == label == p * (end - 1) // PRIME
         assert p * (least - 1) // PRIME == label - 1
@@ -69,7 +69,7 @@ def test_the_residues_of_a_label_are_those_that_round_to_it(p):
 
 
 def test_a_gadget_form_is_the_multiples_of_the_secret_by_powers_of_two():
-    parameters = LWRParameters(3, POWER, 2, "gadget")
+    parameters = LWEParameters(3, POWER, 2, "gadget")
     secret = np.random.default_rng(2).integers(POWER, size=3)
     form = covariate_form(secret, parameters)
     expected = [(int(one) << place) % POWER for one in secret for place in range(40)]
@@ -95,9 +95,9 @@ def test_hermite_forms_span_the_rows_and_inverses_invert(q):
 
 def test_dual_bases_cancel_the_matrix():
     public = np.random.default_rng(4).integers(PRIME, size=(9, 4))
-    basis, _ = dual_basis(public, LWRParameters(4, PRIME, PRIME, "uniform"), weighted=False)
+    basis, _ = dual_basis(public, LWEParameters(4, PRIME, PRIME, "uniform"), weighted=False)
     assert not np.any(basis.astype(object) @ public.astype(object) % PRIME)
-    small = LWRParameters(4, PRIME, PRIME, "uniform", TernaryLaw(), parse_law("gaussian:3"))
+    small = LWEParameters(4, PRIME, PRIME, "uniform", TERNARY, parse_distribution("gaussian:3"))
     basis, scale = dual_basis(public, small, weighted=True)
     weight = int(basis[-1, -1]) // PRIME
     left = (
@@ -112,7 +112,7 @@ def test_dual_bases_cancel_the_matrix():
 )
 def test_lattices_find_the_secret_and_tell_labels_from_random_ones(q, p, noise):
     pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(10, q, p, "uniform", noise=parse_law(noise))
+    parameters = LWEParameters(10, q, p, "uniform", Xe=parse_distribution(noise))
     samples, secret = make_samples(parameters, 200, rng=1)
     found = LatticeAttack()(samples, parameters, rng=0)
     assert found.outcome is AttackOutcome.BROKEN, found
@@ -125,7 +125,7 @@ def test_lattices_find_the_secret_and_tell_labels_from_random_ones(q, p, noise):
 @pytest.mark.parametrize("attack", [ExhaustiveAttack(), MeetInTheMiddleAttack()])
 @pytest.mark.parametrize("q", [PRIME, POWER])
 def test_searches_find_small_secrets(attack, q):
-    parameters = LWRParameters(10, q, 2**10, "uniform", TernaryLaw())
+    parameters = LWEParameters(10, q, 2**10, "uniform", TERNARY)
     samples, secret = make_samples(parameters, 200, rng=1)
     found = attack(samples, parameters, rng=0)
     assert found.outcome is AttackOutcome.BROKEN, found
@@ -133,7 +133,7 @@ def test_searches_find_small_secrets(attack, q):
 
 
 def test_linearisation_lifts_a_secret_mod_a_large_power_of_two():
-    parameters = LWRParameters(6, POWER, POWER // 2, "uniform")
+    parameters = LWEParameters(6, POWER, POWER // 2, "uniform")
     samples, secret = make_samples(parameters, 400, rng=1)
     found = LinearisationAttack()(samples, parameters, rng=0)
     assert found.outcome is AttackOutcome.BROKEN, found
@@ -141,18 +141,18 @@ def test_linearisation_lifts_a_secret_mod_a_large_power_of_two():
 
 
 def test_attacks_by_tables_of_residues_say_why_they_do_not_run():
-    parameters = LWRParameters(8, POWER, 2, "uniform")
+    parameters = LWEParameters(8, POWER, 2, "uniform")
     samples, _ = make_samples(parameters, 200, rng=1)
     found = BKWAttack()(samples, parameters, rng=0)
     assert found.outcome is AttackOutcome.REFUSED
     assert "within 2 GiB of memory" in found.explanation
-    assert estimate(parameters)[0].exponent > 0
+    assert estimate(parameters)[0].log2_rop > 0
 
 
 def test_the_correlation_of_secrets_depends_on_the_levels_alone():
     # E g^2 and g(0) of runs of floor(q/p) and ceil(q/p) residues, exactly
     q, p, n = PRIME, 2**20 + 1, 4
-    found = root_mean_square_correlation(LWRParameters(n, q, p))
+    found = root_mean_square_correlation(LWEParameters(n, q, p))
     assert found == pytest.approx(np.sqrt((15 + (p**4 / 16) / (p**4 / 144)) / 256), rel=1e-5)
 
 
@@ -161,7 +161,7 @@ def test_layers_output_the_labels(matrix):
     made = make_lwr_instance(
         secret_dim=2 if matrix == "gadget" else 20, modulus=POWER, levels=2, matrix=matrix, rng=0
     )
-    parameters = LWRParameters(len(made.secret), POWER, 2, matrix)
+    parameters = LWEParameters(len(made.secret), POWER, 2, matrix)
     samples = samples_from_examples(*noisy_examples(made, rng=1).draw(400), parameters)
     rows, entries = samples.public.tolist(), made.secret.tolist()
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
@@ -186,7 +186,7 @@ def test_a_certificate_says_what_it_does_not_compute():
 def test_heads_are_at_the_jumps_of_many_levels():
     q, p = PRIME, 2**12 + 1
     form = np.array([PRIME // 3, -(PRIME // 5), 12345])
-    heads = lwr_heads(form, LWRParameters(3, q, p))
+    heads = lwr_heads(form, LWEParameters(3, q, p))
     jumps = [int(one) for one in heads.thresholds[1:-1] + 0.5]
     assert all(p * one // q == p * (one - 1) // q + 1 for one in jumps)
     least, most = -(PRIME // 5), PRIME // 3 + 12345

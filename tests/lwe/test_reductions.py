@@ -9,14 +9,14 @@ import pytest
 
 from lwe import (
     PRESETS,
+    TERNARY,
     BKWAttack,
+    LWEParameters,
     LWRFamily,
-    LWRParameters,
     LWRSamples,
-    TernaryLaw,
     card_of,
     make_samples,
-    parse_law,
+    parse_distribution,
     rounded_samples,
     small_row_samples,
 )
@@ -49,7 +49,7 @@ def test_the_losses_of_lwe_30_by_hand():
     assert found["Peikert"].modulus == pytest.approx(15 - math.log2(257))
     assert math.isinf(found["Brakerski"].modulus)
     assert card.rests_on == "LWE"
-    wide = card_of(PRESETS["lwe-30"].updated(noise=parse_law("gaussian:8")))
+    wide = card_of(PRESETS["lwe-30"].updated(Xe=parse_distribution("gaussian:8")))
     assert wide.rests_on == "lattices in the worst case, by quantum algorithms"
 
 
@@ -66,7 +66,7 @@ def test_the_losses_of_plain_24_by_hand():
 @pytest.mark.parametrize("source", ["Banerjee", "Bogdanov"])
 def test_losses_grow_with_levels_and_dimension_and_fall_with_the_modulus(source):
     def short(n, q, p):
-        found = card_of(LWRParameters(n, q, p, "uniform")).reductions
+        found = card_of(LWEParameters(n, q, p, "uniform")).reductions
         return next(one.modulus for one in found if one.source.startswith(source))
 
     for n, q, p in itertools.product((16, 40), (2**12, 3329, 2**20), (4, 32)):
@@ -78,7 +78,7 @@ def test_heads_grow_with_levels_and_covariates():
     def heads(**changes):
         return card_of(PRESETS["plain-24"].updated(**changes)).reductions[-1].heads
 
-    assert heads() < heads(levels=4) < heads(levels=4, secret_dim=30)
+    assert heads() < heads(p=4) < heads(p=4, n=30)
     assert heads(matrix="ternary") == 2 * heads() - 2
 
 
@@ -103,21 +103,21 @@ def test_errors_of_size_b_change_at_most_2_b_p_of_q_labels(q, p, size):
 
 
 def test_rounded_errors_are_rounding_with_errors_before_it():
-    fine = LWRParameters(8, 4096, 4096, "uniform", noise=parse_law("binomial:2"))
+    fine = LWEParameters(8, 4096, 4096, "uniform", Xe=parse_distribution("binomial:2"))
     samples, secret = make_samples(fine, 1000, rng=0)
-    coarse, again = make_samples(fine.updated(levels=16), 1000, rng=0)
+    coarse, again = make_samples(fine.updated(p=16), 1000, rng=0)
     assert np.array_equal(secret, again)
     assert np.array_equal(rounded_samples(samples, 4096, 16).labels, coarse.labels)
-    assert card_of(fine.updated(levels=16)).rests_on == "LWE"
+    assert card_of(fine.updated(p=16)).rests_on == "LWE"
 
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary"])
 @pytest.mark.parametrize(("q", "n"), [(16, 8), (64, 15), (2**40, 81)])
 def test_small_rows_have_the_secret_shifted_and_the_same_errors(q, n, matrix):
     digits = q.bit_length() - 1
-    standard = LWRParameters(n // digits, q, q, "uniform", noise=parse_law("binomial:2"))
+    standard = LWEParameters(n // digits, q, q, "uniform", Xe=parse_distribution("binomial:2"))
     samples, secret = make_samples(standard, 1000, rng=0)
-    found, shift = small_row_samples(samples, LWRParameters(n, q, q, matrix), rng=1)
+    found, shift = small_row_samples(samples, LWEParameters(n, q, q, matrix), rng=1)
     spread = [int(one) << place for one in secret for place in range(digits)]
     own = [(a + int(b)) % q for a, b in itertools.zip_longest(spread, shift, fillvalue=0)]
     for before, b, after, label in zip(
@@ -129,10 +129,10 @@ def test_small_rows_have_the_secret_shifted_and_the_same_errors(q, n, matrix):
 
 def test_small_rows_have_the_law_of_the_family():
     every = LWRSamples(np.arange(8)[:, None], np.zeros(8, dtype=int))
-    rows, _ = small_row_samples(every, LWRParameters(3, 8, 8), rng=0)
+    rows, _ = small_row_samples(every, LWEParameters(3, 8, 8), rng=0)
     assert sorted(map(tuple, rows.public)) == list(itertools.product((0, 1), repeat=3))
     many = LWRSamples(np.tile(every.public, (4000, 1)), np.zeros(32000, dtype=int))
-    trits, _ = small_row_samples(many, LWRParameters(4, 8, 8, "ternary"), rng=0)
+    trits, _ = small_row_samples(many, LWEParameters(4, 8, 8, "ternary"), rng=0)
     values, counts = np.unique(trits.public, axis=0, return_counts=True)
     chances = 0.25 ** np.count_nonzero(values, axis=1) * 0.5 ** np.sum(values == 0, axis=1)
     assert len(values) == 81
@@ -140,9 +140,9 @@ def test_small_rows_have_the_law_of_the_family():
 
 
 def test_an_attack_on_small_rows_finds_the_standard_secret():
-    standard = LWRParameters(3, 16, 16, "uniform", noise=parse_law("flip:0.05"))
+    standard = LWEParameters(3, 16, 16, "uniform", Xe=parse_distribution("flip:0.05"))
     samples, secret = make_samples(standard, 20_000, rng=0)
-    plain = LWRParameters(12, 16, 16, noise=standard.noise)
+    plain = LWEParameters(12, 16, 16, Xe=standard.Xe)
     found, shift = small_row_samples(samples, plain, rng=1)
     result = BKWAttack()(found, plain, rng=0)
     assert result.outcome.name == "BROKEN", result
@@ -150,7 +150,7 @@ def test_an_attack_on_small_rows_finds_the_standard_secret():
 
 
 def test_tokens_of_standard_rounding_have_its_labels_by_the_gadget_form():
-    standard = LWRParameters(4, 256, 8, "uniform")
+    standard = LWEParameters(4, 256, 8, "uniform")
     samples, secret = make_samples(standard, 1000, rng=0)
     gadget = standard.updated(matrix="gadget")
     gate = np.ones(1000, dtype=bool)
@@ -178,13 +178,13 @@ def test_every_preset_has_a_card_whose_numbers_are_json(name):
         (PRESETS["parity-64"], "nothing"),
         (PRESETS["lpn-32"], "LPN"),
         (PRESETS["toy-lwe"], "LWE"),
-        (PRESETS["toy-lwe"].updated(modulus=17, levels=17), "LWE, binary rows"),
-        (PRESETS["toy-lwe"].updated(secret=TernaryLaw()), "LWE, binary rows, ternary secret"),
+        (PRESETS["toy-lwe"].updated(q=17, p=17), "LWE, binary rows"),
+        (PRESETS["toy-lwe"].updated(Xs=TERNARY), "LWE, binary rows, ternary secret"),
         (PRESETS["kyber512"], "LWE"),
         (PRESETS["saber"], "LWR, binomial(4) secret"),
-        (LWRParameters(16, 2**20, 2, "gadget"), "LWE"),  # the modulus is large enough
-        (LWRParameters(40, 2**20, 2), "LWE"),
-        (LWRParameters(40, 1048583, 2), "LWE, binary rows"),
+        (LWEParameters(16, 2**20, 2, "gadget"), "LWE"),  # the modulus is large enough
+        (LWEParameters(40, 2**20, 2), "LWE"),
+        (LWEParameters(40, 1048583, 2), "LWE, binary rows"),
     ],
     ids=str,
 )
@@ -194,10 +194,10 @@ def test_what_a_problem_rests_on(parameters, rests_on):
 
 def test_rounding_is_learning_with_errors_uniform_on_neighbours_where_p_divides_q():
     """The cards lack this reduction, so they may not say that none covers rounding."""
-    rounding = [one for one in PRESETS.values() if one.levels < one.modulus and not one.noisy]
-    divided = {(one.modulus, one.levels) for one in rounding if one.modulus % one.levels == 0}
+    rounding = [one for one in PRESETS.values() if one.p < one.q and not one.noisy]
+    divided = {(one.q, one.p) for one in rounding if one.q % one.p == 0}
     assert len(rounding) == 22
-    assert sum(one.modulus % one.levels == 0 for one in rounding) == 17
+    assert sum(one.q % one.p == 0 for one in rounding) == 17
     for q, p in divided:
         products, errors = np.arange(q)[:, None], np.arange(1 - q // p, 1)
         labels = (products + errors) % q

@@ -13,9 +13,9 @@ import pytest
 from attention import FileFormatError
 from lwe import (
     PRESETS,
-    LWRParameters,
+    LWEParameters,
     make_samples,
-    parse_law,
+    parse_distribution,
     read_matrix,
     read_samples,
     save_samples,
@@ -23,11 +23,13 @@ from lwe import (
 )
 from lwe.sample_files import kind_of_file
 
-CHALLENGE = LWRParameters(4, 1048583, 1048583, "uniform", noise=parse_law("gaussian:3"))
+CHALLENGE = LWEParameters(4, 1048583, 1048583, "uniform", Xe=parse_distribution("gaussian:3"))
 
 
 @pytest.mark.parametrize(
-    "parameters", [*PRESETS.values(), CHALLENGE.updated(modulus=2**52, levels=2**52)], ids=str
+    "parameters",
+    [*(one for one in PRESETS.values() if one.q <= 2**52), CHALLENGE.updated(q=2**52, p=2**52)],
+    ids=str,
 )
 @pytest.mark.parametrize("known", [False, True])
 def test_npz_gives_samples_parameters_and_secret_back(parameters, known, tmp_path):
@@ -46,9 +48,9 @@ def test_npz_gives_samples_parameters_and_secret_back(parameters, known, tmp_pat
 )
 @pytest.mark.parametrize("q", [17, 3329, 1048583, 2**52])
 def test_the_text_of_challenges_gives_everything_back(noise, q, tmp_path):
-    parameters = CHALLENGE.updated(modulus=q, levels=q, noise=parse_law(noise))
+    parameters = CHALLENGE.updated(q=q, p=q, Xe=parse_distribution(noise))
     samples, _ = make_samples(parameters, 9, rng=0)
-    if (parameters.noise.number or 0) >= q:
+    if noise == "gaussian:131071.7" and q < 131072:
         with pytest.raises(ValueError, match="alpha is below 1"):
             save_samples(tmp_path / "c.txt", samples, parameters)
         return
@@ -71,7 +73,7 @@ def test_the_text_of_challenges_gives_everything_back(noise, q, tmp_path):
 def test_challenges_are_read_in_every_spacing(text, tmp_path):
     (tmp_path / "c").write_bytes(text.encode())
     found = read_samples(tmp_path / "c")
-    assert found.parameters == LWRParameters(2, 5, 5, "uniform", noise=parse_law("gaussian:1.0"))
+    assert found.parameters == LWEParameters(2, 5, 5, "uniform", Xe=parse_distribution("gaussian:1.0"))
     assert (found.samples.public.tolist(), found.samples.labels.tolist()) == (
         [[0, 1], [2, 3], [4, 0]],
         [1, 2, 3],
@@ -102,7 +104,7 @@ def test_fpylll_reads_and_writes_the_same_text(tmp_path):
 def test_arrays_of_other_programs_need_their_problem_alone(tmp_path):
     samples, secret = make_samples(PRESETS["plain-24"], 20, rng=0)
     np.savez(tmp_path / "s.npz", X=samples.public.astype(float), y=samples.labels.astype(np.uint8), other=[1])
-    problem = {"modulus": 64, "levels": 2, "matrix": "binary"}
+    problem = {"q": 64, "p": 2, "matrix": "binary"}
     found = read_samples(tmp_path / "s.npz", problem)
     assert found.parameters == PRESETS["plain-24"]
     np.testing.assert_array_equal(found.samples.public, samples.public)
@@ -158,7 +160,7 @@ def test_texts_that_are_no_challenge_are_refused_in_a_line(text, words, tmp_path
 
 
 GOOD = {"A": np.zeros((3, 2), dtype=int), "b": np.zeros(3, dtype=int)}
-PROBLEM = json.dumps(LWRParameters(2, 5, 5, "uniform").to_json())
+PROBLEM = json.dumps(LWEParameters(2, 5, 5, "uniform").to_json())
 
 
 @pytest.mark.parametrize(
@@ -213,15 +215,15 @@ def test_wrong_use_is_explained(tmp_path):
         (lambda: read_samples(tmp_path / "s.npz", labels_path=tmp_path / "A.txt"), "leave labels_path out"),
         (lambda: save_samples(tmp_path / "s.csv", samples, CHALLENGE), "written as .npz, or as .txt"),
         (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE, secret=secret), "holds no secret"),
-        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE.updated(levels=9)), "entries|unrounded"),
+        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE.updated(p=9)), "entries|unrounded"),
         (
             lambda: save_samples(
-                tmp_path / "s.txt", samples, CHALLENGE.updated(noise=parse_law("binomial:1"))
+                tmp_path / "s.txt", samples, CHALLENGE.updated(Xe=parse_distribution("binomial:1"))
             ),
             "Gaussian",
         ),
         (
-            lambda: save_samples(tmp_path / "s.npz", samples, CHALLENGE.updated(secret_dim=3)),
+            lambda: save_samples(tmp_path / "s.npz", samples, CHALLENGE.updated(n=3)),
             r"\(N, 3\) is needed",
         ),
         (lambda: write_matrix(tmp_path / "m", np.zeros((2, 2, 2), dtype=int)), "a matrix or a vector"),
@@ -239,7 +241,7 @@ def test_a_small_file_that_inflates_is_refused_by_its_header(tmp_path):
     np.savez_compressed(path, A=np.zeros((2**17, 80), dtype=np.int64), b=np.zeros(2**17, dtype=np.int64))
     tracemalloc.start()
     with pytest.raises(FileFormatError, match=r"inflates from .* to 81 MiB"):
-        read_samples(path, {"modulus": 7, "levels": 7, "matrix": "uniform"})
+        read_samples(path, {"q": 7, "p": 7, "matrix": "uniform"})
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
 
@@ -256,7 +258,7 @@ def test_a_header_that_lies_about_the_size_is_refused(shape, tmp_path):
             read(tmp_path / name)
 
 
-KEY = LWRParameters(3, 251, 251, "uniform", noise=parse_law("ternary"))
+KEY = LWEParameters(3, 251, 251, "uniform", Xe=parse_distribution("ternary"))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -274,7 +276,7 @@ KEY = LWRParameters(3, 251, 251, "uniform", noise=parse_law("ternary"))
 def test_samples_that_programs_print_are_read(written, turned, tmp_path):
     samples, _ = make_samples(KEY, 5, rng=0)
     (tmp_path / "s").write_text(written(samples.public.T if turned else samples.public, samples.labels))
-    found = read_samples(tmp_path / "s", {"noise": KEY.noise})
+    found = read_samples(tmp_path / "s", {"Xe": KEY.Xe})
     assert found.parameters == KEY
     np.testing.assert_array_equal(found.samples.public, samples.public)
     np.testing.assert_array_equal(found.samples.labels, samples.labels)
@@ -320,7 +322,7 @@ def test_each_column_of_labels_has_a_secret_of_its_own(tmp_path):
 
 def test_truth_values_are_bits_and_signs_modulo_2_are_refused(tmp_path):
     bits = np.array([[True, False], [False, True], [True, True]])
-    problem = {"modulus": 2, "matrix": "uniform"}
+    problem = {"q": 2, "matrix": "uniform"}
     np.savez(tmp_path / "s.npz", A=bits, b=bits[:, 0])
     assert read_samples(tmp_path / "s.npz", problem).samples.public.tolist() == bits.astype(int).tolist()
     for a, b in ((1 - 2 * bits, bits[:, 0]), (bits, np.array([1, -1, 1]))):
@@ -339,7 +341,7 @@ def test_rows_are_read_without_the_outer_brackets(text, tmp_path):
 
 
 def test_labels_rounded_to_the_nearest_are_kept_so(tmp_path):
-    saber = LWRParameters(4, 64, 8, "uniform")
+    saber = LWEParameters(4, 64, 8, "uniform")
     samples, secret = make_samples(saber, 30, rounding="nearest", rng=0)
     residues = samples.public @ secret % 64
     np.testing.assert_array_equal(samples.labels, np.floor(residues / 8 + 0.5) % 8)
@@ -348,7 +350,5 @@ def test_labels_rounded_to_the_nearest_are_kept_so(tmp_path):
     with pytest.raises(ValueError, match="says itself that labels are rounded nearest"):
         read_samples(tmp_path / "s.npz", rounding="down")
     np.savez(tmp_path / "t.npz", A=samples.public, b=np.floor(residues / 8 + 0.5))  # 8 stands for 0
-    found = read_samples(
-        tmp_path / "t.npz", {"modulus": 64, "levels": 8, "matrix": "uniform"}, rounding="nearest"
-    )
+    found = read_samples(tmp_path / "t.npz", {"q": 64, "p": 8, "matrix": "uniform"}, rounding="nearest")
     np.testing.assert_array_equal(found.samples.labels, samples.labels)

@@ -2,24 +2,24 @@ import numpy as np
 import pytest
 
 from attention import FileFormatError
-from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, Flips, SparseSigned
+from lwe.parameters import LWEParameters
 from lwe.residues import centred, inner_products
 from lwe.sample_files import read_samples
 from lwe.samples import make_samples
 
 PROBLEMS = [
-    LWRParameters(12, 64, 2),
-    LWRParameters(12, 17, 3, matrix="ternary", secret=TernaryLaw()),
-    LWRParameters(6, 16, 4, matrix="gadget"),
-    LWRParameters(20, 101, 7, matrix="uniform", secret=SparseLaw(5)),
+    LWEParameters(12, 64, 2),
+    LWEParameters(12, 17, 3, matrix="ternary", Xs=TERNARY),
+    LWEParameters(6, 16, 4, matrix="gadget"),
+    LWEParameters(20, 101, 7, matrix="uniform", Xs=SparseSigned(5)),
 ]
 
 
 @pytest.mark.parametrize("parameters", PROBLEMS, ids=str)
 def test_labels_are_the_rounded_inner_products(parameters):
     samples, secret = make_samples(parameters, 300, rng=0)
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     expected = [
         p * (sum(int(a) * int(s) for a, s in zip(row, secret, strict=True)) % q) // q
         for row in samples.public
@@ -27,21 +27,21 @@ def test_labels_are_the_rounded_inner_products(parameters):
     assert samples.labels.tolist() == expected
     entries = {"binary": {0, 1}, "ternary": {-1, 0, 1}}.get(parameters.matrix, set(range(q)))
     assert set(np.unique(samples.public)) == entries
-    assert parameters.secret.allows(secret, q)
+    assert parameters.Xs.allows(secret, q)
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        LWRParameters(8, 2, 2, noise=FlipLaw(0.2)),
-        LWRParameters(8, 32, 32, matrix="uniform", noise=BinomialLaw(2)),
-        LWRParameters(8, 64, 4, matrix="uniform", noise=GaussianLaw(3.0)),
+        LWEParameters(8, 2, 2, Xe=Flips(0.2)),
+        LWEParameters(8, 32, 32, matrix="uniform", Xe=CentredBinomial(2)),
+        LWEParameters(8, 64, 4, matrix="uniform", Xe=DiscreteGaussian(3.0)),
     ],
     ids=str,
 )
 def test_the_secret_predicts_the_best_accuracy_of_noisy_labels(parameters):
     samples, secret = make_samples(parameters, 20_000, secret=np.arange(1, 9), rng=0)
-    q, p = parameters.modulus, parameters.levels
+    q, p = parameters.q, parameters.p
     clean = p * inner_products(samples.public, secret, q) // q
     best = parameters.best_accuracy
     margin = 4 * np.sqrt(best * (1 - best) / 20_000)
@@ -49,7 +49,7 @@ def test_the_secret_predicts_the_best_accuracy_of_noisy_labels(parameters):
 
 
 def test_samples_are_cut_and_held_out():
-    samples, _ = make_samples(LWRParameters(4, 8, 2), 10, rng=0)
+    samples, _ = make_samples(LWEParameters(4, 8, 2), 10, rng=0)
     kept, fresh = samples.held_out(3)
     np.testing.assert_array_equal(np.concatenate([kept.public, fresh.public]), samples.public)
     np.testing.assert_array_equal(np.concatenate([kept.labels, fresh.labels]), samples.labels)
@@ -58,8 +58,8 @@ def test_samples_are_cut_and_held_out():
         samples.public[0, 0] = 5
 
 
-LWE = LWRParameters(6, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=BinomialLaw(2))
-BITS, TRITS = LWRParameters(6, 64, 2), LWRParameters(6, 9, 4, matrix="ternary")
+LWE = LWEParameters(6, 97, 97, matrix="uniform", Xs=TERNARY, Xe=CentredBinomial(2))
+BITS, TRITS = LWEParameters(6, 64, 2), LWEParameters(6, 9, 4, matrix="ternary")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def files(tmp_path):
     return tmp_path / "A.npy", tmp_path / "b.npy", tmp_path / "s.npy"
 
 
-@pytest.mark.parametrize("parameters", [LWE, BITS, TRITS, LWRParameters(3, 16, 4, matrix="gadget")], ids=str)
+@pytest.mark.parametrize("parameters", [LWE, BITS, TRITS, LWEParameters(3, 16, 4, matrix="gadget")], ids=str)
 def test_files_give_samples_and_secret_back(files, parameters):
     samples, secret = make_samples(parameters, 40, rng=0)
     for path, array in zip(files, (samples.public, samples.labels, secret), strict=True):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwe.labels import low_degree_weights
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWEParameters, covariate_form
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform
 
 
@@ -34,7 +34,7 @@ def test_a_thousand_covariates_mod_4096_take_seconds():
     form = centred_form(1024, 4096, 0)
     start = time.perf_counter()
     logarithm = log2_distance_from_uniform(form, 4096)
-    weights = low_degree_weights(form, LWRParameters(secret_dim=1024, modulus=4096, levels=2))
+    weights = low_degree_weights(form, LWEParameters(n=1024, q=4096, p=2))
     assert time.perf_counter() - start < 10
     exact = total_variation_from_uniform(form, 4096)
     assert logarithm == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-9)
@@ -44,10 +44,10 @@ def test_a_thousand_covariates_mod_4096_take_seconds():
 
 def centred_form(n, q, seed):
     secret = np.random.default_rng(seed).integers(q, size=n)
-    return covariate_form(secret, LWRParameters(secret_dim=n, modulus=q, levels=2))
+    return covariate_form(secret, LWEParameters(n=n, q=q, p=2))
 
 
 def test_an_odd_secret_entry_makes_the_gadget_sum_exactly_uniform():
-    parameters = LWRParameters(secret_dim=3, modulus=32, levels=2, matrix="gadget")
+    parameters = LWEParameters(n=3, q=32, p=2, matrix="gadget")
     assert total_variation_from_uniform(covariate_form([4, 7, 2], parameters), 32) == 0
     assert total_variation_from_uniform(covariate_form([4, 6, 2], parameters), 32) == Fraction(1, 2)

@@ -10,7 +10,7 @@ from arena.targets import load_target, save_target
 from attention import Outcome
 from attention.intervals import proportion_interval
 from lower import query_lower_bound, verify_instance
-from lwe import ExhaustiveAttack, FlipLaw, LWRParameters, SparseLaw, make_samples
+from lwe import ExhaustiveAttack, Flips, LWEParameters, SparseSigned, make_samples
 from sq import (
     CSQ,
     BumpFamily,
@@ -143,7 +143,7 @@ def test_exhaustive_search_and_bkw_find_a_noisy_parity_and_elimination_does_not(
 
 
 def test_exhaustive_search_breaks_no_random_bits_and_asks_for_enough_samples():
-    parameters = LWRParameters(14, 2, 2, secret=SparseLaw(3), noise=FlipLaw(0.1))
+    parameters = LWEParameters(14, 2, 2, Xs=SparseSigned(3), Xe=Flips(0.1))
     samples, _ = make_samples(parameters, 2000, rng=0)
     random = type(samples)(samples.public, np.random.default_rng(1).integers(2, size=2000))
     assert not ExhaustiveAttack()(random, parameters, rng=0).outcome.succeeded

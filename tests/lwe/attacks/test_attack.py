@@ -6,11 +6,11 @@ import pytest
 from lwe.attacks.attack import Attack, Attempt, run_attacks
 from lwe.attacks.evidence import secret_predictor, share_right
 from lwe.attacks.outcome import AttackOutcome, BudgetSpentError
-from lwe.laws import FlipLaw, GaussianLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import TERNARY, DiscreteGaussian, Flips
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
-TOY = LWRParameters(secret_dim=4, modulus=8, levels=2)
+TOY = LWEParameters(n=4, q=8, p=2)
 
 
 def toy(number=500, parameters=TOY, rng=0):
@@ -84,7 +84,7 @@ def test_a_prediction_without_a_secret_is_judged_by_the_last_fifth_and_a_secret_
 
 
 def test_a_constant_predicts_nothing_however_uneven_the_labels():
-    uneven = LWRParameters(secret_dim=6, modulus=64, levels=2, secret=TernaryLaw())
+    uneven = LWEParameters(n=6, q=64, p=2, Xs=TERNARY)
     samples, _ = toy(5000, uneven)
     result = Knowing(constant=int(np.argmax(np.bincount(samples.labels))))(samples, uneven)
     assert result.outcome is AttackOutcome.NOTHING
@@ -104,16 +104,16 @@ def test_better_than_chance_is_claimed_in_at_most_a_share_of_the_level_of_random
 
 
 def test_with_errors_the_secret_itself_breaks_and_half_the_labels_are_a_part():
-    noisy = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.2))
+    noisy = LWEParameters(n=8, q=2, p=2, Xe=Flips(0.2))
     samples, secret = toy(5000, noisy)
     assert Knowing(tuple(secret.tolist()))(samples, noisy).outcome is AttackOutcome.BROKEN
-    part = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.05))
+    part = LWEParameters(n=8, q=2, p=2, Xe=Flips(0.05))
     assert Knowing(tuple(secret.tolist()))(samples, part).outcome is AttackOutcome.PREDICTS
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.0])
 def test_with_wide_errors_a_secret_shows_itself_by_its_likelihood_and_a_wrong_one_does_not(sigma):
-    wide = LWRParameters(secret_dim=5, modulus=3329, levels=3329, matrix="uniform", noise=GaussianLaw(sigma))
+    wide = LWEParameters(n=5, q=3329, p=3329, matrix="uniform", Xe=DiscreteGaussian(sigma))
     samples, secret = toy(400, wide)
     assert Knowing(tuple(secret.tolist()))(samples, wide).outcome is AttackOutcome.BROKEN
     assert (
@@ -124,7 +124,7 @@ def test_with_wide_errors_a_secret_shows_itself_by_its_likelihood_and_a_wrong_on
 
 def test_a_prediction_without_a_secret_breaks_only_where_the_share_of_right_labels_tells():
     for rate, outcome in ((0.1, AttackOutcome.BROKEN), (0.45, AttackOutcome.PREDICTS)):
-        noisy = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(rate))
+        noisy = LWEParameters(n=8, q=2, p=2, Xe=Flips(rate))
         samples, secret = toy(2000, noisy)
         fresh = samples.held_out(400)[1]
         known = np.where(np.arange(400) % 4, fresh.labels, secret_predictor(secret, noisy)(fresh.public))

@@ -6,13 +6,13 @@ import pytest
 from lwe.attacks.bkw import BKWAttack, _agreeing, plan_reduction
 from lwe.attacks.outcome import AttackOutcome
 from lwe.costs.bkw import agreement_chances, bkw_cost
-from lwe.laws import BinomialLaw, FlipLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import CentredBinomial, Flips
+from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
 
 
 def noisy(n, rate):
-    return LWRParameters(n, modulus=2, levels=2, noise=FlipLaw(rate))
+    return LWEParameters(n, q=2, p=2, Xe=Flips(rate))
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def noisy(n, rate):
         (noisy(14, 0.3), 3000),
         (noisy(32, 0.1), 5_000),
         pytest.param(noisy(48, 0.125), 100_000, marks=pytest.mark.slow),
-        (LWRParameters(24, 64, 2), 20_000),  # rows of bits
-        (LWRParameters(16, 64, 2, "ternary"), 20_000),
-        (LWRParameters(6, 64, 8, "gadget"), 20_000),
-        (LWRParameters(4, 60, 3, "uniform"), 20_000),
-        (LWRParameters(16, 16, 16, noise=BinomialLaw(1)), 5_000),
-        (LWRParameters(5, 31, 31, "uniform", noise=BinomialLaw(2)), 20_000),
+        (LWEParameters(24, 64, 2), 20_000),  # rows of bits
+        (LWEParameters(16, 64, 2, "ternary"), 20_000),
+        (LWEParameters(6, 64, 8, "gadget"), 20_000),
+        (LWEParameters(4, 60, 3, "uniform"), 20_000),
+        (LWEParameters(16, 16, 16, Xe=CentredBinomial(1)), 5_000),
+        (LWEParameters(5, 31, 31, "uniform", Xe=CentredBinomial(2)), 20_000),
     ],
     ids=str,
 )
@@ -39,7 +39,7 @@ def test_the_secret_is_found(parameters, number):
     assert abs(result.accuracy - right) < 4 * np.sqrt(right * (1 - right) / result.tested) + 1e-12
     expected, made = result.details["expected"], result.details["samples"]
     np.testing.assert_allclose(made, expected, rtol=0.3)
-    assert sum(result.details["blocks"]) + result.details["tail"] == parameters.secret_dim
+    assert sum(result.details["blocks"]) + result.details["tail"] == parameters.n
 
 
 def test_all_pairs_that_agree_in_a_block_are_taken_and_none_else():
@@ -61,7 +61,7 @@ def test_all_pairs_that_agree_in_a_block_are_taken_and_none_else():
 @pytest.mark.parametrize(("matrix", "q"), [("binary", 2), ("binary", 64), ("ternary", 7), ("uniform", 5)])
 def test_the_chance_that_rows_agree_is_that_of_enumeration(matrix, q):
     law = {"binary": [0, 1], "ternary": [-1, 0, 0, 1], "uniform": range(q)}[matrix]
-    found = agreement_chances(LWRParameters(8, q, 2, matrix), 3)
+    found = agreement_chances(LWEParameters(8, q, 2, matrix), 3)
     entries = np.array(list(law))
     for step in range(3):
         equal = np.mod(entries[:, None] - entries, q) == 0
@@ -72,10 +72,10 @@ def test_the_chance_that_rows_agree_is_that_of_enumeration(matrix, q):
 
 
 def test_too_few_samples_give_no_plan_and_the_cost_is_that_of_a_small_table():
-    parameters = LWRParameters(24, 64, 2)
+    parameters = LWEParameters(24, 64, 2)
     assert plan_reduction(parameters, 24, 1000) is None
     assert sum(plan_reduction(parameters, 24, 20_000).samples) < 1 << 18
-    assert bkw_cost(parameters).exponent < 25
+    assert bkw_cost(parameters).log2_rop < 25
 
 
 def test_labels_without_any_secret_give_nothing():

@@ -12,10 +12,10 @@ from lwe.attacks.attack import Attack
 from lwe.attacks.distinguishing import Distinguishing, _scale, distinguish
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.outcome import AttackOutcome
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWEParameters, rounded
 from lwe.samples import make_samples
 
-TOY = LWRParameters(4, 8, 2)
+TOY = LWEParameters(4, 8, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def test_a_learner_of_the_labels_has_the_full_advantage():
 
 
 def test_random_labels_are_taken_for_real_ones_at_most_at_the_level():
-    made = LWRParameters(6, 17, 3)
+    made = LWEParameters(6, 17, 3)
     found = distinguish(Wild(), made, runs=60, examples=60, fresh=60, false_alarm=0.2, rng=1)
     # 12 of 60 at the level: binomial, less than four standard deviations above it
     assert found.random_detected <= 12 + 4 * math.sqrt(60 * 0.2 * 0.8)
@@ -110,6 +110,6 @@ def test_the_mean_of_random_labels_is_that_of_all_residues(q, p):
     if p > q:
         q, p = p, q
     labels = rounded(np.arange(q), q, p)
-    mean, largest = _scale(LWRParameters(2, q, p))
+    mean, largest = _scale(LWEParameters(2, q, p))
     assert mean == pytest.approx(labels.mean(), rel=1e-13)
     assert largest == pytest.approx(np.abs(labels - labels.mean()).max() * 2 / (p - 1), rel=1e-12)

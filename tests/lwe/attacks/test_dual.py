@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from lwe import LWRParameters
+from lwe import LWEParameters
 from lwe.attacks.dual import DualAttack, dual_statistic, permutation_p_value, sequential_p_value
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import BinaryLaw, GaussianLaw, TernaryLaw, UniformLaw
+from lwe.distributions import BINARY, TERNARY, UNIFORM, DiscreteGaussian
 from lwe.samples import LWRSamples, make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
 CASES = [
-    LWRParameters(20, 128, 32, matrix="uniform"),
-    LWRParameters(12, 128, 8, matrix="uniform"),
-    LWRParameters(16, 128, 4),
-    LWRParameters(20, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=GaussianLaw(2.0)),
-    LWRParameters(20, 97, 97, matrix="uniform", secret=BinaryLaw(), noise=GaussianLaw(2.0)),
+    LWEParameters(20, 128, 32, matrix="uniform"),
+    LWEParameters(12, 128, 8, matrix="uniform"),
+    LWEParameters(16, 128, 4),
+    LWEParameters(20, 97, 97, matrix="uniform", Xs=TERNARY, Xe=DiscreteGaussian(2.0)),
+    LWEParameters(20, 97, 97, matrix="uniform", Xs=BINARY, Xe=DiscreteGaussian(2.0)),
 ]
 
 
@@ -36,7 +36,7 @@ def test_labels_of_a_secret_are_told_from_the_same_labels_in_random_order(parame
 
 @pytest.mark.parametrize("q", [97, 2**31 - 1, 2**31, 2**40, 2**52])
 def test_products_with_short_vectors_are_exact_for_every_modulus(q):
-    parameters = LWRParameters(4, q, q, matrix="uniform")
+    parameters = LWEParameters(4, q, q, matrix="uniform")
     rng = np.random.default_rng(q)
     for reach in (3, q // 2):
         vectors, labels = rng.integers(-reach, reach + 1, size=(5, 30)), rng.integers(q, size=(2, 30))
@@ -49,15 +49,15 @@ def test_products_with_short_vectors_are_exact_for_every_modulus(q):
 
 def test_a_large_modulus_takes_no_table_of_its_residues():
     pytest.importorskip("fpylll", reason=WITHOUT)
-    for law in (UniformLaw(), TernaryLaw()):
-        parameters = LWRParameters(8, 2**31, 2**20, matrix="uniform", secret=law, noise=GaussianLaw(1e5))
+    for law in (UNIFORM, TERNARY):
+        parameters = LWEParameters(8, 2**31, 2**20, matrix="uniform", Xs=law, Xe=DiscreteGaussian(1e5))
         samples, _ = make_samples(parameters, 300, rng=0)
         result = DualAttack()(samples, parameters, rng=0, budget=Budget(20.0, memory=2**24))
         assert result.outcome is AttackOutcome.DISTINGUISHED, result
 
 
 def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
-    parameters = LWRParameters(4, 30, 6)
+    parameters = LWEParameters(4, 30, 6)
     rng = np.random.default_rng(0)
     vectors, weights, labels = rng.integers(-3, 4, size=(7, 9)), rng.random(7), rng.integers(6, size=9)
     middles = 5 * labels + 2
@@ -71,7 +71,7 @@ def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
 @pytest.mark.parametrize("attack", [DualAttack(), LatticeAttack()])
 def test_without_fpylll_it_says_what_to_install(attack, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    parameters = LWRParameters(8, 128, 8)
+    parameters = LWEParameters(8, 128, 8)
     samples, _ = make_samples(parameters, 100, rng=0)
     result = attack(samples, parameters, rng=0)
     assert result.outcome is AttackOutcome.MISSING

@@ -8,37 +8,37 @@ import pytest
 from lwe.attacks import AroraGeAttack, EliminationAttack, LeastSquaresAttack, LinearisationAttack
 from lwe.attacks.linearisation import label_degree
 from lwe.attacks.outcome import AttackOutcome
-from lwe.laws import BinaryLaw, BinomialLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import BINARY, TERNARY, CentredBinomial
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
 
 def elimination(matrix):
-    made = LWRParameters(300, modulus=2, levels=2, matrix=matrix)
+    made = LWEParameters(300, q=2, p=2, matrix=matrix)
     return EliminationAttack(), made, 1000, {"equations": 364, "rank": 300, "consistent": True}
 
 
 def linearised(matrix, n, q, p, number, **details):
-    made = LWRParameters(n, modulus=q, levels=p, matrix=matrix)
+    made = LWEParameters(n, q=q, p=p, matrix=matrix)
     assert label_degree(made) == q // p
     return LinearisationAttack(), made, number, {"degree": q // p, **details}
 
 
 def arora_ge(matrix, noise, degree, number=1200, **small):
-    made = LWRParameters(8, modulus=97, levels=97, matrix=matrix, noise=noise, **small)
+    made = LWEParameters(8, q=97, p=97, matrix=matrix, Xe=noise, **small)
     # small secrets have fewer monomials: no powers, or none beyond the square
     pairs, triples = math.comb(8, 2), math.comb(8, 3)
     unknowns = {
         None: math.comb(8 + degree, degree) - 1,
-        BinaryLaw(): 8 + pairs + triples,
-        TernaryLaw(): 8 + (pairs + 8) + (triples + 8 * 7),
-    }[small.get("secret")]
+        BINARY: 8 + pairs + triples,
+        TERNARY: 8 + (pairs + 8) + (triples + 8 * 7),
+    }[small.get("Xs")]
     return AroraGeAttack(), made, number, {"degree": degree, "unknowns": unknowns}
 
 
 def rounding(q, p, matrix):
     """The degree is the length of the longest interval of errors."""
-    return AroraGeAttack(), LWRParameters(8, modulus=q, levels=p, matrix=matrix), 1200, {"degree": -(-q // p)}
+    return AroraGeAttack(), LWEParameters(8, q=q, p=p, matrix=matrix), 1200, {"degree": -(-q // p)}
 
 
 SOLVED = [
@@ -52,11 +52,11 @@ SOLVED = [
     linearised("gadget", 10, 1 << 16, 1 << 14, 1600),
     linearised("uniform", 10, 64, 64, 1600),
     linearised("ternary", 10, 64, 16, 1600),
-    arora_ge("binary", BinaryLaw(), 2),
-    arora_ge("uniform", BinomialLaw(1), 3),
-    arora_ge("ternary", TernaryLaw(), 3),
-    arora_ge("uniform", BinomialLaw(1), 3, 300, secret=BinaryLaw()),
-    arora_ge("uniform", BinomialLaw(1), 3, 300, secret=TernaryLaw()),
+    arora_ge("binary", BINARY, 2),
+    arora_ge("uniform", CentredBinomial(1), 3),
+    arora_ge("ternary", TERNARY, 3),
+    arora_ge("uniform", CentredBinomial(1), 3, 300, Xs=BINARY),
+    arora_ge("uniform", CentredBinomial(1), 3, 300, Xs=TERNARY),
     rounding(11, 4, "uniform"),
     rounding(11, 4, "binary"),
     rounding(5, 2, "uniform"),
@@ -78,8 +78,8 @@ def test_the_secret_is_found_from_as_many_unknowns_as_counted(attack, parameters
 
 def test_flipped_labels_contradict_one_another():
     for parameters, attack in (
-        (LWRParameters(30, 2, 2), EliminationAttack()),
-        (LWRParameters(16, 4, 2), LinearisationAttack()),
+        (LWEParameters(30, 2, 2), EliminationAttack()),
+        (LWEParameters(16, 4, 2), LinearisationAttack()),
     ):
         samples, _ = make_samples(parameters, 400, rng=0)
         labels = samples.labels.copy()
@@ -90,16 +90,16 @@ def test_flipped_labels_contradict_one_another():
 
 
 def test_an_error_outside_the_set_is_told_and_other_equations_are_tried():
-    parameters = LWRParameters(10, modulus=97, levels=97, matrix="uniform", noise=BinomialLaw(1))
+    parameters = LWEParameters(10, q=97, p=97, matrix="uniform", Xe=CentredBinomial(1))
     samples, _ = make_samples(parameters, 400, rng=1)
-    result = AroraGeAttack()(samples, parameters.updated(noise=BinaryLaw()), rng=0)
+    result = AroraGeAttack()(samples, parameters.updated(Xe=BINARY), rng=0)
     assert result.outcome is AttackOutcome.NOTHING
     assert result.details["tries"] == 4
     assert "outside" in result.explanation
 
 
 def test_a_column_that_is_always_0_leaves_a_secret_with_the_same_labels():
-    parameters = LWRParameters(20, modulus=2, levels=2)
+    parameters = LWEParameters(20, q=2, p=2)
     samples, secret = make_samples(parameters, 400, rng=0)
     public = samples.public.copy()
     public[:, 3] = 0
@@ -110,7 +110,7 @@ def test_a_column_that_is_always_0_leaves_a_secret_with_the_same_labels():
 
 def test_rows_that_repeat_are_made_up_for_and_the_polynomial_predicts_alone_where_no_secret_is_read_off():
     # 512 rows in all: 64 equations more than unknowns are not of full rank, most samples together are
-    parameters = LWRParameters(9, modulus=16, levels=2)
+    parameters = LWEParameters(9, q=16, p=2)
     samples, _ = make_samples(parameters, 4000, rng=5)
     result = LinearisationAttack()(samples, parameters, rng=0)
     assert result.accuracy == 1
@@ -130,7 +130,7 @@ def test_rows_that_repeat_are_made_up_for_and_the_polynomial_predicts_alone_wher
 @pytest.mark.parametrize("levels", [2, 4])
 @pytest.mark.parametrize("matrix", ["binary", "ternary"])
 def test_least_squares_finds_small_secrets_that_hardly_wrap_from_coarse_labels(levels, matrix):
-    made = LWRParameters(secret_dim=20, modulus=64, levels=levels, matrix=matrix, secret=TernaryLaw())
+    made = LWEParameters(n=20, q=64, p=levels, matrix=matrix, Xs=TERNARY)
     samples, _ = make_samples(made, 5000, rng=3)
     result = LeastSquaresAttack()(samples, made)
     assert result.accuracy > 0.99
@@ -138,7 +138,7 @@ def test_least_squares_finds_small_secrets_that_hardly_wrap_from_coarse_labels(l
 
 
 def test_least_squares_averages_errors_of_labels_out():
-    made = LWRParameters(secret_dim=16, modulus=251, levels=251, noise=BinomialLaw(2))
+    made = LWEParameters(n=16, q=251, p=251, Xe=CentredBinomial(2))
     # any signs, and sum |v| as near below 200 as scaling makes it
     v = np.random.default_rng(1).uniform(-1, 1, 16)
     secret = np.trunc(v * 199 / np.abs(v).sum()).astype(np.int64)

@@ -12,23 +12,31 @@ from lwe.attacks.evidence import (
     secret_predictor,
 )
 from lwe.attacks.exhaustive import ExhaustiveAttack
-from lwe.laws import NO_NOISE, BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw, UniformLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import (
+    NO_NOISE,
+    TERNARY,
+    UNIFORM,
+    CentredBinomial,
+    DiscreteGaussian,
+    Flips,
+    SparseSigned,
+)
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples, rounded_labels
 
 
 def parameters(q=16, p=4, **other):
-    return LWRParameters(**{"secret_dim": 3, "modulus": q, "levels": p, "matrix": "uniform", **other})
+    return LWEParameters(**{"n": 3, "q": q, "p": p, "matrix": "uniform", **other})
 
 
-NOISES = [NO_NOISE, BinomialLaw(1), FlipLaw(0.2)]
+NOISES = [NO_NOISE, CentredBinomial(1), Flips(0.2)]
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 @pytest.mark.parametrize(("q", "p"), [(2, 2), (3, 3), (5, 2)])
 @pytest.mark.parametrize("rounding", ["down", "nearest"])
 def test_evidence_has_a_mean_of_at_most_one_over_all_random_labels(q, p, noise, rounding):
-    made = parameters(q, p, noise=noise)
+    made = parameters(q, p, Xe=noise)
     public, secret = np.random.default_rng(0).integers(q, size=(4, 3)), np.array([1, 0, 1])
     predicted = secret_predictor(secret, made, rounding)(public)
     residues = rounded_labels(np.arange(q), made, rounding)
@@ -45,9 +53,9 @@ def test_evidence_has_a_mean_of_at_most_one_over_all_random_labels(q, p, noise, 
 @pytest.mark.parametrize(
     ("made", "number"),
     [
-        (LWRParameters(8, 251, 251, "uniform", secret=TernaryLaw(), noise=TernaryLaw()), 2),
-        (LWRParameters(8, 2, 2, noise=FlipLaw(0.1)), 16),
-        (LWRParameters(5, 7, 3, "uniform"), 12),
+        (LWEParameters(8, 251, 251, "uniform", Xs=TERNARY, Xe=TERNARY), 2),
+        (LWEParameters(8, 2, 2, Xe=Flips(0.1)), 16),
+        (LWEParameters(5, 7, 3, "uniform"), 12),
     ],
     ids=str,
 )
@@ -55,7 +63,7 @@ def test_the_best_of_all_secrets_is_sure_on_random_labels_no_more_often_than_sai
     rng, runs, least = np.random.default_rng(1), 1000, []
     for seed in range(runs):
         samples, _ = make_samples(made, number, rng=rng)
-        random = rounded_labels(rng.integers(made.modulus, size=number), made)
+        random = rounded_labels(rng.integers(made.q, size=number), made)
         result = ExhaustiveAttack()(LWRSamples(samples.public, random), made, rng=seed)
         assert not result.outcome.succeeded, result
         least.append(result.log10_false or 0.0)
@@ -75,24 +83,24 @@ def test_a_constant_is_no_evidence_however_uneven_the_labels():
         assert log10_false_secret(np.zeros(3, dtype=int), samples, made) == 0
 
 
-@pytest.mark.parametrize("law", [TernaryLaw(), UniformLaw(), GaussianLaw(1.0), SparseLaw(2)], ids=str)
+@pytest.mark.parametrize("law", [TERNARY, UNIFORM, DiscreteGaussian(1.0), SparseSigned(2)], ids=str)
 def test_few_labels_are_charged_for_all_secrets_of_the_law(law):
-    made = parameters(251, 251, secret=law)
+    made = parameters(251, 251, Xs=law)
     samples, secret = make_samples(made, 8, rng=3)
-    chances = 3**-3 if law == TernaryLaw() else 1 / 12 if law == SparseLaw(2) else 251.0**-3
-    if law == GaussianLaw(1.0):
+    chances = 3**-3 if law == TERNARY else 1 / 12 if law == SparseSigned(2) else 251.0**-3
+    if law == DiscreteGaussian(1.0):
         values, weights = law.support(251)
         chances = np.prod(weights[np.searchsorted(values, secret)])
     # the shares of 1/64 that are kept for other secrets and for partial fits
-    expected = np.log10(251.0**-8 / chances) + (1 + (law != UniformLaw())) * np.log10(64 / 63)
+    expected = np.log10(251.0**-8 / chances) + (1 + (law != UNIFORM)) * np.log10(64 / 63)
     assert log10_false_secret(secret, samples, made) == pytest.approx(expected, abs=1e-2)
 
 
 @pytest.mark.parametrize(("q", "p"), [(17, 17), (16, 4), (23, 5), (2, 2)])
-@pytest.mark.parametrize("noise", [NO_NOISE, BinomialLaw(3), GaussianLaw(2.0), UniformLaw()], ids=str)
+@pytest.mark.parametrize("noise", [NO_NOISE, CentredBinomial(3), DiscreteGaussian(2.0), UNIFORM], ids=str)
 @pytest.mark.parametrize("rounding", ["down", "nearest"])
 def test_probabilities_of_labels_are_sums_over_errors(q, p, noise, rounding):
-    made = parameters(q, p, noise=noise)
+    made = parameters(q, p, Xe=noise)
     found = label_probabilities(made, rounding)(np.arange(q)[:, None], np.arange(p))
     expected = np.zeros((q, p))
     half = 0 if rounding == "down" else q
@@ -105,14 +113,16 @@ def test_probabilities_of_labels_are_sums_over_errors(q, p, noise, rounding):
     assert runs == [np.flatnonzero(own == label).tolist() for label in range(p)]
 
 
-@pytest.mark.parametrize("noise", [BinomialLaw(3), GaussianLaw(200.0), GaussianLaw(2000.0)], ids=str)
+@pytest.mark.parametrize(
+    "noise", [CentredBinomial(3), DiscreteGaussian(200.0), DiscreteGaussian(2000.0)], ids=str
+)
 @pytest.mark.parametrize("p", [64, 1 << 14])
 def test_a_secrets_own_labels_are_as_likely_however_skew_and_those_of_others_are_not(noise, p):
-    made = parameters(1 << 14, p, noise=noise)
+    made = parameters(1 << 14, p, Xe=noise)
     passed = 0
     for seed in range(30):
         samples, secret = make_samples(made, 100, rng=seed)
         passed += as_likely_as_own(secret, samples, made)
         assert not as_likely_as_own(secret + np.array([0, 1 << 12, 0]), samples, made)
     assert passed >= 29  # one in 3000 is refused at the most
-    assert as_likely_as_own(secret, samples, made.updated(noise=UniformLaw()))  # as any secret is
+    assert as_likely_as_own(secret, samples, made.updated(Xe=UNIFORM))  # as any secret is

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from lwe import LWRParameters
+from lwe import LWEParameters
 from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form, primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs.primal import primal_shape
-from lwe.laws import BinomialLaw, GaussianLaw, SparseLaw, TernaryLaw
+from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.parameters import centred
 from lwe.samples import inner_products, make_samples
 
@@ -50,11 +50,11 @@ def test_left_inverse_solves_for_the_secret_whether_or_not_pivots_are_units(q):
     assert left_inverse(np.column_stack([public, public[:, 0]]), q) is None
 
 
-@pytest.mark.parametrize("secret", [TernaryLaw(), BinomialLaw(2)], ids=str)
+@pytest.mark.parametrize("secret", [TERNARY, CentredBinomial(2)], ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("q", "p"), [(128, 16), (97, 97), (30, 5)])
 def test_embedding_holds_the_errors_and_gives_the_secret_back(secret, weighted, q, p):
-    parameters = LWRParameters(secret_dim=6, modulus=q, levels=p, matrix="uniform", secret=secret)
+    parameters = LWEParameters(n=6, q=q, p=p, matrix="uniform", Xs=secret)
     samples, own = make_samples(parameters, 40, rng=1)
     embedding = primal_embedding(samples, parameters, primal_shape(parameters, 30, weighted=weighted))
     first, after = label_residues(samples.labels[:30], parameters)
@@ -75,7 +75,7 @@ def test_embedding_holds_the_errors_and_gives_the_secret_back(secret, weighted, 
 
 @pytest.mark.parametrize("q", [12, 64, 97])
 def test_dual_basis_is_orthogonal_to_the_matrix_mod_q_and_of_volume_q_to_the_n(q):
-    parameters = LWRParameters(secret_dim=4, modulus=q, levels=q, matrix="uniform", secret=TernaryLaw())
+    parameters = LWEParameters(n=4, q=q, p=q, matrix="uniform", Xs=TERNARY)
     samples, _ = make_samples(parameters, 20, rng=3)
     basis, _ = dual_basis(samples.public[:14], parameters, weighted=False)
     assert np.all(basis @ samples.public[:14] % q == 0)
@@ -91,7 +91,7 @@ def test_dual_basis_is_orthogonal_to_the_matrix_mod_q_and_of_volume_q_to_the_n(q
     [(8, 32, 0.9), pytest.param(4, 32, 0.9, marks=pytest.mark.slow), (2, 16, 0.88)],
 )
 def test_matrices_of_bits_are_predicted(levels, entries, least):
-    result, _ = attacked(LWRParameters(secret_dim=entries, modulus=128, levels=levels))
+    result, _ = attacked(LWEParameters(n=entries, q=128, p=levels))
     assert result.accuracy >= least, result
     assert result.outcome.succeeded
 
@@ -99,10 +99,10 @@ def test_matrices_of_bits_are_predicted(levels, entries, least):
 @pytest.mark.parametrize(
     "parameters",
     [
-        *(LWRParameters(n, 128, levels, "uniform") for n, levels in ((40, 32), (20, 8), (12, 4), (4, 2))),
-        LWRParameters(30, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=GaussianLaw(1.5)),
-        LWRParameters(24, 60, 12, matrix="uniform", secret=BinomialLaw(2)),
-        LWRParameters(20, 101, 25, matrix="ternary"),
+        *(LWEParameters(n, 128, levels, "uniform") for n, levels in ((40, 32), (20, 8), (12, 4), (4, 2))),
+        LWEParameters(30, 97, 97, matrix="uniform", Xs=TERNARY, Xe=DiscreteGaussian(1.5)),
+        LWEParameters(24, 60, 12, matrix="uniform", Xs=CentredBinomial(2)),
+        LWEParameters(20, 101, 25, matrix="ternary"),
     ],
     ids=str,
 )
@@ -114,7 +114,7 @@ def test_uniform_matrices_small_secrets_errors_composite_moduli_and_trits_are_br
 
 @pytest.mark.parametrize("sigma", [200.0, 5000.0])
 def test_with_wide_errors_it_ends_with_the_secret_though_no_label_is_right(sigma):
-    parameters = LWRParameters(16, 2**20, 2**20, matrix="uniform", noise=GaussianLaw(sigma))
+    parameters = LWEParameters(16, 2**20, 2**20, matrix="uniform", Xe=DiscreteGaussian(sigma))
     result, secret = attacked(parameters, number=400, seconds=30.0)
     assert result.outcome is AttackOutcome.BROKEN, result
     np.testing.assert_array_equal(result.secret, secret)
@@ -124,7 +124,7 @@ def test_with_wide_errors_it_ends_with_the_secret_though_no_label_is_right(sigma
 
 
 def test_sparse_secrets_are_found_without_columns_where_they_are_zero():
-    parameters = LWRParameters(60, 113, 113, matrix="uniform", secret=SparseLaw(4), noise=GaussianLaw(3.0))
+    parameters = LWEParameters(60, 113, 113, matrix="uniform", Xs=SparseSigned(4), Xe=DiscreteGaussian(3.0))
     for seed in range(2):
         result, secret = attacked(parameters, seed=seed)
         assert result.outcome is AttackOutcome.BROKEN, result
@@ -134,7 +134,7 @@ def test_sparse_secrets_are_found_without_columns_where_they_are_zero():
 
 
 def test_refinement_makes_a_near_secret_exact():
-    parameters = LWRParameters(secret_dim=24, modulus=128, levels=4)
+    parameters = LWEParameters(n=24, q=128, p=4)
     samples, secret = make_samples(parameters, 2000, rng=2)
     near = secret + np.random.default_rng(0).integers(-2, 3, size=24)
     assert not np.array_equal(near, secret)
@@ -143,14 +143,14 @@ def test_refinement_makes_a_near_secret_exact():
 
 def test_rounds_limit_the_work_without_a_clock():
     pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=10, modulus=128, levels=2, matrix="uniform")
+    parameters = LWEParameters(n=10, q=128, p=2, matrix="uniform")
     samples, _ = make_samples(parameters, 1000, rng=0)
     attack = LatticeAttack(largest_block=8, rounds=2)
     first, second = (attack(samples, parameters, rng=3, budget=Budget(None)) for _ in range(2))
     assert first.outcome is AttackOutcome.NOTHING
     assert first.details["rounds"] == 2
     assert first.explanation == second.explanation
-    large = LWRParameters(secret_dim=400, modulus=128, levels=32, matrix="uniform")
+    large = LWEParameters(n=400, q=128, p=32, matrix="uniform")
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
     assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation

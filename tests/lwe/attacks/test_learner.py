@@ -11,18 +11,18 @@ from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.distributions import TERNARY, Flips, SparseSigned
 from lwe.examples import noisy_examples
 from lwe.families import LWRFamily
-from lwe.laws import FlipLaw, SparseLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
 
 FAMILIES = [
-    LWRParameters(6, 16, 4),
-    LWRParameters(6, 16, 2, matrix="ternary"),
-    LWRParameters(3, 8, 2, matrix="gadget"),
-    LWRParameters(8, 2, 2, matrix="uniform"),
-    LWRParameters(3, 8, 4, matrix="uniform"),
+    LWEParameters(6, 16, 4),
+    LWEParameters(6, 16, 2, matrix="ternary"),
+    LWEParameters(3, 8, 2, matrix="gadget"),
+    LWEParameters(8, 2, 2, matrix="uniform"),
+    LWEParameters(3, 8, 4, matrix="uniform"),
 ]
 
 
@@ -111,11 +111,11 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
 @pytest.mark.parametrize(
     ("made", "attack"),
     [
-        (LWRParameters(5, 8, 2), ExhaustiveAttack()),
-        (LWRParameters(3, 8, 2, matrix="gadget"), MeetInTheMiddleAttack()),
-        (LWRParameters(6, 64, 8, secret=TernaryLaw()), LeastSquaresAttack()),
-        (LWRParameters(24, 64, 2), LeastSquaresAttack()),
-        (LWRParameters(12, 16, 4, matrix="ternary", secret=SparseLaw(3)), MeetInTheMiddleAttack()),
+        (LWEParameters(5, 8, 2), ExhaustiveAttack()),
+        (LWEParameters(3, 8, 2, matrix="gadget"), MeetInTheMiddleAttack()),
+        (LWEParameters(6, 64, 8, Xs=TERNARY), LeastSquaresAttack()),
+        (LWEParameters(24, 64, 2), LeastSquaresAttack()),
+        (LWEParameters(12, 16, 4, matrix="ternary", Xs=SparseSigned(3)), MeetInTheMiddleAttack()),
     ],
     ids=str,
 )
@@ -124,7 +124,7 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
     fit = check_learner(
         AttackLearner(attack, made, examples=1500), instance.layer, instance.inputs, known=instance.known
     )
-    if made.secret_dim < 24:
+    if made.n < 24:
         assert fit.outcome is Outcome.EXACT
         assert fit.layer is not None
         assert fit.trace[-1].measures["relative_error"] == 0
@@ -133,7 +133,7 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
 
 
 def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
-    made = LWRParameters(6, 16, 16, noise=FlipLaw(0.1), secret=TernaryLaw())
+    made = LWEParameters(6, 16, 16, Xe=Flips(0.1), Xs=TERNARY)
     instance = LWRFamily.of(made).instance(rng=0)
     fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(noisy_examples(instance, rng=1), rng=0)
     assert fit.outcome is Outcome.NOISE_FLOOR

@@ -16,8 +16,8 @@ from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import BinomialLaw, FlipLaw, TernaryLaw, ZeroLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import NO_NOISE, TERNARY, CentredBinomial, Flips
+from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
 from upper import LinearBaseline
@@ -28,59 +28,59 @@ IDS = ["exhaustive", "meet in the middle", "least squares"]
 
 
 def parameters(n=6, q=16, p=4, **other):
-    return LWRParameters(**{"secret_dim": n, "modulus": q, "levels": p, "matrix": "uniform", **other})
+    return LWEParameters(**{"n": n, "q": q, "p": p, "matrix": "uniform", **other})
 
 
 def noisy(n, rate):
-    return LWRParameters(n, 2, 2, noise=FlipLaw(rate))
+    return LWEParameters(n, 2, 2, Xe=Flips(rate))
 
 
-TERNARY = {"secret": TernaryLaw()}
-ERRORS = {"noise": BinomialLaw(1)}
+SMALL = {"Xs": TERNARY}
+ERRORS = {"Xe": CentredBinomial(1)}
 LIMITS = {
     "NOT_APPLICABLE": [
         (AroraGeAttack(), parameters(4, 8, 8), 100, {}, "needs a prime q"),
         (AroraGeAttack(), parameters(4, 257, 2), 100, {}, "allows too many"),
         (BKWAttack(), noisy(8, 0.5), 100, {}, "hold nothing"),
         (EliminationAttack(), noisy(30, 0.1), 400, {}, "noise-free labels"),
-        (EliminationAttack(), LWRParameters(100, 4, 2), 125, {}, "noise-free labels"),
-        (LinearisationAttack(), LWRParameters(8, 12, 2), 100, {}, "powers of two"),
+        (EliminationAttack(), LWEParameters(100, 4, 2), 125, {}, "noise-free labels"),
+        (LinearisationAttack(), LWEParameters(8, 12, 2), 100, {}, "powers of two"),
         (LinearisationAttack(), noisy(8, 0.1), 100, {}, "without noise"),
         (MeetInTheMiddleAttack(), noisy(6, 0.1), 200, {}, "excludes any candidate"),
         *((one, parameters(1, 1 << 25, 16), 200, {}, "too many values") for one in SEARCHES),
-        *((one, parameters(60, 3, 3, noise=TernaryLaw()), 200, {}, "do not depend") for one in SEARCHES),
+        *((one, parameters(60, 3, 3, Xe=TERNARY), 200, {}, "do not depend") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
         (DualAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
-        (DualAttack(), parameters(8, 64, 8, secret=ZeroLaw()), 200, {}, "allows one only"),
+        (DualAttack(), parameters(8, 64, 8, Xs=NO_NOISE), 200, {}, "allows one only"),
         (LearnerAttack(LinearBaseline()), parameters(4, 13, 2), 100, {}, "No heads realise"),
     ],
     "TOO_FEW_SAMPLES": [
         (AroraGeAttack(), parameters(30, 97, 97, **ERRORS), 300, {}, "5455 unknowns"),
         (BKWAttack(), noisy(100, 0.125), 20_000, {}, "2^20 of them would be enough"),
-        (EliminationAttack(), LWRParameters(100, 2, 2), 90, {}, "the 100 unknowns"),
-        (EliminationAttack(), LWRParameters(100, 2, 2), 110, {}, "random labels, too, a secret may fit"),
-        (LinearisationAttack(), LWRParameters(64, 16, 2), 1000, {}, "5130659561 unknowns"),
-        (LinearisationAttack(), LWRParameters(1024, 1 << 31, 2, "gadget"), 50, {}, "2^"),
-        (LeastSquaresAttack(), LWRParameters(24, 64, 2), 30, {}, "2 more than columns"),
-        *((one, parameters(20, 64, 2, **TERNARY), 9, {}, "give more samples") for one in SEARCHES),
+        (EliminationAttack(), LWEParameters(100, 2, 2), 90, {}, "the 100 unknowns"),
+        (EliminationAttack(), LWEParameters(100, 2, 2), 110, {}, "random labels, too, a secret may fit"),
+        (LinearisationAttack(), LWEParameters(64, 16, 2), 1000, {}, "5130659561 unknowns"),
+        (LinearisationAttack(), LWEParameters(1024, 1 << 31, 2, "gadget"), 50, {}, "2^"),
+        (LeastSquaresAttack(), LWEParameters(24, 64, 2), 30, {}, "2 more than columns"),
+        *((one, parameters(20, 64, 2, **SMALL), 9, {}, "give more samples") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 128, 2), 50, {}, "too few for a lattice"),
         (DualAttack(), parameters(20, 128, 2), 50, {}, "are needed for a lattice"),
-        (LearnerAttack(LinearBaseline()), LWRParameters(60, 16, 4), 5, {}, "needs 62"),
+        (LearnerAttack(LinearBaseline()), LWEParameters(60, 16, 4), 5, {}, "needs 62"),
     ],
     "REFUSED": [
         (AroraGeAttack(), parameters(8, 97, 97, **ERRORS), 300, {"memory": 10_000}, "GiB"),
         (BKWAttack(), noisy(100, 0.125), 20_000, {"memory": 1 << 16}, "GiB"),
-        (EliminationAttack(), LWRParameters(300, 2, 2), 1000, {"memory": 1000}, "GiB"),
-        (LinearisationAttack(), LWRParameters(64, 4, 2), 3000, {"memory": 1 << 20}, "GiB"),
-        (LeastSquaresAttack(), LWRParameters(24, 64, 2), 300, {"memory": 100}, "GiB"),
-        (ExhaustiveAttack(), parameters(40, 64, 2, **TERNARY), 400, {}, "There are 2^63.4 candidates"),
+        (EliminationAttack(), LWEParameters(300, 2, 2), 1000, {"memory": 1000}, "GiB"),
+        (LinearisationAttack(), LWEParameters(64, 4, 2), 3000, {"memory": 1 << 20}, "GiB"),
+        (LeastSquaresAttack(), LWEParameters(24, 64, 2), 300, {"memory": 100}, "GiB"),
+        (ExhaustiveAttack(), parameters(40, 64, 2, **SMALL), 400, {}, "There are 2^63.4 candidates"),
         (MeetInTheMiddleAttack(), PRESETS["kyber512"], 20, {}, "There are 2^1437.4 candidates"),
-        (MeetInTheMiddleAttack(), parameters(22, 64, 2, **TERNARY), 400, {"memory": 1 << 20}, "Both lists"),
+        (MeetInTheMiddleAttack(), parameters(22, 64, 2, **SMALL), 400, {"memory": 1 << 20}, "Both lists"),
         (LatticeAttack(), parameters(1024, 4096, 64), 4000, {"seconds": 2.0}, "LLL cannot be stopped"),
         (LatticeAttack(), parameters(400, 128, 32), 1000, {"seconds": None}, "260 are the most"),
     ],
     "BUDGET_SPENT": [
-        (LinearisationAttack(), LWRParameters(64, 4, 2), 3000, {"seconds": 1e-4}, "stopped"),
+        (LinearisationAttack(), LWEParameters(64, 4, 2), 3000, {"seconds": 1e-4}, "stopped"),
         *(
             (one, parameters(24, 128, 8), 500, {"seconds": 1e-9}, "stopped")
             for one in (*ATTACKS, LatticeAttack(), DualAttack())
@@ -102,7 +102,7 @@ def test_what_an_attack_cannot_do_is_said_soon_and_with_numbers(outcome):
 
 
 def test_a_search_that_would_outlast_its_seconds_is_given_up_early():
-    slow = parameters(22, 64, 2, secret=TernaryLaw())
+    slow = parameters(22, 64, 2, Xs=TERNARY)
     samples, _ = make_samples(slow, 400, rng=0)
     result = ExhaustiveAttack()(samples, slow, budget=Budget(seconds=3.0))
     assert result.outcome is AttackOutcome.REFUSED
@@ -112,7 +112,7 @@ def test_a_search_that_would_outlast_its_seconds_is_given_up_early():
 
 @pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
 def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
-    made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
+    made = parameters(6, 64, 64, Xs=TERNARY, Xe=CentredBinomial(1))
     samples, secret = make_samples(made, 300, rng=0)
     offer = Judge.offer
 
@@ -129,7 +129,7 @@ def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypa
 
 @pytest.mark.parametrize(("n", "q", "p"), [(128, 3329, 2), (64, 257, 2), (128, 3329, 64)])
 def test_least_squares_needs_no_more_time_where_nothing_is_linear(n, q, p):
-    problem = LWRParameters(n, q, p)
+    problem = LWEParameters(n, q, p)
     samples, _ = make_samples(problem, 8000, rng=0)
     result = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=20.0))
     assert result.outcome is AttackOutcome.NOTHING
@@ -137,9 +137,7 @@ def test_least_squares_needs_no_more_time_where_nothing_is_linear(n, q, p):
 
 
 def test_least_squares_keeps_its_budget():
-    problem = LWRParameters(
-        40, 1021, 2, secret=TernaryLaw()
-    )  # partly linear: scales and single steps would go on
+    problem = LWEParameters(40, 1021, 2, Xs=TERNARY)  # partly linear: scales and single steps would go on
     samples, _ = make_samples(problem, 20_000, rng=0)
     spent = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=0.05))
     assert not spent.outcome.succeeded or spent.outcome is AttackOutcome.PREDICTS

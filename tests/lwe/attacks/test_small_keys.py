@@ -5,16 +5,16 @@ import pytest
 
 from lwe.attacks import BKWAttack, ExhaustiveAttack, LatticeAttack, MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome
-from lwe.laws import BinomialLaw, FlipLaw, TernaryLaw
-from lwe.parameters import LWRParameters
+from lwe.distributions import TERNARY, CentredBinomial, Flips
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
 
 def key(n, q, law):
-    return LWRParameters(n, q, q, "uniform", secret=law, noise=law)
+    return LWEParameters(n, q, q, "uniform", Xs=law, Xe=law)
 
 
-@pytest.mark.parametrize("law", [TernaryLaw(), BinomialLaw(2)], ids=str)
+@pytest.mark.parametrize("law", [TERNARY, CentredBinomial(2)], ids=str)
 @pytest.mark.parametrize(("n", "q"), [(16, 251), (20, 257), (24, 251), (24, 257)])
 def test_public_keys_of_as_many_samples_as_entries_are_broken_and_surely(n, q, law):
     pytest.importorskip("fpylll")
@@ -33,7 +33,7 @@ def test_public_keys_of_as_many_samples_as_entries_are_broken_and_surely(n, q, l
     ("n", "number", "sure"), [(16, 5, True), (11, 4, True), (16, 4, False), (3, 3, True)]
 )
 def test_a_puzzle_of_few_labels_is_broken_where_its_secret_is_unique(n, number, sure):
-    puzzle = LWRParameters(n, 251, 251, "uniform", secret=TernaryLaw())
+    puzzle = LWEParameters(n, 251, 251, "uniform", Xs=TERNARY)
     samples, secret = make_samples(puzzle, number, rng=0)
     result = MeetInTheMiddleAttack()(samples, puzzle, rng=0)
     assert result.outcome is (AttackOutcome.BROKEN if sure else AttackOutcome.TOO_FEW_SAMPLES), result
@@ -43,7 +43,7 @@ def test_a_puzzle_of_few_labels_is_broken_where_its_secret_is_unique(n, number, 
 
 @pytest.mark.parametrize(("rate", "least"), [(0.42, -400), (0.45, -400), (0.49, -4)])
 def test_parity_with_noise_near_one_half_is_found_by_a_transform_of_all_samples(rate, least):
-    noisy = LWRParameters(20, 2, 2, noise=FlipLaw(rate))
+    noisy = LWEParameters(20, 2, 2, Xe=Flips(rate))
     samples, secret = make_samples(noisy, 200_000, rng=0)
     result = ExhaustiveAttack()(samples, noisy, rng=0)
     assert result.outcome is AttackOutcome.BROKEN, result
@@ -58,7 +58,7 @@ def test_parity_with_noise_near_one_half_is_found_by_a_transform_of_all_samples(
 @pytest.mark.parametrize(("q", "p", "number"), [(8192, 1024, 24), (251, 32, 40), (256, 4, 60)])
 def test_labels_rounded_to_the_nearest_are_broken(q, p, number):
     pytest.importorskip("fpylll")
-    saber = LWRParameters(12, q, p, "uniform", secret=TernaryLaw())
+    saber = LWEParameters(12, q, p, "uniform", Xs=TERNARY)
     samples, secret = make_samples(saber, number, rounding="nearest", rng=1)
     for attack in (MeetInTheMiddleAttack(), ExhaustiveAttack(), LatticeAttack()):
         result = attack(samples, saber, rng=0)
@@ -73,8 +73,8 @@ def test_labels_rounded_to_the_nearest_are_broken(q, p, number):
 )
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_attacks_end_with_a_reason_on_the_fewest_samples(attack, number):
-    samples, _ = make_samples(key(16, 251, TernaryLaw()), number, rng=0)
-    result = attack(samples, key(16, 251, TernaryLaw()), rng=0)
+    samples, _ = make_samples(key(16, 251, TERNARY), number, rng=0)
+    result = attack(samples, key(16, 251, TERNARY), rng=0)
     assert result.outcome in (AttackOutcome.TOO_FEW_SAMPLES, AttackOutcome.NOTHING, AttackOutcome.MISSING), (
         result
     )

@@ -6,17 +6,17 @@ from lwe.attacks.tokens import SampleOracle, realised
 from lwe.examples import samples_from_examples
 from lwe.families import LWRFamily
 from lwe.heads import rows_of_tokens
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
 FAMILIES = [
-    LWRParameters(6, 16, 4),
-    LWRParameters(6, 16, 2, matrix="ternary"),
-    LWRParameters(3, 8, 2, matrix="gadget"),
-    LWRParameters(3, 8, 4, matrix="uniform"),
+    LWEParameters(6, 16, 4),
+    LWEParameters(6, 16, 2, matrix="ternary"),
+    LWEParameters(3, 8, 2, matrix="gadget"),
+    LWEParameters(3, 8, 4, matrix="uniform"),
 ]
 # a label for each row that names it: q = p = 64 and the row's place
-NAMED = LWRParameters(8, 64, 64)
+NAMED = LWEParameters(8, 64, 64)
 NAMED_SAMPLES = LWRSamples(np.random.default_rng(0).permutation(np.eye(64, 8, dtype=np.int64)), np.arange(64))
 
 

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from lwe import LWRParameters, LWRSamples
+from lwe import LWEParameters, LWRSamples
 from lwe.attacks.attack import Attempt
 from lwe.attacks.blocks import Reduction
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.attacks.zero_columns import ZeroColumns, _successes, best_plan, zero_columns
-from lwe.laws import GaussianLaw
+from lwe.distributions import DiscreteGaussian
 from lwe.parameters import centred
 from lwe.samples import make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
-BITS = LWRParameters(secret_dim=16, modulus=64, levels=2)
+BITS = LWEParameters(n=16, q=64, p=2)
 
 
 def attempted(parameters, number=8000, seed=0):
@@ -43,7 +43,7 @@ def test_a_secret_is_completed_from_what_it_is_on_the_other_columns(matrix):
 
 
 def test_fresh_rows_support_the_right_secret_and_with_random_labels_none_more_often_than_said():
-    parameters = BITS.updated(secret_dim=24)
+    parameters = BITS.updated(n=24)
     attempt, secret = attempted(parameters)
     zeros = ZeroColumns(attempt, 6, np.random.default_rng(1))
     assert zeros.evidence(secret[zeros.kept][None], 40)[0] < -100
@@ -100,19 +100,19 @@ def test_plans_use_no_more_rows_than_there_are_and_more_columns_for_more_samples
     for number, plan in zip((1000, 20_000, 500_000), plans, strict=True):
         assert plan.samples <= number >> plan.columns
     assert plans[0].columns < plans[1].columns < plans[2].columns
-    assert best_plan(BITS.updated(secret_dim=64), [20_000 >> f for f in range(16)], 60.0) is None
+    assert best_plan(BITS.updated(n=64), [20_000 >> f for f in range(16)], 60.0) is None
     assert best_plan(BITS.updated(matrix="uniform"), [20_000], 60.0) is None
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        BITS.updated(secret_dim=24),
-        BITS.updated(secret_dim=20, matrix="ternary"),
-        BITS.updated(secret_dim=40, levels=8),
-        BITS.updated(secret_dim=20, modulus=97, levels=97, noise=GaussianLaw(12.0)),
-        pytest.param(BITS.updated(secret_dim=32), marks=pytest.mark.slow),
-        pytest.param(BITS.updated(secret_dim=56, levels=4), marks=pytest.mark.slow),
+        BITS.updated(n=24),
+        BITS.updated(n=20, matrix="ternary"),
+        BITS.updated(n=40, p=8),
+        BITS.updated(n=20, q=97, p=97, Xe=DiscreteGaussian(12.0)),
+        pytest.param(BITS.updated(n=32), marks=pytest.mark.slow),
+        pytest.param(BITS.updated(n=56, p=4), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -18,12 +18,12 @@ def test_root_hermite_factors_are_those_of_the_lattice_estimator():
 
 
 def test_block_size_is_the_least_whose_last_block_shows_the_planted_vector():
-    dim, log_volume, sigma = 999, 486 * math.log(3329), math.sqrt(1.5)
-    beta = block_size_for(dim, log_volume, sigma)
+    dim, log_volume, log_sigma = 999, 486 * math.log(3329), math.log(1.5) / 2
+    beta = block_size_for(dim, log_volume, log_sigma)
     for size, found in ((beta, True), (beta - 1, False)):
         last = (2 * size - dim - 1) * math.log(root_hermite_factor(size)) + log_volume / dim
-        assert (math.log(sigma) + 0.5 * math.log(size) <= last) == found
-    assert block_size_for(10, 1.0, 1e6) is None
+        assert (log_sigma + 0.5 * math.log(size) <= last) == found
+    assert block_size_for(10, 1.0, math.log(1e6)) is None
 
 
 def test_core_svp_counts_one_sieve_and_no_less_than_a_pass_over_the_basis():

@@ -4,31 +4,31 @@ import pickle
 import numpy as np
 import pytest
 
-from lwe.laws import (
+from lwe.distributions import (
+    BINARY,
     NO_NOISE,
+    TERNARY,
     UNIFORM,
-    BinaryLaw,
-    BinomialLaw,
-    FlipLaw,
-    GaussianLaw,
-    SparseLaw,
-    TernaryLaw,
-    parse_law,
+    CentredBinomial,
+    DiscreteGaussian,
+    Flips,
+    SparseSigned,
+    parse_distribution,
 )
 
 NARROW = [
     NO_NOISE,
-    BinaryLaw(),
-    TernaryLaw(),
-    BinomialLaw(2),
-    BinomialLaw(5),
-    GaussianLaw(0.7),
-    GaussianLaw(3.2),
-    FlipLaw(0.125),
+    BINARY,
+    TERNARY,
+    CentredBinomial(2),
+    CentredBinomial(5),
+    DiscreteGaussian(0.7),
+    DiscreteGaussian(3.2),
+    Flips(0.125),
 ]
 
 
-@pytest.mark.parametrize("law", [UNIFORM, *NARROW, GaussianLaw(40.0), BinomialLaw(70)], ids=str)
+@pytest.mark.parametrize("law", [UNIFORM, *NARROW, DiscreteGaussian(40.0), CentredBinomial(70)], ids=str)
 @pytest.mark.parametrize("modulus", [2, 3, 7, 64, 65])
 def test_draws_have_the_frequencies_of_the_support(law, modulus):
     values, weights = law.support(modulus)
@@ -53,15 +53,15 @@ def test_a_binomial_number_is_a_difference_of_two_sums_of_bits():
         bits = 1 << np.arange(2 * eta)
         every = (np.arange(4**eta)[:, None] & bits) > 0
         sums = every[:, :eta].sum(axis=1) - every[:, eta:].sum(axis=1)
-        values, weights = BinomialLaw(eta).support(31)
+        values, weights = CentredBinomial(eta).support(31)
         np.testing.assert_allclose(weights, [np.mean(sums == value) for value in values], atol=1e-15)
-    values, weights = BinomialLaw(5000).support(1 << 20)
+    values, weights = CentredBinomial(5000).support(1 << 20)
     exact = math.comb(10000, 5090) / 4**5000
     assert weights[values == 90][0] == pytest.approx(exact, rel=1e-12)
 
 
 def test_sparse_vectors_have_their_weight():
-    law, counts = SparseLaw(3), np.zeros(8)
+    law, counts = SparseSigned(3), np.zeros(8)
     for seed in range(400):
         vector = law.draw(8, 5, rng=seed)
         assert np.count_nonzero(vector) == 3
@@ -80,10 +80,10 @@ def test_sparse_vectors_have_their_weight():
         law.support(5)
 
 
-@pytest.mark.parametrize("law", [UNIFORM, *NARROW, SparseLaw(4), GaussianLaw(1 / 3)], ids=str)
+@pytest.mark.parametrize("law", [UNIFORM, *NARROW, SparseSigned(4), DiscreteGaussian(1 / 3)], ids=str)
 def test_words_give_a_law_back(law):
-    assert parse_law(law.words) == law == pickle.loads(pickle.dumps(law))
-    assert len({law, parse_law(law.words)}) == 1
+    assert parse_distribution(law.words) == law == pickle.loads(pickle.dumps(law))
+    assert len({law, parse_distribution(law.words)}) == 1
 
 
 def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
