@@ -89,7 +89,7 @@ def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
         ("nice", "nice", 4, 32),
         ("nice", "nice", 2, 32),
         ("parity", "164 queries at tau 0.1 of 16215 targets", 2, 48),
-        ("lwr", "broken by BKW in 2^20 operations (estimate)", 2, 25),
+        ("lwr", "broken by plain-bkw in 2^20 operations (estimate)", 2, 25),
         ("lwr", "broken by linearisation over GF(2)", 2, 25),
     ]
     assert records[2].inputs["name"] == "gaussian"
@@ -116,7 +116,7 @@ def test_the_label_of_a_family_is_its_proved_bound(family, label):
 def test_rounding_is_called_broken_where_an_estimate_of_this_version_says_so(tmp_path):
     easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
     assumed = lwr_target(secret_dim=128, modulus=64, levels=2, seed=1)
-    labels = ["broken by BKW in 2^20 operations (estimate)", "assumed: a variant of learning with rounding"]
+    labels = ["broken by plain-bkw in 2^20 operations (estimate)", "assumed: a variant of learning with rounding"]
     assert [one.record.label for one in (easy, assumed)] == labels
     save_target(tmp_path / "assumed.safetensors", assumed)
     assert load_target(tmp_path / "assumed.safetensors").record.label == labels[1]

@@ -60,7 +60,7 @@ ELSEWHERE = """
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
     may_be_at_least may_be_at_most surely_above surely_below close covers equal convert_torch_module
     attention_layer_examples
-    PoolOracle fingerprint
+    PoolOracle fingerprint showing
 """
 
 RNG = np.random.default_rng(0)
