@@ -1,5 +1,6 @@
 """``attention-bounds learn``: one learner on one file, or on given examples."""
 
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -329,6 +330,12 @@ def given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tup
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as --examples-from X.npy Y.npy.")
     if file.suffix.lower() == ".npz":
+        if zipfile.is_zipfile(file) and {"b.npy", "x.npy"} & set(zipfile.ZipFile(file).namelist()) == {
+            "b.npy"
+        }:
+            raise ValueError(
+                f"{file} holds samples, not examples of a layer: give it to attention-bounds attack."
+            )
         return (file,)
     try:
         names = set(tensor_types(file))

@@ -116,7 +116,10 @@ def test_the_label_of_a_family_is_its_proved_bound(family, label):
 def test_rounding_is_called_broken_where_an_estimate_of_this_version_says_so(tmp_path):
     easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
     assumed = lwr_target(secret_dim=128, modulus=64, levels=2, seed=1)
-    labels = ["broken by plain-bkw in 2^20 operations (estimate)", "assumed: a variant of learning with rounding"]
+    labels = [
+        "broken by plain-bkw in 2^20 operations (estimate)",
+        "assumed: a variant of learning with rounding",
+    ]
     assert [one.record.label for one in (easy, assumed)] == labels
     save_target(tmp_path / "assumed.safetensors", assumed)
     assert load_target(tmp_path / "assumed.safetensors").record.label == labels[1]

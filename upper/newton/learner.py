@@ -23,7 +23,6 @@ from upper.newton.low_rank import FactoredHeads, random_factors
 from upper.newton.runs import (
     Runner,
     SplitExamples,
-    depends_on_tokens,
     draw_split,
     judge,
     needs_biases,
@@ -276,7 +275,7 @@ class Newton(LearnerBase):
         best, examples, passes = found.best, found.examples, found.passes
         verdict = judge(
             best,
-            examples.held_out,
+            examples,
             tolerance=self.tolerance,
             spent_all=passes >= self.work,
             at_floor=found.at_floor,
@@ -294,10 +293,6 @@ class Newton(LearnerBase):
         }
         layer = examples.layer(best)
         recorder.step("Held-out examples", layer=layer, **own, **shared)
-        if verdict.outcome is Outcome.RESIDUAL_FLOOR:
-            whole = examples.together()
-            if not depends_on_tokens(whole.x, whole.y - best.layer(whole.x)):
-                verdict = Verdict(Outcome.NOISE_FLOOR, verdict.held_out_error)
         if verdict.outcome is not Outcome.NOISE_FLOOR:
             return recorder.fit(verdict, layer=layer)
         examples, count = examples.together(), 0

@@ -471,17 +471,23 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
 
 
 def judge(
-    best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
+    best: Iterate, examples: SplitExamples, *, tolerance: float, spent_all: bool, at_floor: bool = False
 ) -> Verdict:
-    """The verdict on the best iterate by the held-out examples."""
+    """The verdict on the best iterate by the held-out examples; a residual at the floor is noise, or it is not."""
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
-    return held_out.verdict(
+    verdict = examples.held_out.verdict(
         best.layer,
         fitted=best.residual,
         tolerance=tolerance,
         otherwise=Outcome.RESIDUAL_FLOOR if at_floor else ended,
         converged=not best.improving,
     )
+    if verdict.outcome is not Outcome.RESIDUAL_FLOOR:
+        return verdict
+    whole = examples.together()
+    if depends_on_tokens(whole.x, whole.y - best.layer(whole.x)):
+        return verdict
+    return Verdict(Outcome.NOISE_FLOOR, verdict.held_out_error)
 
 
 def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:

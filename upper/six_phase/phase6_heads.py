@@ -93,7 +93,7 @@ def fit_heads(
     best = min([within, *ends.iterates], key=attrgetter("residual"))
     verdict = judge(
         best,
-        split.held_out,
+        split,
         tolerance=tolerance,
         spent_all=within.passes + ends.passes >= work,
         at_floor=ends.at_floor,
