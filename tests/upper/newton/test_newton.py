@@ -70,14 +70,16 @@ def test_superlinear_near_the_solution():
     assert np.all(residuals[near + 1] < 0.1 * residuals[near])
 
 
-@pytest.mark.parametrize("seed", [2, 3])
-def test_where_a_random_start_fails_the_path_of_priors_is_exact(seed):
-    inputs, layer = BooleanInputs(8, 10), make_nice_layer(heads=4, dim=10, rng=seed)
-    few = 3 * counting_floor(heads=4, tokens=8, dim=10)
-    for starts in (1, 2):
-        oracle = ExampleOracle(layer, inputs, rng=seed + 100)
-        fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
-        assert (fit.outcome is Outcome.EXACT) == (starts == 2)
+def test_where_a_random_start_fails_the_annealed_prior_is_exact():
+    few, exact = 3 * counting_floor(heads=4, tokens=8, dim=10), {1: 0, 2: 0}
+    for seed in (2, 3, 4, 5, 7, 12):  # which minimum a start ends in depends on the processor's rounding
+        layer = make_nice_layer(heads=4, dim=10, rng=seed)
+        for starts in exact:
+            oracle = ExampleOracle(layer, BooleanInputs(8, 10), rng=seed + 100)
+            fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
+            exact[starts] += fit.outcome is Outcome.EXACT
+    assert exact[1] <= 1
+    assert exact[2] >= 5
 
 
 def test_small_problems_leave_torch_alone():

@@ -134,7 +134,7 @@ ENDS = [  # learner, target, k, d, noise, outcome, phase that failed or None
     # an affine hull through zero is no contradiction
     (PAPER, opposite(-1.0), 2, 10, 0, "NO_LARGE_MARGIN", 3),
     (SixPhase(m=2), opposite(-1.0), 2, 10, 0, "EXACT", None),
-    (SixPhase(m=2), nice(8), 2, 8, 0.1, "NOISE_FLOOR", 6),
+    (SixPhase(m=2), nice(8), 2, 8, 0.1, "NOISE_FLOOR", None),
 ]
 
 
