@@ -13,6 +13,7 @@ from arena.student_table import learner_looks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.parameters import Matrix
+from lwe.residues import Modulus
 from runs import Cell, run
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above
 
@@ -30,7 +31,7 @@ _COLUMNS = 4  # of the legend
 def lwr_curve(
     attacks: Sequence[str],
     dims: Sequence[PositiveInt],
-    modulus: PositiveInt,
+    modulus: Modulus,
     levels: Sequence[PositiveInt],
     *,
     matrix: Matrix = "binary",
@@ -50,7 +51,7 @@ def lwr_curve(
     dims : sequence of int
         The sizes n.
     modulus : int
-        q.
+        q, at most 2^52.
     levels : sequence of int
         The numbers p of levels, from 2 to q.
     matrix, secret : str

@@ -55,7 +55,7 @@ def elimination(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
 
 
 @checks(
-    "outside-queries/raw-examples", lambda right: lambda equations, bits: right(equations[10:], bits[10:])
+    "outside-queries/raw-examples", lambda right: lambda equations, bits: right(equations[30:], bits[30:])
 )
 def raw_examples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Computes the mean number of raw examples until d + 9 are on the gate (negative binomial). Then counts

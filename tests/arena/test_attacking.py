@@ -62,7 +62,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
         ATTACKS["linearisation"],
         odd("endless"),
         odd("raises"),
-        ATTACKS["least-squares"],
+        ATTACKS["exhaustive"],
     ]
     found = attack(target, kinds, samples=1500, seconds=2.0, jobs=3, on_result=seen.append)
     assert outcomes(found) == {
@@ -70,7 +70,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
         "linearisation": "BROKEN",
         "endless": "BUDGET_SPENT",
         "raises": "FAILED",
-        "least-squares": "BROKEN",
+        "exhaustive": "BROKEN",
     }
     assert sorted(one.attack for one in seen) == sorted(one.name for one in kinds)
     said = str(found)
