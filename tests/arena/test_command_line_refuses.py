@@ -313,7 +313,8 @@ def complaint(words):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    said = re.sub(r"^\d+ of \d+\b.*\n", "", err.getvalue(), flags=re.M)  # how far a run is: what takes long says it
+    # what takes long says how far it is
+    said = re.sub(r"^\d+ of \d+\b.*\n", "", err.getvalue(), flags=re.M)
     if status == 0:
         return "" if not said else f"works and says {said[:200]!r}"
     line = said.startswith("attention-bounds: ") and said.count("\n") == 1 and said[:-1].isprintable()
