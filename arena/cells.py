@@ -183,7 +183,7 @@ def _done(
         engine=engine,
         alone=fit.alone,
         trace=tuple(
-            TracePoint(step.name, step.examples, step.seconds, step.measures.get("unknown_part_error"))
+            TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
             for step in fit.trace
         ),
     )

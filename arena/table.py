@@ -107,7 +107,7 @@ def outcome_legend(results: ComparisonRecord) -> list[str]:
     names = sorted({cell.outcome for cell in results.cells if cell.fitted} & set(Outcome.__members__))
     lines = []
     for name in names:
-        meaning = Outcome[name].value.split(";")[0].rstrip(".")
+        meaning = str(Outcome[name]).split(";")[0].rstrip(".")
         lines.append(f"{name.lower().replace('_', ' ')}: {meaning.partition(': ')[2] or meaning}.")
     return lines
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -33,11 +33,12 @@ from attention.value_oracle import AnswerPrecision
 class Step:
     """One record of a trace: a phase or step, the cost of the fit up to its end, and what was measured."""
 
-    name: str  #: the phase or step, named as in the paper where the paper names it
+    name: str  #: the step; a step of a phase is named as in the paper where the paper names it
     examples: int  #: examples drawn since the fit began
     seconds: float  #: seconds since the fit began, without the time for measuring
-    #: what the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``
-    measures: Mapping[str, float] = field(default_factory=dict)
+    #: what the step measured, floats or tuples of floats; with ground truth at least ``relative_error`` and
+    #: ``unknown_part_error``
+    measures: Mapping[str, Any] = field(default_factory=dict)
     phase: int | None = None  #: the number of the phase, for a learner that has phases
     round: int | None = None  #: the round in which the phase ran, if it runs more than once
     #: the engine, such as "numpy" or "torch cuda:0 bfloat16", for a learner with several; else empty
@@ -46,13 +47,20 @@ class Step:
     #: the layers of all steps take much memory
     layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def title(self) -> str:
+        """The name for a reader, with its phase and round if there are such."""
+        if self.phase is None:
+            return self.name
+        return f"Phase {self.phase}: {self.name}" + ("" if self.round is None else f", round {self.round}")
+
     def to_json(self) -> dict[str, Any]:
         """The numbers as JSON values, without the layer."""
-        found = {name: getattr(self, name) for name in ("name", "examples", "seconds")}
-        found["measures"] = dict(self.measures)
+        values = {name: getattr(self, name) for name in ("name", "examples", "seconds")}
+        values["measures"] = dict(self.measures)
         if self.phase is not None:
-            found |= {"phase": self.phase, "round": self.round}
-        return found | {"engine": self.engine} if self.engine else found
+            values |= {"phase": self.phase, "round": self.round}
+        return values | {"engine": self.engine} if self.engine else values
 
 
 Progress = Callable[[Step], None]
@@ -98,16 +106,13 @@ class Fit:
     #: determine every layer, by a symmetry or as all tokens are equal, count neither as held out nor in the share
     error_rate_bound: float | None = None
     precision: AnswerPrecision | None = None  #: how exact the answers to value queries were
+    #: what the learner found besides its layer, in a type of its own, such as `upper.six_phase.SixPhases`
+    details: Any = field(default=None, compare=False)
 
     @property
     def explanation(self) -> str:
         """The sentence of the outcome, which says queries where those were counted."""
-        text = str(self.outcome)
-        return (
-            text
-            if self.counted == "example"
-            else text.replace("example", "query").replace("querys", "queries")
-        )
+        return self.outcome.sentence(self.counted)
 
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
@@ -287,9 +292,9 @@ class Recorder:
         phase: int | None = None,
         round: int | None = None,
         engine: str = "",
-        **measures: float | int,
+        **measures: float | int | Iterable[float | int],
     ) -> None:
-        """Record a step with its own `measures` and, if there is ground truth, the errors against it.
+        """Record a step with its own `measures`, numbers or lists of them, and, with ground truth, the errors.
 
         `against`, called with the target, gives error measures of the phase; the other parameters are those of `Step`.
         """
@@ -297,7 +302,10 @@ class Recorder:
         if self._truth is not None:
             own = {} if against is None else dict(against(self._truth.layer))
             measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
-        measured = {key: float(value) for key, value in measures.items()}
+        measured = {
+            key: tuple(map(float, value)) if isinstance(value, Iterable) else float(value)
+            for key, value in measures.items()
+        }
         step = Step(name, examples, seconds, measured, phase, round, engine)
         self._trace.append(step)
         if self._progress is not None:
@@ -313,6 +321,7 @@ class Recorder:
         alone: str = "",
         examples_needed: int | None = None,
         precision: AnswerPrecision | None = None,
+        details: Any = None,
     ) -> Fit:
         """The `Fit` from the records; without `predict`, the layer is the predictor.
 
@@ -337,6 +346,7 @@ class Recorder:
             verdict.held_out_error,
             verdict.error_rate_bound,
             precision,
+            details,
         )
 
 

@@ -75,7 +75,7 @@ def explain_command(
             examples=examples,
             work=work,
             heads=None if file is None else heads,
-            progress=lambda step: tick(step.name),
+            progress=lambda step: tick(step.title),
         )
     print_json(told.to_json()) if as_json else say(str(told))
     if out is not None:

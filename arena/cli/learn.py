@@ -253,7 +253,7 @@ def _learn_function(
             dim=dim,
             learner=by_queries,
             seed=seed,
-            progress=lambda step: tick(step.name),
+            progress=lambda step: tick(step.title),
         )
     saved = out if learned.layer is not None else None
     if as_json:
@@ -279,7 +279,7 @@ class _Latest:
         self.step = step
         if step.layer is not None:
             self.with_layer = step
-        self.tick(step.name)
+        self.tick(step.title)
 
     def interrupted(
         self, student: Student, out: Path | None, target: Target | None, seed: int
@@ -287,7 +287,7 @@ class _Latest:
         """The report of an interrupted fit; if an output file was requested, the latest layer is written to it."""
         if self.step is None:
             return WorkInterruptedError(f"Interrupted: {student.title} had no step done; nothing is written.")
-        done = f'Interrupted: {student.title} had done "{self.step.name}" in {self.step.seconds:.2f} seconds'
+        done = f'Interrupted: {student.title} had done "{self.step.title}" in {self.step.seconds:.2f} seconds'
         if out is None or self.with_layer is None or self.with_layer.layer is None:
             return WorkInterruptedError(f"{done}; nothing is written.")
         made: dict[str, Any] = {"generator": f"learn {student.name}", "seed": seed, "outcome": "INTERRUPTED"}

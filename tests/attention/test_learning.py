@@ -83,14 +83,16 @@ class TestRecorder:
         seen = []
         recorder = Recorder(oracle(), truth=truth, progress=seen.append)
         assert recorder.measuring
-        recorder.step("half", predict=lambda x: 0.5 * LAYER(x), loss=3, phase=3, round=2)
+        recorder.step("half", predict=lambda x: 0.5 * LAYER(x), loss=3, both=[1, 2], phase=3, round=2)
         recorder.step("layer", layer=LAYER)
         recorder.step("nothing to measure")
         fit = recorder.fit(Outcome.EXACT, layer=LAYER)
         half, whole, nothing = fit.trace
         errors = {"relative_error": 0.5, "unknown_part_error": 0.5}
+        both = half.measures.pop("both")
         assert half.measures == pytest.approx({"loss": 3} | errors)
-        assert all(type(value) is float for value in half.measures.values())
+        assert [type(value) for value in (*half.measures.values(), *both)] == [float] * 5
+        assert (both, half.title, whole.title) == ((1, 2), "Phase 3: half, round 2", "layer")
         assert set(whole.measures) == {*errors, "theta_error", "w_error"}
         assert max(whole.measures.values()) == 0
         assert nothing.measures == {}

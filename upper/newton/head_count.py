@@ -121,12 +121,12 @@ def count_heads(
     return search.result(found)
 
 
-def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
+def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, Any]]:
     d = examples.x.shape[2]
     if 1 in examples.x.shape[1:] or not np.any(examples.y):
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
     moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), rng=rng)
-    return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
+    return moment.head_count(), {"singular_values": moment.values}
 
 
 def most_heads(k: int, d: int, budget: int | None, *, biases: bool = False) -> int:

@@ -24,7 +24,7 @@ from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.polish import KeptAnswers, Parameters
 from upper.value_queries.precision import measure_precision
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
-from upper.value_queries.separation import numbered, separate_heads
+from upper.value_queries.separation import separate_heads
 from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
@@ -88,7 +88,7 @@ class ByQueries(LearnerBase):
     A causal layer is found to be one, and only the last rows of its answers are used.
 
     Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
-    ``condition_1`` and so on: how much larger rounding gets for that head. A layer whose biases are found to be
+    ``condition``: for each head, how much larger rounding gets for it. A layer whose biases are found to be
     rounding has none.
 
     Examples
@@ -202,7 +202,7 @@ class ByQueries(LearnerBase):
             if heads is None or (self.m != "auto" and len(heads.w) > self.m):
                 continue
             found = Parameters(heads.theta, heads.w, heads.key_bias, linear.bias).layer
-            recorder.step("Heads assembled", layer=found, heads=len(heads.w), **numbered(heads.condition))
+            recorder.step("Heads assembled", layer=found, heads=len(heads.w), condition=heads.condition)
             verdict = _agreement(pairs.oracle, found, scale, random)
             if verdict.outcome is Outcome.EXACT or (verdict.outcome.succeeded and floor is not None):
                 return found, verdict

@@ -1,7 +1,6 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
 from dataclasses import astuple, dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy
@@ -75,7 +74,7 @@ def separate_heads(
     if first is None:
         recorder.step("No pencil separates the heads", heads=m)
         return None
-    recorder.step("Heads separated", residual=first.residual, **numbered(first.condition))
+    recorder.step("Heads separated", residual=first.residual, condition=first.condition)
     followed = follow_heads(pairs, first, scale, rng)
     if followed is None:
         recorder.step("Heads fall together", heads=m)
@@ -132,11 +131,6 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
 
 def _first(heads: Separated) -> Sigmoids:
     return Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
-
-
-def numbered(condition: Float[np.ndarray, " m"]) -> dict[str, Any]:
-    """The conditions of the heads for the record of a fit, from condition_1 on."""
-    return {f"condition_{i}": float(one) for i, one in enumerate(condition, start=1)}
 
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
