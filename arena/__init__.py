@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from arena.inspection import Inspection, inspect
     from arena.learned import Learned, UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
-    from arena.phases import LearnedPhases, learn_phases
+    from arena.phase_figures import draw_phases
+    from arena.phase_page import save_phases
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
     from arena.results import Results
     from arena.run_store import export_cells, stored_cells
@@ -54,7 +55,6 @@ __all__ = [
     "Effort",
     "Inspection",
     "Learned",
-    "LearnedPhases",
     "LearnerRecord",
     "LearnerSide",
     "Results",
@@ -71,13 +71,13 @@ __all__ = [
     "choose_students",
     "compare",
     "draw_curves",
+    "draw_phases",
     "export_cells",
     "family_target",
     "inspect",
     "instance_target",
     "layer_target",
     "learn",
-    "learn_phases",
     "learner_side",
     "load_target",
     "lwr_curve",
@@ -87,6 +87,7 @@ __all__ = [
     "preset_targets",
     "run_cell",
     "run_curves",
+    "save_phases",
     "save_target",
     "stored_cells",
 ]

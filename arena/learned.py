@@ -116,7 +116,9 @@ class LearnerRun:
             "seconds": f"{fit.seconds:.2f}",
         }
         lines = [f"{self.learner.title} on: {title}", f"  {fit.explanation}"]
-        return "\n".join(lines + [f"  {label:<28} {value}" for label, value in shown.items() if value])
+        lines += [f"  {label:<28} {value}" for label, value in shown.items() if value]
+        explanation = getattr(fit.details, "explanation", "")
+        return "\n".join([*lines, f"  {explanation}"] if explanation else lines)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
@@ -131,6 +133,7 @@ class LearnerRun:
                 "error_rate_bound": self.fit.error_rate_bound,
                 **self.found,
                 "engine": self.engine,
+                "details": self.fit.details.to_json() if hasattr(self.fit.details, "to_json") else None,
                 "trace": [step.to_json() for step in self.fit.trace],
             }
         )

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from arena.drawing import Drawing
 from arena.formats import error_text
-from attention import AttentionLayer, Step
+from attention import AttentionLayer, Fit, Step
 from runs.figures import (
     CARD,
     FAINT,
@@ -25,7 +25,7 @@ from runs.figures import (
     name_axes,
     widened,
 )
-from upper.six_phase import AffineHull, AttentionSpan, NetSearch, Phases
+from upper.six_phase import AffineHull, AttentionSpan, NetSearch, SixPhases
 
 __all__ = ["draw_phases"]
 
@@ -43,49 +43,54 @@ _BEFORE = {"color": OTHER, "marker": "s", "markersize": 5, "markeredgecolor": CA
 _THIRD = {"color": THIRD, "marker": "D", "markersize": 5, "markeredgecolor": CARD, "linewidth": 1.4}
 
 
-def draw_phases(phases: Phases, truth: AttentionLayer) -> dict[str, Drawing]:
-    """The figures of a run by name, such as "phase-1-sum"; a phase without data has none.
+def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawing]:
+    """The figures of a fit by phase and name, such as (1, "sum"); a phase without data has none.
 
     Parameters
     ----------
-    phases : Phases
-        The run.
+    fit : Fit
+        A fit by `SixPhase` that was measured against the truth.
     truth : AttentionLayer
         The true layer.
+
+    Returns
+    -------
+    dict
+        The figures, in the order of the phases.
     """
-    drawn: dict[str, Drawing] = {}
+    phases: SixPhases = fit.details
+    drawn: dict[tuple[int, str], Drawing] = {}
     total = np.asarray(truth.w, dtype=np.float64).sum(axis=0)
     sums = {}
-    if phases.sums and np.any(phases.sums[0].w):
-        sums["phase 1"] = phases.sums[0].w
-        drawn["phase-1-sum"] = _draw_sum(total, sums)
-    # a phase that failed may have left a body without a step, or a step without a body
-    bodies = list(zip(_steps(phases, 2, 4), phases.hulls, strict=False))
-    if bodies and bodies[0][0].phase == 2:
-        drawn["phase-2-agreement"] = _draw_agreement(bodies[:1])
-    if len(phases.sums) > 1:
-        drawn["phase-3-sum"] = _draw_sum(total, sums | {"phase 3": phases.sums[-1].w})
-    if bodies and bodies[-1][0].phase == 4:
-        drawn["phase-4-agreement"] = _draw_agreement([*bodies[:-1][:1], bodies[-1]])
-    spectra = {_after(step): hull.body.spectrum for step, hull in bodies if len(hull.body.spectrum)}
-    if spectra:
-        drawn[f"phase-{bodies[-1][0].phase}-spectrum"] = _draw_spectrum(spectra, phases.heads - 1)
+    if phases.crude_sum and np.any(phases.crude_sum.w):
+        sums["phase 1"] = phases.crude_sum.w
+        drawn[1, "sum"] = _draw_sum(total, sums)
+    hulls = {"phase 2": phases.crude_hull} if phases.crude_hull else {}
+    if hulls:
+        drawn[2, "agreement"] = _draw_agreement(hulls)
+    if phases.refined_sums:
+        refined = phases.refined_sums[-1]
+        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": refined.w})
+        if refined.thresholds is not None:
+            drawn[3, "thresholds"] = _draw_thresholds(refined.thresholds)
+    for place, hull in enumerate(phases.hulls, 1):
+        hulls["phase 4" + (f", round {place}" if len(phases.hulls) > 1 else "")] = hull
+    names = [*hulls]
+    if phases.hulls:
+        drawn[4, "agreement"] = _draw_agreement(
+            {name: hulls[name] for name in dict.fromkeys((names[0], names[-1]))}
+        )
+    if hulls:
+        spectra = {name: hull.body.spectrum for name, hull in hulls.items()}
+        drawn[4 if phases.hulls else 2, "spectrum"] = _draw_spectrum(spectra, phases.heads - 1)
     if phases.span is not None:
-        drawn["phase-5-span"] = _draw_span([step for step, _ in bodies])
+        drawn[5, "span"] = _draw_span([step for step in fit.trace if step.phase in (2, 4)], names)
         if phases.net is not None and phases.net.surface is not None:
-            drawn["phase-6-net"] = _draw_net(phases.net, phases.span, truth)
-    residuals = [step for step in _steps(phases, 6) if "residual" in step.measures]
+            drawn[6, "net"] = _draw_net(phases.net, phases.span, truth)
+    residuals = [step for step in fit.trace if step.phase == 6 and "residual" in step.measures]
     if residuals:
-        drawn["phase-6-residual"] = _draw_residuals(residuals)
+        drawn[6, "residual"] = _draw_residuals(residuals)
     return drawn
-
-
-def _steps(phases: Phases, *numbers: int) -> list[Step]:
-    return [step for step in phases.fit.trace if step.phase in numbers]
-
-
-def _after(step: Step) -> str:
-    return f"phase {step.phase}" + ("" if step.round is None else f", round {step.round}")
 
 
 @contextmanager
@@ -123,31 +128,41 @@ def _draw_sum(truth: Float[np.ndarray, "d d"], estimates: Mapping[str, np.ndarra
     return Drawing(figure, words)
 
 
-def _draw_agreement(bodies: Sequence[tuple[Step, AffineHull]]) -> Drawing:
+def _draw_agreement(hulls: Mapping[str, AffineHull]) -> Drawing:
     """Residuals of the rows examined, and the threshold for acceptance; the latest round is filled."""
     with _panel("relative residual of the row", "rows", height=3.0) as (figure, axes):
         left, right = [], []
-        for place, (step, hull) in enumerate(reversed(bodies)):
+        for place, (name, hull) in enumerate(reversed([*hulls.items()])):
             newest = place == 0
             held = np.flatnonzero(hull.histogram)
             left += [max(hull.threshold / 2, hull.bins[0]), *hull.bins[held[:1]]]
             right += [*hull.bins[held[-1:] + 1]]
             look = {"color": MAIN if newest else OTHER, "linestyle": "-" if newest else (0, (5, 2))}
             heights = np.maximum(hull.histogram, 0.5)
-            axes.stairs(heights, hull.bins, baseline=0.5, linewidth=1.2, **look, label=_after(step))
+            axes.stairs(heights, hull.bins, baseline=0.5, linewidth=1.2, **look, label=name)
             if newest:
                 axes.stairs(heights, hull.bins, baseline=0.5, fill=True, color=MAIN, alpha=0.3)
             # the first bin also counts everything below it
             threshold = max(hull.threshold, float(np.sqrt(hull.bins[0] * hull.bins[1])))
             accepted = f"accepted up to {error_text(hull.threshold)}"
             axes.axvline(threshold, linewidth=1.8, **look, label=accepted)
-        most = max(hull.histogram.max() for _, hull in bodies)
+        most = max(hull.histogram.max() for hull in hulls.values())
         axes.set(
             xscale="log", yscale="log", xlim=(min(left) / 2, max(right, default=1e2)), ylim=(0.5, 6 * most)
         )
         decade_ticks(axes.xaxis, *axes.get_xlim())
         decade_ticks(axes.yaxis, *axes.get_ylim())
     words = "Rows by how well one pattern explains them: those up to the threshold are certified."
+    return Drawing(figure, words)
+
+
+def _draw_thresholds(thresholds: Float[np.ndarray, " s"]) -> Drawing:
+    """The residual up to which rows are accepted, round by round, in practical mode."""
+    with _panel("round of phase 3", "relative residual accepted") as (figure, axes):
+        axes.plot(range(1, len(thresholds) + 1), thresholds, **_NEWEST, label="largest residual accepted")
+        axes.set(yscale="log", xticks=range(1, len(thresholds) + 1))
+        decade_ticks(axes.yaxis, *widened(axes, thresholds))
+    words = "The residual up to which rows are accepted, round by round: the estimate becomes consistent."
     return Drawing(figure, words)
 
 
@@ -174,7 +189,7 @@ def _draw_spectrum(spectra: Mapping[str, np.ndarray], wide: int) -> Drawing:
     return Drawing(figure, words)
 
 
-def _draw_span(steps: Sequence[Step]) -> Drawing:
+def _draw_span(steps: Sequence[Step], names: Sequence[str]) -> Drawing:
     """The distance of the true heads from the span and from the hull after each sculpting."""
     measures = {
         "span_error": ("worst head off the span", _NEWEST),
@@ -188,7 +203,7 @@ def _draw_span(steps: Sequence[Step]) -> Drawing:
             axes.plot(range(len(steps)), values, **look, label=label)
             drawn += values
         axes.set(yscale="log", xlim=(-0.5, len(steps) - 0.5))
-        axes.set_xticks(range(len(steps)), [_after(step).replace(", ", "\n") for step in steps])
+        axes.set_xticks(range(len(steps)), [name.replace(", ", "\n") for name in names])
         axes.set_xlabel("")
         decade_ticks(axes.yaxis, *widened(axes, np.array(drawn)))
     words = "How far the true heads are from what the body suggests, after each sculpting."

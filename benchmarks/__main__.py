@@ -51,7 +51,7 @@ _SVG = Option("figure", None, "where to draw them", "svg")
 _TURNS = Option("turns", 3, "runs of each kind, in turn")
 _ENGINE = Option("engine", "auto", "what Newton computes with", choices=("auto", "numpy", "torch"))
 _DEVICE = Option("device", None, "a device of torch, such as cuda, instead of the CPU")
-_PHASES = (Option("jobs", 1, "threads"), _JSON)
+_PHASES = (_JSON,)
 
 
 def _targets(number: int) -> Option:

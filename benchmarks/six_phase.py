@@ -4,9 +4,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, make_nice_layer
 from benchmarks.report import drawing, write_json
-from upper.six_phase import Phases, SixPhase, measure_agreement
+from upper.six_phase import SixPhase, measure_agreement
 from upper.six_phase.agreement_law import AgreementLaw
 
 __all__ = ["run_agreement", "run_paper_mode", "run_practical_mode"]
@@ -16,14 +16,14 @@ PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
 LAWS = {(2, 2): 2_000_000, (2, 3): 4_000_000, (3, 2): 4_000_000, (3, 3): 20_000_000}
 
 
-def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
+def run_practical_mode(seeds: int = 5, out: Path | None = None) -> list[dict[str, Any]]:
     """Run every row of the table in practical mode; print medians over seeds, and the number of exact runs."""
     print("m k d    phase 1  refined   span     in span  end      seconds to phase 5, to the end  exact")
     rows = []
     for m, k, d in PRACTICAL:
-        runs = [_run(SixPhase(m=m, jobs=jobs), m, k, d, seed) for seed in range(seeds)]
+        runs = [_run(SixPhase(m=m), m, k, d, seed) for seed in range(seeds)]
         row: dict[str, Any] = {"m": m, "k": k, "d": d, "seeds": seeds}
-        row["exact"] = sum(phases.fit.trace[-1].measures["relative_error"] <= 1e-10 for phases in runs)
+        row["exact"] = sum(fit.trace[-1].measures["relative_error"] <= 1e-10 for fit in runs)
         for column, what in {
             "phase 1": (1, "sum_error"),
             "refined": (3, "sum_error"),
@@ -31,10 +31,10 @@ def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -
             "in span": (6, "theta_error", "starts"),
             "end": (6, "relative_error", "held_out_error"),
         }.items():
-            row[column] = [_measure(phases, *what) for phases in runs]
-        row["seconds to phase 5"] = [_seconds(phases, 5) for phases in runs]
-        row["seconds"] = [phases.fit.seconds for phases in runs]
-        row["examples"] = [phases.fit.examples_used for phases in runs]
+            row[column] = [_measure(fit, *what) for fit in runs]
+        row["seconds to phase 5"] = [_seconds(fit, 5) for fit in runs]
+        row["seconds"] = [fit.seconds for fit in runs]
+        row["examples"] = [fit.examples_used for fit in runs]
         rows.append(row)
         columns = ("phase 1", "refined", "span", "in span", "end")
         figures = "  ".join(f"{statistics.median(row[name]):<7.2g}" for name in columns)
@@ -47,17 +47,17 @@ def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -
     return rows
 
 
-def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
+def run_paper_mode(seeds: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
     """Run paper mode, phases 1 to 6 only: the span's error before and after phases 3 and 4, and the squared error."""
     print("m k d   margin over  span before -> after  squared error  (kd)^-m   seconds  outcome")
     rows = []
     for m, k, d in PAPER:
         for over in ("proxy", "body"):
             for seed in range(seeds):
-                phases = _run(SixPhase(m=m, mode="paper", margin_over=over, jobs=jobs), m, k, d, seed)
-                spans = [step.measures.get("span_error") for step in phases.fit.trace]
+                fit = _run(SixPhase(m=m, mode="paper", margin_over=over), m, k, d, seed)
+                spans = [step.measures.get("span_error") for step in fit.trace]
                 found = [span for span in spans if span is not None]
-                net = phases.net
+                net = fit.details.net
                 row = {
                     "m": m,
                     "k": k,
@@ -66,13 +66,11 @@ def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> li
                     "seed": seed,
                     "span before": found[0] if found else None,
                     "span after": found[-1] if len(found) > 1 else None,
-                    "squared error": None
-                    if net is None
-                    else phases.fit.trace[-1].measures["relative_error"] ** 2,
+                    "squared error": None if net is None else fit.trace[-1].measures["relative_error"] ** 2,
                     "goal": float(k * d) ** -m,
-                    "seconds": phases.fit.seconds,
-                    "outcome": phases.fit.outcome.name,
-                    "explanation": phases.explanation,
+                    "seconds": fit.seconds,
+                    "outcome": fit.outcome.name,
+                    "explanation": fit.details.explanation,
                 }
                 rows.append(row)
                 shown = [
@@ -126,18 +124,18 @@ def _draw_agreement(laws: dict[tuple[int, int], AgreementLaw], path: Path) -> No
         figure.legend(loc="outside lower center", ncols=2, frameon=False, title="lines: slope (m-1)(k-1)")
 
 
-def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Phases:
+def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Fit:
     layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k=k, d=d)
     truth = GroundTruth.draw(layer, inputs, rng=[seed, 1])
-    return learner.run(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], truth=truth)
+    return learner.fit(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], truth=truth)
 
 
-def _measure(phases: Phases, phase: int, name: str, beside: str = "") -> float:
+def _measure(fit: Fit, phase: int, name: str, beside: str = "") -> float:
     """A measure from the last step of a phase that has it, and the measure `beside` of the same step."""
-    steps = [one for one in phases.fit.trace if one.phase == phase and name in one.measures]
+    steps = [one for one in fit.trace if one.phase == phase and name in one.measures]
     found = [one.measures[name] for one in steps if not beside or beside in one.measures]
     return found[-1] if found else float("nan")
 
 
-def _seconds(phases: Phases, phase: int) -> float:
-    return next((one.seconds for one in phases.fit.trace if one.phase == phase), float("nan"))
+def _seconds(fit: Fit, phase: int) -> float:
+    return next((one.seconds for one in fit.trace if one.phase == phase), float("nan"))

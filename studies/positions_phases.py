@@ -136,7 +136,7 @@ def later_phases(
         found["refined"] = float(np.linalg.norm(refined - total) / np.linalg.norm(total))
         found["failed"] = 4
         hull = sculpt_affine_hull(oracle, refined, wide=m - 1, accept=_ACCEPT)
-        span = attention_span(hull.body, m - 1)
+        span = attention_span(hull.body)
         found["span"] = span.errors(layer)["span_error"]
     except PhaseFailedError:
         return found

@@ -49,12 +49,12 @@ def phase_errors(layer: AttentionLayer, mode: Mode, *, tokens: int, rng: Generat
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
     learner = SixPhase(m=layer.heads, mode=mode)
-    ran = learner.run(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner, truth=truth)
+    fit = learner.fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner, truth=truth)
     return {
-        "errors": _errors(ran.fit, mode, math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))),
-        "failed": ran.failed,
-        "examples": ran.fit.examples_used,
-        "error": _capped(truth.measure(predict=ran.fit.predict)["relative_error"]),
+        "errors": _errors(fit, mode, math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))),
+        "failed": fit.details.failed,
+        "examples": fit.examples_used,
+        "error": _capped(truth.measure(predict=fit.predict)["relative_error"]),
     }
 
 

@@ -27,7 +27,7 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_known_engine
 from arena.given_examples import LearnedExamples, learn_examples
 from arena.learned import Learned, UnusedSettingError, learn
-from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
+from arena.phase_page import LAYER_FILE, phase_table, save_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
@@ -170,22 +170,21 @@ def learn_command(
     else:
         settings["noise"] = non_negative("--noise", noise)
         target = load_target(file or "", tokens=tokens, inputs=inputs)
-    in_phases = target is not None and is_six_phase(student)
     saved, folder = out, None
     if out is not None:
+        in_phases = target is not None and student.name in ("six-phase", "six-phase-paper")
         folder = out if in_phases and out.suffix != ".safetensors" else None
         saved = out if folder is None else folder / LAYER_FILE
         for source in given or (file,):
             _require_out(saved, folder, student, source)
-    told: Learned | LearnedPhases | LearnedExamples
+    learned: Learned | LearnedExamples
     with showing_steps(student.title) as tick:
         latest = _Latest(tick)
         try:
             if target is None:
-                told = learn_examples(given, student, progress=latest.keep, **settings)
+                learned = learn_examples(given, student, progress=latest.keep, **settings)
             else:
-                run = learn_phases if in_phases else learn
-                told = run(target, student, progress=latest.keep, **settings)
+                learned = learn(target, student, progress=latest.keep, **settings)
         except KeyboardInterrupt:
             raise latest.interrupted(student, saved, target, seed) from None
         except DoesNotApplyError as error:
@@ -198,19 +197,18 @@ def learn_command(
                 raise
             # the library's own message, most often about full memory
             raise WorkFailedError(f"The work on {device} failed: {error}") from None
-    learned = told.learned if isinstance(told, LearnedPhases) else told
     if learned.layer is None:
         saved = None
-    result = {"file": file and str(file), **told.to_json(), "fitted": saved and str(saved)}
+    result = {"file": file and str(file), **learned.to_json(), "fitted": saved and str(saved)}
     # first, because a file may not be written in the end
     if as_json:
         print_json(result)
     else:
         say(str(learned))
-        if isinstance(told, LearnedPhases):
-            say(f"  {told.phases.explanation}")
-    if isinstance(told, LearnedPhases) and folder is not None:
-        told.save(folder, result=result)
+        if folder is not None:
+            say(f"\n{phase_table(learned.fit)}\n")
+    if isinstance(learned, Learned) and target is not None and folder is not None:
+        save_phases(learned, target, folder, result=result)
     elif saved is not None:
         learned.save(saved)
     if saved is not None:

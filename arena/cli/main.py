@@ -43,7 +43,6 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "attacks": ("lists:attacks_command", "List the attacks."),
     "presets": ("lists:presets_command", "List the named sets of parameters."),
     "estimate": ("estimate:estimate_command", "Estimate the cost of attacks on learning with errors."),
-    "explain": ("explain:explain_command", "Run the six phases and show what each found."),
     "compare": ("compare:compare_command", "Run every learner on every target, side by side."),
     "runs": ("runs:runs_command", "List or export the cells of a run store."),
     "check": ("check:check_command", "Check what the papers claim, claim by claim."),

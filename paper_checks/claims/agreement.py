@@ -6,6 +6,7 @@ from itertools import combinations, product
 import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
+from scipy.optimize import linprog
 from sympy import Matrix
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
@@ -61,6 +62,30 @@ def zero_residual(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     yield at_most("residual on planted rows", residual, claim.rounding)
     yield at_most("error of the pattern there", error, claim.rounding)
     yield at_least("least residual of rows that differ", float(found.residual[chosen, 0].min()), claim.least)
+
+
+@checks("agreement/linear-program", returned(lambda found: (found[0][..., ::-1], found[1])))
+def linear_program(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Solves one program a row by HiGHS, on planted rows of agreement and on random labels near a pattern. Either
+    optimum is attained by the other's weights if these are feasible, so the comparison is one inequality.
+    """
+    error, residual, above = 0.0, 0.0, -np.inf
+    for m, k, d in ((2, 2, 16), (3, 3, 16), (4, 5, 24)) * (2 if scale is Scale.QUICK else 20):
+        layer, x = planted_agreement(m, k, d, rng)
+        w, y = layer.w.sum(axis=0), layer(x)
+        weights, largest = least_largest_entry(x[0] @ w, y[0, 0])
+        found = certify_agreement(x, y, w)
+        error = max(error, float(np.abs(found.pattern[0, 0] - weights).max()))
+        residual = max(residual, largest)
+        y = y + 0.01 * rng.standard_normal(y.shape)
+        found = certify_agreement(x, y, w)
+        _, largest = least_largest_entry(x[0] @ w, y[0, 0])
+        if found.pattern[0, 0].min() >= 0:
+            entries = y[0, 0] - found.pattern[0, 0] @ x[0] @ w
+            above = max(above, largest - float(np.abs(entries).max()))
+    yield at_most("difference of the patterns on planted rows", error, claim.rounding)
+    yield at_most("largest entry of the residual there", residual, claim.rounding)
+    yield at_most("largest entry, above that of least squares", above, claim.rounding)
 
 
 @checks("agreement/sum-to-one", lambda right: weights_of_any_sum)
@@ -262,6 +287,22 @@ def planted_agreement(
         apart = x[0, 0] @ (theta[i] - theta[0]) @ contrasts  # what the heads differ by, contrast by contrast
         theta[i] -= np.outer(x[0, 0], contrasts @ apart) / d
     return AttentionLayer(theta=theta, w=layer.w), x
+
+
+def least_largest_entry(
+    read: Float[np.ndarray, "k d"], y: Float[np.ndarray, " d"]
+) -> tuple[Float[np.ndarray, " k"], float]:
+    """The weights p >= 0 of sum 1 that minimise the largest entry of y - p read, and that entry."""
+    k, d = read.shape
+    bound = np.ones((d, 1))
+    solved = linprog(
+        c=np.append(np.zeros(k), 1.0),
+        A_ub=np.block([[read.T, -bound], [-read.T, -bound]]),
+        b_ub=np.concatenate([y, -y]),
+        A_eq=np.append(np.ones(k), 0.0)[None],
+        b_eq=[1.0],
+    )
+    return solved.x[:k], float(solved.x[k])
 
 
 def disagreements(

@@ -78,17 +78,18 @@ def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     The span's error is recomputed from the bodies by least squares. Earlier figures of the proxy's margin are
     of one target each: .083 to .009 here and .037 to .011 at d = 32. The full scale includes d = 32.
     """
-    before, after, shrunk = [], [], []
+    before: list[float] = []
+    after: list[float] = []
+    shrunk: list[float] = []
     sizes = (16,) if scale is Scale.QUICK else (16,) * 6 + (32,) * 3
     for d in sizes:
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
         learner = SixPhase(m=2, mode="paper", accept=0.01)
-        found = learner.run(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng)
-        errors = [_span_error(layer, attention_span(hull.body, 1).basis) for hull in found.hulls]
-        before.append(errors[0])
-        after.append(errors[-1])
+        found = learner.fit(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng).details
+        for hull, errors in ((found.crude_hull, before), (found.last_hull, after)):
+            errors.append(_span_error(layer, attention_span(hull.body).basis))
         true = layer.w.sum(axis=0)
-        crude, refined = found.sums[0].w, found.sums[-1].w
+        crude, refined = found.crude_sum.w, found.last_sum.w
         shrunk.append(float(np.linalg.norm(refined - true) / np.linalg.norm(crude - true)))
     yield at_least("least span error of phase 2", min(before), claim.before)
     yield at_most("largest span error of phase 4", max(after), claim.after)
@@ -105,9 +106,9 @@ def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     for _ in range(layers):
         layer = make_nice_layer(heads=2, dim=claim.dim, rng=rng)
         learner = SixPhase(m=2, mode="paper", margin_over="proxy")
-        phases = learner.run(ExampleOracle(layer, BooleanInputs(2, layer.dim), rng=rng), rng=rng)
-        ended += phases.failed == claim.phase
-        said += f"Phase {claim.phase} failed" in phases.explanation and not phases.fit.outcome.succeeded
+        fit = learner.fit(ExampleOracle(layer, BooleanInputs(2, layer.dim), rng=rng), rng=rng)
+        ended += fit.details.failed == claim.phase
+        said += f"Phase {claim.phase} failed" in fit.details.explanation and not fit.outcome.succeeded
     yield equal(f"runs of {layers} that fail in this phase", ended, layers)
     yield equal("whose outcome says so", said, layers)
 

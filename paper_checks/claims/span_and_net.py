@@ -25,7 +25,7 @@ from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import returned
-from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
+from upper.six_phase import AttentionSpan, Net, NetSearch, attention_span, sculpt_affine_hull, search_net
 
 
 @checks("span-and-net/hull-dimension", lambda right: lambda theta, rng: right(theta[:2], rng))
@@ -95,7 +95,7 @@ def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator
             hull = sculpt_affine_hull(
                 oracle, layer.w.sum(axis=0), accept=0.02, equations=int(claim[which] * d * d), wide=1
             )
-            each.append(_span_error(layer, attention_span(hull.body, 1).basis))
+            each.append(_span_error(layer, attention_span(hull.body).basis))
     yield at_most("mean span error with many equations", float(np.mean(errors["many"])), claim.error)
     yield at_least(
         "mean error with few, in units of that",
@@ -225,10 +225,7 @@ def _searched(m: int, over: str, reach: float, spacing: float, rng: Generator) -
         x,
         layer(x),
         span,
-        heads=m,
-        over="span" if over == "span" else "hull",
-        spacing=spacing,
-        refinements=0,
+        Net("span" if over == "span" else "hull", spacing, refinements=0),
         held_out=20,
         judged=10,
     )

@@ -45,16 +45,16 @@ PACKAGES = [
 PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
 RECORDS = """
-    Fit Step Inputs Learner AffineHull AttentionSpan Contrasts NetSearch Phases ProjectionSum Family
+    Fit Step Inputs Learner AffineHull AttentionSpan Contrasts NetSearch ProjectionSum SixPhases Family
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
-    Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
+    Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval Card Reduction StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
-    compare attack attack_samples learn_phases lwr_curve run_curves queried_phases samples_of run_study
+    compare attack attack_samples draw_phases save_phases lwr_curve run_curves queried_phases samples_of run_study
     run_cell draw_curves draw_learner_side draw_lwr_curve largest_broken lwr_curve_text load_result
     study_text write_study write_index stored_cells check run_check run_checks result_from_json LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
@@ -204,21 +204,20 @@ def subjects(folder: Path) -> list[partial]:
         partial(tasks.TuringMachine, **dict.fromkeys(("write", "next_state"), TWO.astype(int)), move=-TWO.astype(int)),
         partial(tasks.agreement, found=np.ones((1, 2, 3), int), wanted=np.ones((1, 2, 3), int)),
         # the six phases
+        partial(phases.Net, spacing=0.1),
         partial(phases.QueryPlan, m=1, k=2, d=3),
-        partial(phases.attention_span, body=body(), wide=1),
-        partial(phases.certify_agreement, x=X, y=Y, projection_sum=SUM, method="least-squares"),
+        partial(phases.attention_span, body=body()),
+        partial(phases.certify_agreement, x=X, y=Y, projection_sum=SUM),
         partial(phases.contrasts_of, x=X, pattern=PATTERN, accepted=np.ones((60, 2), bool)),
         partial(phases.disagreement, layer=LAYER, x=X),
         partial(phases.estimate_projection_sum, oracle=oracle(), n=20),
         partial(phases.has_repeated_tokens, x=X),
-        partial(phases.learn_by_queries, oracle=sq.HonestOracle(sq.STAT(0.3), oracle(), batch=9), plan=PLAN),
         partial(phases.measure_agreement, layer=LAYER, inputs=INPUTS, rows=100),
         partial(phases.one_gradient_step, x=X, y=Y),
         partial(phases.refine_by_consistency, oracle=oracle(), projection_sum=SUM, examples=300),
-        partial(phases.refine_by_margin, oracle=oracle(), body=body(), wide=1, examples=300),
-        partial(phases.sculpt, contrasts=CONTRASTS, wide=1),
+        partial(phases.refine_by_margin, oracle=oracle(), body=body(), examples=300),
         partial(phases.sculpt_affine_hull, oracle=oracle(), projection_sum=SUM, wide=1, accept=0.2, examples=400),
-        partial(phases.search_net, x=X[:24], y=Y[:24], span=phases.attention_span(body(), wide=1), heads=2),
+        partial(phases.search_net, x=X[:24], y=Y[:24], span=phases.attention_span(body())),
         partial(phases.six_phase_queries, plan=PLAN),
         # hard instances
         partial(lower.Certificate, family="coins", facts=INSTANCE.certificate.facts),
@@ -355,7 +354,7 @@ def subjects(folder: Path) -> list[partial]:
     ]  # fmt: skip
 
 
-PLAN = phases.QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03, label_bound=8.0)
+PLAN = phases.QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03)
 
 
 CALLS = subjects(Path(tempfile.mkdtemp()))

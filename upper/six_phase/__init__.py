@@ -8,43 +8,43 @@
 5. `attention_span`: the span of the Theta_i.
 6. `search_net` (the paper's way) or `phase6_heads.fit_heads`, a fit within the span and Newton: the heads.
 
-`SixPhase` calls them in this order. `six_phase_queries` counts phases 1 to 5 as statistical queries, and
-`learn_by_queries` runs them with any oracle that answers statistical queries.
+`SixPhase` calls them in this order, and `SixPhases` has what each found. `six_phase_queries` counts phases 1 to 5 as
+statistical queries.
 """
 
 from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens
 from upper.six_phase.agreement_law import disagreement, measure_agreement
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.learner import Phases, SixPhase
+from upper.six_phase.details import SixPhases
+from upper.six_phase.learner import SixPhase
 from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
-from upper.six_phase.phase2_affine_hull import AffineHull, sculpt, sculpt_affine_hull
+from upper.six_phase.phase2_affine_hull import AffineHull, sculpt_affine_hull
 from upper.six_phase.phase3_refine_sum import refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
-from upper.six_phase.phase6_net import NetSearch, search_net
-from upper.six_phase.query_learner import QueryPlan, learn_by_queries, six_phase_queries
+from upper.six_phase.phase6_net import Net, NetSearch, search_net
+from upper.six_phase.query_count import QueryPlan, six_phase_queries
 
 __all__ = [
     "AffineHull",
     "AttentionSpan",
     "Contrasts",
+    "Net",
     "NetSearch",
     "PhaseFailedError",
-    "Phases",
     "ProjectionSum",
     "QueryPlan",
     "SixPhase",
+    "SixPhases",
     "attention_span",
     "certify_agreement",
     "contrasts_of",
     "disagreement",
     "estimate_projection_sum",
     "has_repeated_tokens",
-    "learn_by_queries",
     "measure_agreement",
     "one_gradient_step",
     "refine_by_consistency",
     "refine_by_margin",
-    "sculpt",
     "sculpt_affine_hull",
     "search_net",
     "six_phase_queries",

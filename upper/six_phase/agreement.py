@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy
@@ -45,8 +45,6 @@ def certify_agreement(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
     projection_sum: Float[np.ndarray, "d d"],
-    *,
-    method: Literal["least-squares", "linear-program"] = "least-squares",
 ) -> Certificates:
     """Regress every output row on the projected tokens X W^ with weights that sum to 1.
 
@@ -56,17 +54,15 @@ def certify_agreement(
         Examples, 2 <= k < d. For k >= d, a small residual certifies nothing.
     projection_sum : array (d, d)
         W^, the estimate of sum_i W_i.
-    method : "least-squares" or "linear-program"
-        "least-squares": the pattern minimises the Euclidean norm of the residual (closed form, weights of any sign).
-        "linear-program": it minimises the largest entry of the residual over patterns with p >= 0.
 
     Notes
     -----
+    The weights may have any sign; the pattern minimises the Euclidean norm of the residual.
     If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is as large as the error of
     W^. Conversely, a small residual implies agreement if the W_i are incoherent and k and m are much smaller than d.
     For projections of rank one, and for W_1 = W_2, this fails. Without the constraint, the scale of W^ would be free.
     Two equal tokens make the regression singular, and two opposite tokens free the scale; such examples get an infinite
-    residual. Patterns and residuals do not depend on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
+    residual. Patterns and residuals do not depend on the unit of labels and W^. O(n k^2 d + n k d^2).
     Source: Chen and Li, arXiv 2402.04084, phase 2; batched form and sum-to-one constraint as derived here.
     """
     n, k, d = x.shape
@@ -77,8 +73,7 @@ def certify_agreement(
         )
     # one product of all tokens; for a stack of matrices NumPy would make n small products
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
-    by_squares = _least_squares_of_pairs if k == 2 else _least_squares
-    pattern, residual = (by_squares if method == "least-squares" else _linear_program)(values, y)
+    pattern, residual = (_least_squares_of_pairs if k == 2 else _least_squares)(values, y)
     size = _lengths(y)
     relative = _lengths(residual) / np.where(size > 0, size, 1.0)
     ruined = has_repeated_tokens(x)[:, None] | (size == 0) | ~np.isfinite(relative)
@@ -251,32 +246,3 @@ def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarr
     free = np.einsum("nad,nd->na", residual, difference) / safe[:, None]
     residual -= free[:, :, None] * difference[:, None]
     return np.stack([free, 1 - free], axis=-1), residual
-
-
-def _linear_program(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The p >= 0 that minimise the largest entry of Y_a - p V, by one sparse program for all rows (HiGHS)."""
-    from scipy.optimize import linprog
-    from scipy.sparse import block_array, bsr_array, csr_array, eye_array, kron
-
-    n, k, d = values.shape
-    rows = n * k
-    unit = np.sqrt(np.mean(y**2)) or 1.0  # the solver's tolerances are absolute
-    # unknowns: the k weights of each row, then one bound per row; -bound <= Y_a - p V <= bound, entry by entry
-    blocks = np.repeat(np.swapaxes(values / unit, 1, 2), k, axis=0)
-    read = bsr_array((blocks, np.arange(rows), np.arange(rows + 1)), shape=(rows * d, rows * k))
-    each = eye_array(rows)
-    bound = kron(each, np.ones((d, 1)))
-    right = (y / unit).reshape(rows * d)
-    found = linprog(
-        c=np.concatenate([np.zeros(rows * k), np.ones(rows)]),
-        A_ub=block_array([[read, -bound], [-read, -bound]], format="csr"),
-        b_ub=np.concatenate([right, -right]),
-        A_eq=block_array([[kron(each, np.ones((1, k))), csr_array((rows, rows))]], format="csr"),
-        b_eq=np.ones(rows),
-        bounds=(0, None),
-        method="highs",
-    )
-    if found.x is None:  # bounded and feasible by construction: uniform weights and large bounds
-        raise ArithmeticError(f"The linear program of the certificates failed: {found.message}")
-    pattern = found.x[: rows * k].reshape(n, k, k)
-    return pattern, y - np.matmul(pattern, values)

@@ -1,27 +1,27 @@
-"""Common parts of the phases: examples in batches, and the error of a phase that fails."""
+"""Common parts of the phases: shares of a budget, examples in batches, and the error of a phase that fails."""
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import Annotated, Literal, TypeVar
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 
 from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
-from attention.validation import Whole
 
-__all__ = ["Jobs", "PhaseFailedError", "batch_size", "map_batches", "relative_change", "remaining"]
+__all__ = [
+    "PhaseFailedError",
+    "Wish",
+    "batch_size",
+    "map_batches",
+    "relative_change",
+    "remaining",
+    "share_of_budget",
+]
 
 Statistic = TypeVar("Statistic")
-
-Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
-"""The number of threads; -1 for one per core; one by default."""
-
-_NUMBERS = 1 << 17  # numbers in the tokens of a batch: a few such arrays fit into the caches
-_MOST_BATCHES = 100_000
 
 
 class PhaseFailedError(ArithmeticError):
@@ -32,9 +32,51 @@ class PhaseFailedError(ArithmeticError):
         self.outcome, self.explanation = outcome, explanation
 
 
+@dataclass(frozen=True)
+class Wish:
+    """The number of examples that a phase would draw, and the fewest with which it can begin."""
+
+    wanted: int
+    least: int
+
+
+def share_of_budget(
+    wishes: Mapping[Any, Wish], phase: Any, budget: int | None, drawn: int = 0, *, use_all: bool = False
+) -> int:
+    """The examples that a phase may draw, if earlier phases have drawn `drawn` examples of the budget.
+
+    `wishes` has the phases in their order; a budget of None has no limit. With `use_all`, the last phase takes all that
+    is left.
+
+    If the rest of the budget is enough for this and all later phases, the phase gets what it wants. Otherwise each
+    phase gets the fewest with which it can begin. The remainder is divided in proportion to the square roots of their
+    further wishes. In proportion to the wishes themselves, the cheap early phases would get too few, and all later
+    phases inherit their errors.
+
+    Examples
+    --------
+    >>> wishes = {"one": Wish(100, 10), "two": Wish(400, 0)}
+    >>> share_of_budget(wishes, "one", 200), share_of_budget(wishes, "two", 200, 70)
+    (71, 130)
+    """
+    phases = list(wishes)
+    left = [wishes[one] for one in phases[phases.index(phase) :]]
+    own = left[0]
+    if budget is None:
+        return own.wanted
+    rest = budget - drawn
+    if rest >= sum(wish.wanted for wish in left):
+        return rest if use_all and len(left) == 1 else own.wanted
+    left_over = rest - sum(wish.least for wish in left)
+    weights = [math.sqrt(max(wish.wanted - wish.least, 0)) for wish in left]
+    if left_over <= 0 or not weights[0]:
+        return max(0, min(own.least, rest))
+    return min(own.wanted, own.least + int(left_over * weights[0] / sum(weights)))
+
+
 def batch_size(k: int, d: int) -> int:
-    """The examples per batch: about 2^17 numbers in tokens, and at least 32 examples."""
-    return max(32, _NUMBERS // (k * d))
+    """The examples per batch: 2^17 numbers in tokens, so that a few such arrays fit into the caches; at least 32."""
+    return max(32, (1 << 17) // (k * d))
 
 
 def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
@@ -46,46 +88,19 @@ def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
 
 
 def map_batches(
-    oracle: ExampleOracle,
-    function: Callable[[np.ndarray, np.ndarray], Statistic],
-    n: int,
-    *,
-    jobs: Jobs = None,
+    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], Statistic], n: int
 ) -> Iterator[Statistic]:
-    """The results of `function` on the tokens and labels of each batch of `n` examples, in the order of the batches.
+    """The results of `function` on the tokens and labels of each batch of `n` examples, one batch in memory at a time.
 
     All `n` are drawn and counted; call `remaining` first. Every batch has its own random stream, split from the
-    oracle's, so the result does not depend on `jobs`, to the last bit. An oracle of given examples serves them in
-    order. At most 2 `jobs` batches are in memory.
+    oracle's. An oracle of given examples serves them in order.
     """
     batch = batch_size(oracle.k, oracle.d)
-    if n > _MOST_BATCHES * batch:
-        raise ValueError(
-            f"{shown(n)} examples in batches of {batch}: at most {_MOST_BATCHES} batches are allowed."
-        )
+    if n > 100_000 * batch:
+        raise ValueError(f"{shown(n)} examples in batches of {batch}: at most 100000 batches are allowed.")
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
-
-    def draw_and_call(stream: ExampleOracle, size: int) -> Statistic:
-        return function(*draw_examples(stream, size))
-
-    threads = (os.cpu_count() or 1) if jobs == -1 else jobs or 1
-    if oracle.remaining is not None:
-        calls = (partial(function, *draw_examples(oracle, size)) for size in sizes)
-    else:
-        streams = oracle.split(len(sizes))
-        calls = (partial(draw_and_call, *task) for task in zip(streams, sizes, strict=True))
-    return (call() for call in calls) if threads == 1 else _in_threads(calls, threads)
-
-
-def _in_threads(calls: Iterable[Callable[[], Statistic]], threads: int) -> Iterator[Statistic]:
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Statistic]] = deque()
-        for call in calls:
-            waiting.append(pool.submit(call))
-            if len(waiting) == 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    streams = oracle.split(len(sizes)) if oracle.remaining is None else repeat(oracle)
+    return (function(*draw_examples(stream, size)) for stream, size in zip(streams, sizes, strict=False))
 
 
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:

@@ -8,23 +8,32 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention.validation import NonNegativeInt, checked
-from upper.six_phase.agreement import EquationMoments
+from upper.six_phase.agreement import Contrasts, EquationMoments
 
 __all__ = ["AxisBody", "Ellipsoid", "Krylov", "SpectralGap", "smallest_eigenpairs", "spectral_gap"]
 
-# Up to this d, the d^2 x d^2 moment matrix is formed and decomposed; above, only products with it are computed.
-_DENSE_UP_TO = 24
-# The number of eigenvalues to compute: more than the largest number of heads for which agreement events can be found.
-# If the number of wide directions is given, _BEYOND more than that.
-_SPECTRUM, _BEYOND = 10, 4
-_LEAST_STEP = 1.5  # a smaller ratio of neighbouring eigenvalues is not a step of the spectrum
-_TINY = 0.1  # of the largest eigenvalue looked at: Lanczos knows the eigenvectors well, and Krylov spaces need them not
-_ALONG = 0.7
-_ACCURACY, _STEPS = 1e-7, 200  # of Krylov spaces
-# Shifts, relative to the largest curvature, that act as 0 and infinity.
-_NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
-_CLOSE = 1e-9  # points that exceed the bounds by less than this share are in the body, up to rounding
+
+@dataclass(frozen=True)
+class SpectrumRules:
+    """How the spectrum of the moment matrix is computed, and what counts as a step or a wide direction in it."""
+
+    #: up to this d, the d^2 x d^2 moment matrix is decomposed, in half a second; above, only products with it are
+    #: computed
+    dense_up_to: int = 24
+    #: eigenvalues to compute: more than the most heads for which agreement events can be found
+    eigenvalues: int = 10
+    beyond: int = 4  #: the eigenvalues to compute beyond the wide directions, if their number is given
+    #: a smaller ratio of neighbouring eigenvalues is no step; those of the bulk differ by a few per cent (Marchenko and
+    #: Pastur), and by more at small d
+    least_step: float = 1.5
+    #: a direction whose cosine with the centre is larger is not wide: it is the average head, along which equations are
+    #: short
+    along_centre: float = 0.7
+    #: Lanczos knows the eigenvectors of eigenvalues below this share of the largest one; others would not help
+    tiny: float = 0.1
+
+
+RULES = SpectrumRules()
 
 
 @dataclass(frozen=True)
@@ -40,18 +49,16 @@ class SpectralGap:
     ratio: float
 
     @property
-    def measures(self) -> dict[str, float | int]:
+    def measures(self) -> dict[str, Any]:
         """The measures for a step of the trace; none if no step of the spectrum was requested."""
         sought = self.wide > 0 or np.isfinite(self.ratio)
         return {"gap": min(self.ratio, 1e300)} if sought else {}
 
 
-@checked
-def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | None = None) -> SpectralGap:
+def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: int | None = None) -> SpectralGap:
     """The sharpest relative step in an ascending spectrum, or the step after its first `wide` values.
 
-    Without `wide`, a ratio below 1.5 does not count as a step. Neighbouring values of the bulk differ by a few per cent
-    (Marchenko and Pastur), and by more at small d.
+    Without `wide`, a ratio below 1.5 does not count as a step.
 
     Examples
     --------
@@ -72,7 +79,7 @@ def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | No
         return SpectralGap(wide, float(ratios[wide - 1]) if wide else np.inf)
     best = int(np.argmax(ratios)) if len(ratios) else 0
     largest = float(ratios[best]) if len(ratios) else 1.0
-    return SpectralGap(best + 1 if largest >= _LEAST_STEP else 0, largest)
+    return SpectralGap(best + 1 if largest >= RULES.least_step else 0, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,26 +108,19 @@ class Ellipsoid:
     centre: Float[np.ndarray, "d d"]
     misfit_at_centre: float
     explained: float
-    _moments: Any = field(repr=False)
+    _moments: EquationMoments = field(repr=False)
     _space: "Krylov" = field(repr=False)
 
     @classmethod
-    def of(
-        cls,
-        moments: Any,
-        *,
-        tolerance: float | None = None,
-        radius: float | None = None,
-        wide: int | None = None,
-    ) -> "Ellipsoid":
-        """The ellipsoid of `EquationMoments`, or of an object with the same members; a ValueError if it is empty.
+    def of(cls, contrasts: Contrasts, *, wide: int | None = None) -> "Ellipsoid":
+        """The ellipsoid of certified equations, at least one; it is thin only with at least d^2 of them.
 
-        With the default `tolerance`, K reaches the radius in all of its wide directions; it is at least 1.5 times the
-        misfit at the centre. The default `radius` is 1.25 sqrt(wide + 1) times the norm of the centre orthogonal to the
-        wide directions, that is 1.25 times the norm of orthogonal heads of equal norm. It is larger if the affine hull
-        passes near zero. The number of `wide` directions is m - 1. By default it comes from the gap in the spectrum; a
-        direction nearly along the centre does not count.
+        With its tolerance, K reaches the radius in all of its wide directions; it is at least 1.5 times the misfit at
+        the centre. The radius is 1.25 sqrt(wide + 1) times the norm of the centre orthogonal to the wide directions,
+        that is 1.25 times the norm of orthogonal heads of equal norm. It is larger if the affine hull passes near zero.
+        The number of `wide` directions is m - 1. By default it comes from the gap in the spectrum.
         """
+        moments = EquationMoments(contrasts)
         spectrum, directions, space = _decomposed(moments, wide)
         centre = space.solve(moments.right)
         misfit = moments.misfit(centre)
@@ -128,18 +128,17 @@ class Ellipsoid:
             # without saturated rows, equations are short along the average head, so the curvature is small there,
             # though the body is not wide
             along = np.abs(directions @ centre) / (float(np.linalg.norm(centre)) or 1.0)
-            spectrum, directions = spectrum[along < _ALONG], directions[along < _ALONG]
+            across = along < RULES.along_centre
+            spectrum, directions = spectrum[across], directions[across]
         gap = spectral_gap(spectrum, wide=wide)
-        flat, given = directions[: gap.wide], radius is not None
-        if radius is None:
-            across = centre - flat.T @ (flat @ centre)
-            radius = 1.25 * float(np.sqrt(gap.wide + 1)) * float(np.linalg.norm(across)) or 1.0
-        if tolerance is None:
-            thickness = float(spectrum[gap.wide - 1]) * radius**2 if gap.wide else 0.0
-            # with rounding, even exact equations do not hold exactly
-            tolerance = float(
-                max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * moments.size, 1e-300)
-            )
+        flat = directions[: gap.wide]
+        nearest = centre - flat.T @ (flat @ centre)
+        radius = 1.25 * float(np.sqrt(gap.wide + 1)) * float(np.linalg.norm(nearest)) or 1.0
+        thickness = float(spectrum[gap.wide - 1]) * radius**2 if gap.wide else 0.0
+        # with rounding, even exact equations do not hold exactly
+        tolerance = float(
+            max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * moments.size, 1e-300)
+        )
         d = round(len(centre) ** 0.5)
         body = cls(
             tolerance=tolerance,
@@ -154,23 +153,11 @@ class Ellipsoid:
             _space=space,
         )
         least = float(np.linalg.norm(body.min_norm_point()))
-        if least > radius * (1 + 1e-6) and not given:
-            return replace(body, radius=1.25 * least)
-        if misfit > tolerance or least > radius * (1 + 1e-6):
-            raise ValueError(
-                f"No matrix of norm at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits (the "
-                f"best leaves {misfit:.3g}): allow a larger tolerance or radius, or certify better rows."
-            )
-        return body
-
-    @property
-    def largest_norm(self) -> float:
-        """A bound on the Frobenius norm in K: the radius."""
-        return self.radius
+        return replace(body, radius=1.25 * least) if least > radius * (1 + 1e-6) else body
 
     def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
         """Weighted root mean square of the equations' residuals at Theta, in logits."""
-        return float(self._moments.misfit(np.asarray(theta, dtype=np.float64).ravel()))
+        return self._moments.misfit(np.asarray(theta, dtype=np.float64).ravel())
 
     def contains(self, theta: Float[np.ndarray, "d d"]) -> bool:
         """Whether Theta is in K, to one part in a million."""
@@ -186,17 +173,11 @@ class Ellipsoid:
     def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
         """A point of K at which <direction, Theta> is largest; above d = 24 this takes about forty products with M."""
         g, space = np.asarray(direction, dtype=np.float64).ravel(), self._space
-        if isinstance(self._moments, EquationMoments) and len(space.basis) < g.size:
+        if len(space.basis) < g.size:
             other = Krylov.spanning(self._moments, g, np.zeros((0, g.size)))
             rows = np.concatenate([space.basis, other.basis])
             space = Krylov.of(rows, np.concatenate([space.products, other.products]))
         return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
-
-    def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
-        """The `number` orthonormal directions of least curvature, the widest first; at most those of the spectrum."""
-        if number > len(self.directions):
-            raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
-        return self.directions[:number]
 
     def _axes(self, space: "Krylov") -> "AxisBody":
         return AxisBody(
@@ -208,15 +189,16 @@ class Ellipsoid:
         )
 
 
-def _decomposed(moments: Any, wide: int | None) -> tuple[np.ndarray, np.ndarray, "Krylov"]:
+def _decomposed(moments: EquationMoments, wide: int | None) -> tuple[np.ndarray, np.ndarray, "Krylov"]:
     """The smallest eigenvalues of M, their eigenvectors as rows, and a space for solving equations with M."""
-    if len(moments.right) <= _DENSE_UP_TO**2 or not isinstance(moments, EquationMoments):
+    count = RULES.eigenvalues if wide is None else wide + RULES.beyond
+    if moments.dim <= RULES.dense_up_to:
         values, vectors = np.linalg.eigh(moments.matrix())
         space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
-        looked_at = _SPECTRUM if wide is None else max(_SPECTRUM, wide + _BEYOND)
-        return space.curvature[:looked_at], space.basis[:looked_at], space
-    spectrum, directions = smallest_eigenpairs(moments, _SPECTRUM if wide is None else wide + _BEYOND)
-    tiny = spectrum < _TINY * spectrum[-1]
+        count = max(RULES.eigenvalues, count)
+        return space.curvature[:count], space.basis[:count], space
+    spectrum, directions = smallest_eigenpairs(moments, count)
+    tiny = spectrum < RULES.tiny * spectrum[-1]
     return spectrum, directions, Krylov.spanning(moments, moments.right, directions[tiny])
 
 
@@ -276,7 +258,7 @@ class Krylov:
         products = [moments.apply(row) for row in basis]
         target = float(np.linalg.norm(vector))
         fresh = vector
-        for step in range(_STEPS):
+        for step in range(200):
             rows = np.array(basis).reshape(-1, vector.size)
             for _ in range(2):  # twice is enough
                 fresh = fresh - rows.T @ (rows @ fresh)
@@ -289,7 +271,7 @@ class Krylov:
             if step % 10 == 9:
                 space = cls.of(np.stack(basis), np.stack(products))
                 missed = vector - space.weights(vector) @ space.products
-                if np.linalg.norm(missed) <= _ACCURACY * target:
+                if np.linalg.norm(missed) <= 1e-7 * target:
                     return space
         return cls.of(np.stack(basis), np.stack(products))
 
@@ -347,17 +329,22 @@ class AxisBody:
             return (self.misfit_squared(point) - self.tolerance**2) / shift
 
         shift = self._root(shortfall)
-        return self.min_norm() if shift == _HUGE_SHIFT * self._top else self._extreme(g, shift)
+        return self.min_norm() if shift == self._shifts[1] else self._extreme(g, shift)
 
     @property
     def _top(self) -> float:
         return float(self.curvature.max()) or 1.0
 
+    @property
+    def _shifts(self) -> tuple[float, float]:
+        """Shifts that act as 0 and infinity beside every curvature."""
+        return 1e-40 * self._top, 1e16 * self._top
+
     def _root(self, excess: Callable[[float], float]) -> float:
         """The shift at which `excess` changes from negative to positive, within the bounds for shifts."""
         from scipy.optimize import brentq
 
-        low, high = _NO_SHIFT * self._top, _HUGE_SHIFT * self._top
+        low, high = self._shifts
         if excess(low) >= 0:
             return low
         if excess(high) <= 0:
@@ -385,7 +372,7 @@ class AxisBody:
         reach = self._reach(g, shift)
         first = base + reach * way
         square = float(self.curvature @ way**2)
-        if square == 0 or self._excess(first) <= _CLOSE:
+        if square == 0 or self._excess(first) <= 1e-9:  # a point of the body, up to rounding
             return first
         half = float(self.curvature @ (way * (base - self.centre)))
         excess = self.misfit_squared(base) - self.tolerance**2

@@ -1,135 +1,56 @@
 """The six-phase learner of Chen and Li: paper mode runs the paper's phases, practical mode ends at rounding error."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
-from attention import (
-    AttentionLayer,
-    ExampleOracle,
-    Fit,
-    GroundTruth,
-    Outcome,
-    Recorder,
-    draw_examples,
-)
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import Verdict, verdict
-from attention.inputs import Rng
-from attention.learning import LearnerBase, Progress
-from attention.validation import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    Real,
-    checked,
-)
+from attention.learning import LearnerBase
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
 from upper.floor import counting_floor
-from upper.six_phase.common import Jobs, PhaseFailedError
+from upper.six_phase.common import PhaseFailedError, Wish, share_of_budget
+from upper.six_phase.details import SixPhases
 from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import AffineHull, sculpt_affine_hull
 from upper.six_phase.phase3_refine_sum import SHARES, refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_heads import fit_heads
-from upper.six_phase.phase6_net import DELTA, NetSearch, held_out_examples, search_net
-from upper.six_phase.polytope import LARGEST_DIM
+from upper.six_phase.phase6_net import Net, NetSearch, held_out_examples, search_net
 
-__all__ = ["Phases", "SixPhase"]
+__all__ = ["SixPhase"]
 
-Found = TypeVar("Found", ProjectionSum, AffineHull, AttentionSpan, NetSearch)
+Result = TypeVar("Result", ProjectionSum, AffineHull, AttentionSpan, NetSearch)
 
-_PAPER_ONLY = ("rounds", "body", "margin_over", "net_over")
-# Before phase 5, m = "auto" is unknown; budgets are then for this many heads.
-_HEADS_IF_AUTO = 3
-# The share of rows that phase 2 accepts; with the crude sum, rows of a smaller share agree no better.
-_FIRST_ACCEPT = 0.05
-# The tolerance over the least one for which the body is not empty. In a thick body, the point of least norm is pulled
-# towards zero, where no margin is large.
-_NEARLY_LEAST = 1.1
-_CONSISTENCY_EXAMPLES = 50_000  # per round of phase 3 in practical mode
-_STEPS = {
-    1: "sum of the projections",
-    2: "sculpt the affine hull",
-    3: "refine the sum",
-    4: "sculpt again",
-    5: "span of the attention matrices",
-    6: "net of the span",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Phases:
-    """A fit together with everything the phases found.
-
-    `reason` says why a phase failed, or what phase 6 reached. `doubts` lists other evidence against the result, such as
-    an unclear gap or too few examples. `heads` is m, given or estimated. `failed` is the number of the phase that
-    failed; None if none did or the phases do not apply. `sums` has the result of phase 1, then those of phase 3, one
-    per round. `hulls` has that of phase 2 (paper mode), then those of phase 4. `span` is the result of phase 5, and
-    `net` that of phase 6 in paper mode.
-    """
-
-    fit: Fit
-    reason: str
-    doubts: tuple[str, ...]
-    heads: int
-    failed: int | None
-    sums: tuple[ProjectionSum, ...]
-    hulls: tuple[AffineHull, ...]
-    span: AttentionSpan | None
-    net: NetSearch | None
-
-    @property
-    def explanation(self) -> str:
-        """The result in sentences: which phase failed and why, or what phase 6 reached; and the doubts."""
-        reason = f"Phase {self.failed} failed: {self.reason}" if self.failed else self.reason
-        return " ".join([reason[:1].upper() + reason[1:], *self.doubts])
-
-    def __repr__(self) -> str:
-        return f"<Phases: {self.fit.outcome.name}, {self.heads} heads. {self.explanation}>"
+_PAPER_ONLY = ("rounds", "margin_over", "net_over")
+_SPAN = "span of the attention matrices"
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The number of examples that a phase would draw, and the fewest with which it can begin."""
+class _Draws:
+    """The examples that phases draw by default and the shares of rows that they accept, by measured errors."""
 
-    wanted: int
-    least: int
+    #: phase 1, per coordinate. At d = 16 the standard error is .018 in paper mode and .036 in practical mode, where the
+    #: bias is .12
+    crude_sum: Mapping[str, int] = field(default_factory=lambda: {"paper": 4000, "practical": 1000})
+    #: phase 2: with the crude sum, rows of a smaller share agree no better
+    crude_share: float = 0.05
+    #: phase 3 in paper mode, per coordinate: rows with a margin of 6 for the proxy are rarer than rows with a margin of
+    #: 3 for the whole body
+    margin: Mapping[str, int] = field(default_factory=lambda: {"body": 6000, "proxy": 30_000})
+    consistency: int = 50_000  #: phase 3 in practical mode, in each round
+    #: phases 2 and 4: examples over the fewest that the share allows for d^2 equations
+    equations: int = 9
+    #: the tolerance of the body over the least one, for margins over the proxy: in a thick body the point of least norm
+    #: is pulled towards zero, where no margin is large
+    nearly_least: float = 1.1
+    heads_if_auto: int = 3  #: before phase 5, m = "auto" is unknown; budgets are then for this many heads
 
 
-def share_of_budget(
-    wishes: Mapping[Any, Wish], phase: Any, budget: int | None, drawn: int = 0, *, use_all: bool = False
-) -> int:
-    """The examples that a phase may draw, if earlier phases have drawn `drawn` examples of the budget.
-
-    `wishes` has the phases in their order; a budget of None has no limit. With `use_all`, the last phase takes all that
-    is left.
-
-    If the rest of the budget is enough for this and all later phases, the phase gets what it wants. Otherwise each
-    phase gets the fewest with which it can begin. The remainder is divided in proportion to the square roots of their
-    further wishes. In proportion to the wishes themselves, the cheap early phases would get too few, and all later
-    phases inherit their errors.
-
-    Examples
-    --------
-    >>> wishes = {"one": Wish(100, 10), "two": Wish(400, 0)}
-    >>> share_of_budget(wishes, "one", 200), share_of_budget(wishes, "two", 200, 70)
-    (71, 130)
-    """
-    phases = list(wishes)
-    left = [wishes[one] for one in phases[phases.index(phase) :]]
-    own = left[0]
-    if budget is None:
-        return own.wanted
-    rest = budget - drawn
-    if rest >= sum(wish.wanted for wish in left):
-        return rest if use_all and len(left) == 1 else own.wanted
-    left_over = rest - sum(wish.least for wish in left)
-    weights = [math.sqrt(max(wish.wanted - wish.least, 0)) for wish in left]
-    if left_over <= 0 or not weights[0]:
-        return max(0, min(own.least, rest))
-    return min(own.wanted, own.least + int(left_over * weights[0] / sum(weights)))
+_DRAWS = _Draws()
 
 
 @dataclass(frozen=True)
@@ -158,18 +79,16 @@ class SixPhase(LearnerBase):
     accept : float, optional
         The share of rows accepted in phase 4, see `sculpt_affine_hull`. By default .01 in practical mode; in paper
         mode .003, and .0002 where (m-1)(k-1) is above 1.
-    body : "ellipsoid" or "polytope"
-        Paper mode: the convex body, the polytope for d up to 20; see `sculpt`.
     margin_over : "body" or "proxy"
         Paper mode: the margin that phase 3 requires; see `refine_by_margin`.
     net_over : "hull" or "span"
         Paper mode: the set that the net of phase 6 covers. The net is exhaustive for m <= 2 and coarse for m = 3; see
         `search_net`.
-    jobs : int, optional
-        Threads, or -1 for one per core; one by default. The result does not depend on it, to the last bit.
 
     Notes
     -----
+    `Fit.details` is a `SixPhases`, with what every phase found.
+
     The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions, for k at
     most logarithmic in d and m far below d. The constants here are our own. The squared relative errors measured in
     paper mode are 1e-6 to 3e-6 at (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the
@@ -193,128 +112,80 @@ class SixPhase(LearnerBase):
     tolerance: NonNegativeFloat | None = None
     rounds: PositiveInt = 1
     accept: Annotated[float, Real(above=0, most=1)] | None = None
-    body: Literal["ellipsoid", "polytope"] = "ellipsoid"
     margin_over: Literal["body", "proxy"] = "body"
     net_over: Literal["hull", "span"] = "hull"
-    jobs: Jobs = None
 
     def __post_init__(self) -> None:
         for name in _PAPER_ONLY if self.mode == "practical" else ():
             if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
                 raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
-        if self.m == "auto" and self.body == "polytope":
-            raise ValueError(
-                "m is 'auto' and body 'polytope': a body with a spectrum, 'ellipsoid', is needed."
-            )
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The fewest examples with which every phase can begin: the sum of what each phase needs at least."""
         return 1 if self._refusal(k, d) else sum(wish.least for wish in self._wishes(k, d).values())
 
-    def run(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Phases:
-        """Learn as `fit` does, and return everything that the phases found."""
-        return self._found(oracle, *self._begin(oracle, rng, truth, progress))
-
-    def _prepare(self, oracle: ExampleOracle) -> None:
-        if self.body == "polytope" and oracle.d > LARGEST_DIM:
-            raise ValueError(
-                f"The polytope has d = {oracle.d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
-            )
-
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        return self._found(oracle, recorder, budget, rng).fit
-
-    def _found(
-        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
-    ) -> Phases:
         why = self._refusal(oracle.k, oracle.d)
-        run = _Run(self, oracle, recorder, {} if why else self._wishes(oracle.k, oracle.d), budget)
+        wishes = {} if why else self._wishes(oracle.k, oracle.d)
+        begun = SixPhases(self.mode, 1 if self.m == "auto" else self.m)
+        run = _Run(oracle, recorder, wishes, budget, self.examples is None, begun)
         if why:
             recorder.step("Not applicable", layer=run.provisional())
-            return run.ended(
-                run.provisional(), Verdict(Outcome.NOT_APPLICABLE), f"the six phases do not apply: {why}."
-            )
+            reason = f"the six phases do not apply: {why}."
+            return run.ended(run.provisional(), Verdict(Outcome.NOT_APPLICABLE), reason)
         try:
-            return self._six_phases(run, rng)
+            return self._paper(run) if self.mode == "paper" else self._practical(run, rng)
         except PhaseFailedError as failure:
             return run.ended(run.provisional(), Verdict(failure.outcome), failure.explanation)
 
-    def _six_phases(self, run: "_Run", rng: np.random.Generator) -> Phases:
-        """The six phases; practical mode skips phase 2, and has its own methods for phases 3 and 6."""
-        paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
-        wide = None if self.m == "auto" else self.m - 1
+    def _paper(self, run: "_Run") -> Fit:
+        """Paper mode: no gradient and no Newton step."""
+        oracle, wide = run.oracle, None if self.m == "auto" else self.m - 1
 
-        # 1. estimate the sum of the projections
-        crude = run.record(estimate_projection_sum(oracle, run.begin(1), jobs=jobs), run.sums)
-        crude.require_usable()
-        w = crude.w
+        # 1. a crude estimate of sum_i W_i
+        crude = estimate_projection_sum(oracle, run.begin(1))
+        run.record("sum of the projections", "crude_sum", crude).require_usable()
 
-        def sculpt(accept: float, examples: int) -> None:
-            hull = sculpt_affine_hull(
-                oracle, w, wide=wide, accept=accept, examples=examples, body=self.body, jobs=jobs
-            )
-            run.record(hull, run.hulls).require_usable(*run.hulls[-2:-1])
-
-        # 2. sculpt the affine hull; in practical mode phase 3 certifies by itself
-        if paper:
-            sculpt(_FIRST_ACCEPT, run.begin(2))
+        # 2. the body K around the affine hull of the Theta_i
+        n = run.begin(2)
+        hull = sculpt_affine_hull(oracle, crude.w, wide=wide, accept=_DRAWS.crude_share, examples=n)
+        run.record("sculpt the affine hull", "crude_hull", hull).require_usable()
 
         for number in range(1, self.rounds + 1):
-            # 3. refine the sum
-            examples = run.begin(3, number)
-            if paper:
-                over, hull = self.margin_over, run.hulls[-1]
-                body = hull.body
-                if over == "proxy":
-                    body = replace(body, tolerance=_NEARLY_LEAST * body.misfit_at_centre)
-                refined = refine_by_margin(
-                    oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
-                )
-            else:
-                refined = refine_by_consistency(oracle, w, examples=examples // len(SHARES), jobs=jobs)
-            w = run.record(refined, run.sums).w
-            # 4. sculpt again
-            sculpt(self._share(oracle.k), run.begin(4, number))
+            # 3. a better estimate of the sum, from rows of large margin
+            n = run.begin(3, self._round(number))
+            body = hull.body
+            if self.margin_over == "proxy":
+                body = replace(body, tolerance=_DRAWS.nearly_least * body.misfit_at_centre)
+            refined = refine_by_margin(oracle, body, examples=n, over=self.margin_over)
+            run.record("refine the sum", "refined_sums", refined)
 
-        # 5. extract the span of the heads
+            # 4. a thinner body K
+            n, before = run.begin(4, self._round(number)), hull
+            hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.k), examples=n)
+            run.record("sculpt again", "hulls", hull).require_usable(before)
+
+        # 5. the span of the Theta_i
         run.begin(5)
-        span = run.record(attention_span(run.hulls[-1].body, run.hulls[-1].wide), run.spans)
-        if paper and span.directions.size and not span.is_clear:
+        span = run.record(_SPAN, "span", attention_span(hull.body))
+        if span.directions.size and not span.is_clear:
             raise PhaseFailedError(Outcome.NO_SPECTRAL_GAP, f"it {span.doubt}")
-        if span.doubt:
-            run.doubts.append(f"Phase 5 {span.doubt}")
+        run.doubt_span(span)
 
-        # 6. search the span for the heads
-        examples = run.begin(6)
-        if not paper:
-            tolerance = 1e-14 if self.tolerance is None else self.tolerance
-            found = fit_heads(
-                oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
-            )
-            judged = found.verdict
-            reason = f"the fit ended with relative error {judged.held_out_error:.2g} on held-out examples."
-            alone = judged.outcome.succeeded and found.by_newton and not span.is_clear
-            return run.ended(found.layer, judged, reason, alone="Newton" if alone else "")
-        needed = 2 - (-2 * run.heads * oracle.d // oracle.k)
-        if examples < needed:
-            few = f"{examples} examples are left for the net, and {run.heads} heads need {needed}."
+        # 6. a net of the span
+        n, m = run.begin(6), run.found.heads
+        needed = 2 - (-2 * m * oracle.d // oracle.k)
+        if n < needed:
+            few = f"{n} examples are left for the net, and {m} heads need {needed}."
             raise PhaseFailedError(Outcome.EXAMPLES_SPENT, few)
-        x, y = draw_examples(oracle, examples)
-        net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
-        run.record(net, run.nets)
+        net = search_net(*draw_examples(oracle, n), span, Net(over=self.net_over, most=self._work))
+        run.record("net of the span", "net", net)
         error, goal = math.sqrt(net.error), self.tolerance
         if goal is None:
-            goal = (oracle.k * oracle.d) ** (-run.heads / 2)
+            goal = (oracle.k * oracle.d) ** (-m / 2)
         judged = verdict(
             fitted=error,
             held_out=error,
@@ -328,24 +199,52 @@ class SixPhase(LearnerBase):
         )
         return run.ended(net.layer, judged, reason)
 
+    def _practical(self, run: "_Run", rng: np.random.Generator) -> Fit:
+        """Practical mode: phase 3 certifies rows itself, in place of phase 2, and phase 6 minimises."""
+        oracle, wide = run.oracle, None if self.m == "auto" else self.m - 1
+        crude = estimate_projection_sum(oracle, run.begin(1))
+        run.record("sum of the projections", "crude_sum", crude).require_usable()
+        refined = refine_by_consistency(oracle, crude.w, examples=run.begin(3) // len(SHARES))
+        run.record("refine the sum", "refined_sums", refined)
+        n = run.begin(4)
+        hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.k), examples=n)
+        run.record("sculpt again", "hulls", hull).require_usable()
+        run.begin(5)
+        span = run.record(_SPAN, "span", attention_span(hull.body))
+        run.doubt_span(span)
+        fitted = fit_heads(
+            oracle,
+            span,
+            examples=run.begin(6),
+            work=self._work,
+            tolerance=1e-14 if self.tolerance is None else self.tolerance,
+            rng=rng,
+            recorder=run.recorder,
+        )
+        judged = fitted.verdict
+        reason = f"the fit ended with relative error {judged.held_out_error:.2g} on held-out examples."
+        alone = judged.outcome.succeeded and fitted.by_newton and not span.is_clear
+        return run.ended(fitted.layer, judged, reason, alone="Newton" if alone else "")
+
     def _wishes(self, k: int, d: int) -> dict[tuple[int, int], Wish]:
-        """The examples that each phase would draw in each round, in order; chosen here by the measured errors."""
-        m, pairs = _HEADS_IF_AUTO if self.m == "auto" else self.m, k * (k - 1)
+        """The examples that each phase would draw in each round, in order."""
+        m, pairs = _DRAWS.heads_if_auto if self.m == "auto" else self.m, k * (k - 1)
         least = 8 + d * d // pairs
-        hull = Wish(int(9 * d * d / (self._share(k) * pairs)), least)
+        hull = Wish(int(_DRAWS.equations * d * d / (self._share(k) * pairs)), least)
+        crude = Wish(_DRAWS.crude_sum[self.mode] * d, 8)
         if self.mode == "practical":
             floor = counting_floor(heads=m, tokens=k, dim=d)
             return {
-                (1, 1): Wish(1000 * d, 8),
-                (3, 1): Wish(_CONSISTENCY_EXAMPLES * len(SHARES), (2 * d // k + 1) * len(SHARES)),
+                (1, 1): crude,
+                (3, 1): Wish(_DRAWS.consistency * len(SHARES), (2 * d // k + 1) * len(SHARES)),
                 (4, 1): hull,
                 (6, 1): Wish(4 * floor + 8, floor + 2),
             }
-        # rows with a margin of 6 for the proxy are rarer than rows with a margin of 3 for the whole body
-        margin = Wish({"body": 6000, "proxy": 30_000}[self.margin_over] * d, 2 * d // k + 1)
-        select, judge = held_out_examples(self._work, DELTA), held_out_examples(1, DELTA / 2)
+        margin = Wish(_DRAWS.margin[self.margin_over] * d, 2 * d // k + 1)
+        select, judge = held_out_examples(self._work), held_out_examples(1, Net.delta / 2)
         regress = -(-2 * m * d // k)
-        wishes = {(1, 1): Wish(4000 * d, 8), (2, 1): Wish(int(9 * d * d / (_FIRST_ACCEPT * pairs)), least)}
+        first = Wish(int(_DRAWS.equations * d * d / (_DRAWS.crude_share * pairs)), least)
+        wishes = {(1, 1): crude, (2, 1): first}
         for number in range(1, self.rounds + 1):
             wishes |= {(3, number): margin, (4, number): hull}
         return wishes | {(6, 1): Wish(select + judge + 8 * regress, 2 + regress)}
@@ -362,6 +261,10 @@ class SixPhase(LearnerBase):
             return 0.01
         return 0.0002 if self.m != "auto" and (self.m - 1) * (k - 1) > 1 else 0.003
 
+    def _round(self, number: int) -> int | None:
+        """The number of a round as the trace names it, None if there is one only."""
+        return number if self.rounds > 1 else None
+
     def _refusal(self, k: int, d: int) -> str | None:
         """Why the phases cannot run at all; None if they can."""
         if k == 1:
@@ -375,96 +278,70 @@ class SixPhase(LearnerBase):
 
 @dataclass(eq=False)
 class _Run:
-    """The state of a run: the current phase, the results so far, and the trace."""
+    """A run as far as it has come: the current phase, what the phases found, and what they may draw."""
 
-    learner: SixPhase
     oracle: ExampleOracle
     recorder: Recorder
     wishes: Mapping[tuple[int, int], Wish]
     budget: int | None
+    use_all: bool
+    found: SixPhases
     phase: int = 1
     round: int | None = None
-    doubts: list[str] = field(default_factory=list)
-    sums: list[ProjectionSum] = field(default_factory=list)
-    hulls: list[AffineHull] = field(default_factory=list)
-    spans: list[AttentionSpan] = field(default_factory=list)
-    nets: list[NetSearch] = field(default_factory=list)
 
-    @property
-    def heads(self) -> int:
-        """The number m of heads, as given, or by the gap in the spectrum of the latest body; 1 before a body exists."""
-        if self.learner.m != "auto":
-            return self.learner.m
-        return 1 + (self.hulls[-1].wide if self.hulls else 0)
-
-    def begin(self, phase: int, number: int = 1) -> int:
+    def begin(self, phase: int, round: int | None = None) -> int:
         """Begin a phase of a round, and return the number of examples that it may draw."""
-        self.phase, self.round = phase, number if phase in (3, 4) and self.learner.rounds > 1 else None
-        if (phase, number) not in self.wishes:
+        self.phase, self.round, place = phase, round, (phase, round or 1)
+        if place not in self.wishes:
             return 0
-        use_all = self.learner.examples is None
-        return share_of_budget(
-            self.wishes, (phase, number), self.budget, self.recorder.examples, use_all=use_all
+        return share_of_budget(self.wishes, place, self.budget, self.recorder.examples, use_all=self.use_all)
+
+    def record(self, step: str, name: str, result: Result) -> Result:
+        """Keep what a phase found under this name of `SixPhases`, and record it as a step of the trace."""
+        before: Any = getattr(self.found, name)
+        changes: dict[str, Any] = {name: (*before, result) if isinstance(before, tuple) else result}
+        if isinstance(result, AffineHull):
+            changes["heads"] = result.wide + 1
+        self.found = replace(self.found, **changes)
+        against = None if isinstance(result, NetSearch) else result.errors
+        layer = self.provisional() if self.recorder.measuring or isinstance(result, NetSearch) else None
+        self.recorder.step(
+            step, layer=layer, against=against, phase=self.phase, round=self.round, **result.measures
         )
+        return result
 
-    def record(self, found: Found, kept: list[Found]) -> Found:
-        """Keep what a phase found, and record it as a step of the trace."""
-        first_hull = kept is self.hulls and not kept
-        kept.append(found)
-        layer = found.layer if isinstance(found, NetSearch) else None
-        against = None if isinstance(found, NetSearch) else found.errors
-        self.tell(_STEPS[2 if first_hull else self.phase], found.measures, layer=layer, against=against)
-        return found
-
-    def tell(
-        self,
-        what: str,
-        measures: Mapping[str, float | int],
-        *,
-        layer: AttentionLayer | None = None,
-        against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
-    ) -> None:
-        """Record a step of the trace; without a layer, the provisional layer is recorded."""
-        where = "" if self.round is None else f", round {self.round}"
-        if layer is None and self.recorder.measuring:
-            layer = self.provisional()
-        name, others = f"Phase {self.phase}: {what}{where}", cast(Any, measures)
-        self.recorder.step(name, layer=layer, against=against, phase=self.phase, round=self.round, **others)
+    def doubt_span(self, span: AttentionSpan) -> None:
+        """Keep why the span may not be that of the heads."""
+        if span.doubt:
+            self.found = replace(self.found, doubts=(*self.found.doubts, f"Phase 5 {span.doubt}"))
 
     def provisional(self) -> AttentionLayer:
         """The best layer so far: that of the net, or one with the proxy and a share of the sum in every head."""
-        if self.nets:
-            return self.nets[-1].layer
-        m, d = self.heads, self.oracle.d
-        theta = self.hulls[-1].body.min_norm_point() if self.hulls else np.zeros((d, d))
-        w = self.sums[-1].w / m if self.sums else np.zeros((d, d))
-        return AttentionLayer(theta=np.stack([theta] * m), w=np.stack([w] * m))
+        found, d = self.found, self.oracle.d
+        if found.net:
+            return found.net.layer
+        theta = found.last_hull.body.min_norm_point() if found.last_hull else np.zeros((d, d))
+        w = found.last_sum.w / found.heads if found.last_sum else np.zeros((d, d))
+        return AttentionLayer(theta=np.stack([theta] * found.heads), w=np.stack([w] * found.heads))
 
-    def ended(self, layer: AttentionLayer, judged: Verdict, reason: str, *, alone: str = "") -> Phases:
-        """The fit and the results so far; after too few examples, also the number that the phases would draw."""
-        outcome = judged.outcome
+    def ended(self, layer: AttentionLayer, judged: Verdict, reason: str, *, alone: str = "") -> Fit:
+        """The fit and its details; after too few examples, also the number that the phases would draw."""
+        outcome, doubts = judged.outcome, self.found.doubts
         wanted = sum(wish.wanted for wish in self.wishes.values())
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
         if too_few:
             each = ", ".join(f"{wish.wanted} for phase {phase}" for (phase, _), wish in self.wishes.items())
-            self.doubts.append(
-                f"The phases had {self.budget} examples of the {wanted} they would draw: {each}."
-            )
+            doubts += (f"The phases had {self.budget} examples of the {wanted} they would draw: {each}.",)
             if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
                 ran_out = self.oracle.remaining == 0
                 spent = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
                 judged = replace(judged, outcome=spent)
-        return Phases(
-            fit=self.recorder.fit(
-                judged, layer=layer, alone=alone, examples_needed=wanted if too_few else None
-            ),
-            reason=reason,
-            doubts=tuple(self.doubts),
-            heads=self.heads,
-            failed=self.phase if failed else None,
-            sums=tuple(self.sums),
-            hulls=tuple(self.hulls),
-            span=self.spans[0] if self.spans else None,
-            net=self.nets[0] if self.nets else None,
+        failed_in = self.phase if failed else None
+        return self.recorder.fit(
+            judged,
+            layer=layer,
+            alone=alone,
+            examples_needed=wanted if too_few else None,
+            details=replace(self.found, failed=failed_in, reason=reason, doubts=doubts),
         )

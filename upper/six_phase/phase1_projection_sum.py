@@ -1,41 +1,59 @@
 """Phase 1: a crude estimate of the sum of the projections."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import PositiveInt, checked
-from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative_change, remaining
+from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
-
-_LARGEST_ERROR = 0.5  # above this share of the estimate, its standard error makes it unusable
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectionSum:
-    """An estimate `w` of sum_i W_i, by phase 1 or 3.
+    """An estimate `w` of sum_i W_i by phase 1 or 3, from so many `examples`.
 
-    `measures` goes into the trace: ``phase_examples`` drawn, and measures of the accuracy. Phase 1 has
-    ``standard_error`` in Frobenius norm, relative to the estimate, without the bias. Phase 3 has ``condition``, the
-    condition number of the regression. By margin, it also has ``rows`` used, their ``row_share`` of all rows checked,
-    and ``least_margin`` and ``largest_margin`` in logits. By consistency, it also has ``threshold`` and
-    ``last_change``. `series` has the ``margins`` of the used rows, in logits, the largest first; or, for each round,
-    the ``thresholds`` of the relative residual and the relative ``changes`` of the estimate.
+    Phase 1 gives the `standard_error` in Frobenius norm, relative to the estimate, without the bias. Phase 3 gives the
+    `condition` number of the regression. By margin, it also gives the `margins` of the used rows in logits, the largest
+    first, and the number of `rows` checked. By consistency, it also gives the `thresholds` of the relative residual and
+    the relative `changes` of the estimate, one for each round.
     """
 
     w: Float[np.ndarray, "d d"]
-    measures: Mapping[str, float | int]
-    series: Mapping[str, np.ndarray] = field(default_factory=dict)
+    examples: int
+    standard_error: float | None = None
+    condition: float | None = None
+    margins: Float[np.ndarray, " r"] | None = None
+    rows: int = 0
+    thresholds: Float[np.ndarray, " s"] | None = None
+    changes: Float[np.ndarray, " s"] | None = None
 
     @property
-    def examples(self) -> int:
-        """The number of examples drawn for the estimate."""
-        return int(self.measures["phase_examples"])
+    def measures(self) -> dict[str, Any]:
+        """The measures of the step in the trace."""
+        measures = {
+            "phase_examples": self.examples,
+            "standard_error": self.standard_error,
+            "condition": self.condition,
+        }
+        if self.margins is not None:
+            used, last, first = len(self.margins), float(self.margins[-1]), float(self.margins[0])
+            measures |= {"rows": used, "row_share": used / self.rows}
+            measures |= {"least_margin": last, "largest_margin": first}
+        if self.thresholds is not None and self.changes is not None:
+            measures |= {"threshold": self.thresholds[-1], "last_change": self.changes[-1]}
+        return {name: value for name, value in measures.items() if value is not None}
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of one axis by name."""
+        arrays = {"margins": self.margins, "thresholds": self.thresholds, "changes": self.changes}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     def error(self, layer: AttentionLayer) -> float:
         """|estimate - sum_i W_i| / |sum_i W_i|."""
@@ -46,17 +64,17 @@ class ProjectionSum:
         return {"sum_error": self.error(layer)}
 
     def require_usable(self) -> None:
-        """Raise a `PhaseFailedError` if the standard error is too large relative to the estimate."""
-        share = self.measures.get("standard_error", 0.0)
-        if share > _LARGEST_ERROR:
-            found = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
+        """Raise a `PhaseFailedError` if the standard error is more than half of the estimate, as for no signal."""
+        share = self.standard_error or 0.0
+        if share > 0.5:
+            why = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
             raise PhaseFailedError(
-                Outcome.NO_PROJECTION_SUM, f"the estimate from {self.examples} examples {found}."
+                Outcome.NO_PROJECTION_SUM, f"the estimate from {self.examples} examples {why}."
             )
 
 
 @checked
-def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs = None) -> ProjectionSum:
+def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt) -> ProjectionSum:
     """Phase 1: the mean of (1/k) X^T J Y over `n` examples, J the all-ones matrix.
 
     Parameters
@@ -65,8 +83,6 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
         Examples of k tokens in d coordinates.
     n : int
         The number of examples to draw; at most those that are left of given ones.
-    jobs : int, optional
-        Threads; the result does not depend on it, to the last bit.
 
     Notes
     -----
@@ -86,7 +102,7 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
     """
     n = remaining(oracle, n, "to estimate the sum of the projections from")
     total, length = np.zeros((oracle.d, oracle.d)), 0.0
-    for part, part_length in map_batches(oracle, _correlate, n, jobs=jobs):
+    for part, part_length in map_batches(oracle, _correlate, n):
         total += part
         length = math.hypot(length, part_length)
     w = total / n
@@ -94,7 +110,7 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
     unit, size = length / math.sqrt(n), float(np.linalg.norm(w))
     variance = max(1.0 - float(np.linalg.norm(w / (unit or 1.0))) ** 2, 0.0)
     error = unit * math.sqrt(variance / n) / size if size > 0 else math.inf
-    return ProjectionSum(w, {"phase_examples": n, "standard_error": error})
+    return ProjectionSum(w, n, standard_error=error)
 
 
 @checked

@@ -7,36 +7,27 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import ExampleOracle, Outcome
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
+from attention.validation import NonNegativeFloat, PositiveInt, Real, checked
 from upper.six_phase.agreement import certify_agreement
-from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative_change, remaining
+from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
 from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase1_projection_sum import ProjectionSum
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
-from upper.six_phase.polytope import Polytope
 
-__all__ = ["LEAST_MARGIN", "SHARES", "refine_by_consistency", "refine_by_margin"]
-
-LEAST_MARGIN = {"proxy": 6.0, "body": 3.0}
-"""In logits; at margin 3, every other token has at most a twentieth of the pattern."""
+__all__ = ["SHARES", "refine_by_consistency", "refine_by_margin"]
 
 SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 """The shares of rows that are accepted in each round of the refinement by consistency."""
-
-_ROWS = 8  # rows of large margin used, per coordinate
-_WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
 
 
 @checked
 def refine_by_margin(
     oracle: ExampleOracle,
-    body: Ellipsoid | Polytope,
+    body: Ellipsoid,
     *,
-    wide: NonNegativeInt,
     examples: PositiveInt | None = None,
     margin: NonNegativeFloat | None = None,
     over: Literal["proxy", "body"] = "body",
-    jobs: Jobs = None,
 ) -> ProjectionSum:
     """Phase 3: find rows of large margin, where every head's pattern is nearly one-hot, and regress on them.
 
@@ -44,10 +35,8 @@ def refine_by_margin(
     ----------
     oracle : ExampleOracle
         Examples.
-    body : Ellipsoid or Polytope
+    body : Ellipsoid
         K, from phase 2.
-    wide : int
-        m - 1, the number of wide directions of K.
     examples : int, optional
         The number of examples to draw; by default 6000 d.
     margin : float, optional
@@ -57,8 +46,6 @@ def refine_by_margin(
         "proxy": the margin is that of the proxy, the point of K of least norm (as in the paper, as far as we know).
         "body": it is the least margin of all matrices on K's hull, by K's reach along its wide directions (derived
         here).
-    jobs : int, optional
-        Threads; the bits do not depend on it.
 
     Notes
     -----
@@ -70,34 +57,27 @@ def refine_by_margin(
     Source: Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
     d = oracle.d
-    least = LEAST_MARGIN[over] if margin is None else margin
+    # at margin 3, every other token has at most a twentieth of the pattern
+    least = {"proxy": 6.0, "body": 3.0}[over] if margin is None else margin
     n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
-    hull = AttentionSpan.point(body.min_norm_point()) if over == "proxy" else attention_span(body, wide)
+    hull = AttentionSpan.point(body.min_norm_point()) if over == "proxy" else attention_span(body)
 
     def rows_of_margin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         margins, top = hull.margins(x)
         example, row = np.nonzero(margins >= least)
         return margins[example, row], x[example, top[example, row]], y[example, row]
 
-    margins, tokens, labels = _joined(oracle, rows_of_margin, n, jobs)
+    margins, tokens, labels = _joined(oracle, rows_of_margin, n)
     if len(margins) < 2 * d:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN,
-            f"{len(margins)} of {n * oracle.k} rows have a margin of {least:g} logits {_WHERE[over]}: at least "
-            f"2 d = {2 * d} are needed to regress on.",
+            f"{len(margins)} of {n * oracle.k} rows have a margin of {least:g} logits "
+            f"{'under the proxy' if over == 'proxy' else 'on all of the hull of the body'}: at least 2 d = {2 * d} are "
+            "needed to regress on.",
         )
-    best = np.argsort(-margins, kind="stable")[: _ROWS * d]
+    best = np.argsort(-margins, kind="stable")[: 8 * d]
     w, condition = _regressed(tokens[best], labels[best], Outcome.NO_LARGE_MARGIN)
-    margins = margins[best]
-    measures = {
-        "phase_examples": n,
-        "condition": condition,
-        "rows": len(margins),
-        "row_share": len(margins) / (n * oracle.k),
-        "least_margin": float(margins[-1]),
-        "largest_margin": float(margins[0]),
-    }
-    return ProjectionSum(w, measures, {"margins": margins})
+    return ProjectionSum(w, n, condition=condition, margins=margins[best], rows=n * oracle.k)
 
 
 @checked
@@ -107,7 +87,6 @@ def refine_by_consistency(
     *,
     examples: PositiveInt = 50_000,
     shares: Sequence[Annotated[float, Real(above=0, most=1)]] = SHARES,
-    jobs: Jobs = None,
 ) -> ProjectionSum:
     """Alternate: certify rows with the estimate W^; refit W^ on them by least squares of Y_a on their p X.
 
@@ -121,8 +100,6 @@ def refine_by_consistency(
         Fresh examples per round. If given examples are too few for all rounds, each round gets an equal part.
     shares : sequence of float
         The share of rows to accept in each round; those with the smallest residuals are accepted.
-    jobs : int, optional
-        Threads; the bits do not depend on it.
 
     Notes
     -----
@@ -143,7 +120,7 @@ def refine_by_consistency(
     for share in shares:
         rows = max(2 * d, int(share * n * k))
         # keep only the best rows of each batch, slightly more than its share, to save memory
-        residual, read, labels = _joined(oracle, _best_certified(w, 2 * rows / (n * k)), n, jobs)
+        residual, read, labels = _joined(oracle, _best_certified(w, 2 * rows / (n * k)), n)
         best = np.argsort(residual, kind="stable")[:rows]
         best = best[np.isfinite(residual[best])]
         if len(best) < d:
@@ -154,22 +131,19 @@ def refine_by_consistency(
         thresholds.append(float(residual[best[-1]]))
         changes.append(relative_change(refined, w))
         w = refined
-    measures = {
-        "phase_examples": n * len(shares),
-        "condition": condition,
-        "threshold": thresholds[-1],
-        "last_change": changes[-1],
-    }
-    return ProjectionSum(w, measures, {"thresholds": np.array(thresholds), "changes": np.array(changes)})
+    drawn = n * len(shares)
+    return ProjectionSum(
+        w, drawn, condition=condition, thresholds=np.array(thresholds), changes=np.array(changes)
+    )
 
 
 _Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _joined(
-    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], _Parts], n: int, jobs: int | None
+    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], _Parts], n: int
 ) -> list[np.ndarray]:
-    batches = list(map_batches(oracle, function, n, jobs=jobs))
+    batches = list(map_batches(oracle, function, n))
     return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
 
 

@@ -2,19 +2,17 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer
-from attention.validation import NonNegativeInt, checked
-from upper.six_phase.convex_body import Ellipsoid, SpectralGap, spectral_gap
-from upper.six_phase.polytope import Polytope
+from attention.validation import checked
+from upper.six_phase.convex_body import Ellipsoid, SpectralGap
 
 __all__ = ["AttentionSpan", "attention_span"]
-
-_LEAST_GAP = 1.2  # neighbouring eigenvalues of the bulk differ by a few per cent
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +22,7 @@ class AttentionSpan:
     `centre` is the point of the hull closest to zero; it is orthogonal to the orthonormal `directions` of the hull.
     `reach` has the largest distance of the body, its thickness included, from the centre along each direction, either
     way. `extent` bounds the distance of its slice along the hull in any direction. `gap` is the step of the body's
-    spectrum after the wide directions, or the largest step if there are none; None for a body without a spectrum.
+    spectrum after the wide directions, or the largest step if there are none; None if the span is of no body.
     """
 
     centre: Float[np.ndarray, "d d"]
@@ -51,18 +49,23 @@ class AttentionSpan:
         return self._unit * self.basis
 
     @property
-    def measures(self) -> dict[str, float | int]:
+    def measures(self) -> dict[str, Any]:
         """The measures of the step in the trace."""
         return {
             "heads": len(self.basis),
             **(self.gap.measures if self.gap else {}),
-            **{f"reach_{place + 1}": float(reach) for place, reach in enumerate(self.reach)},
+            "reach": self.reach,
         }
 
     @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of one axis by name; the reach is a measure."""
+        return {}
+
+    @property
     def is_clear(self) -> bool:
-        """Whether the spectrum has a step after the wide directions; True for a body without a spectrum."""
-        return self.gap is None or self.gap.ratio >= _LEAST_GAP
+        """Whether the spectrum has a step after the wide directions; those of the bulk are a few per cent."""
+        return self.gap is None or self.gap.ratio >= 1.2
 
     @property
     def doubt(self) -> str:
@@ -124,29 +127,26 @@ class AttentionSpan:
 
 
 @checked
-def attention_span(body: Ellipsoid | Polytope, wide: NonNegativeInt) -> AttentionSpan:
-    """Phase 5: the span of the heads from the body K of phase 4: its `wide` = m - 1 wide directions and its centre.
+def attention_span(body: Ellipsoid) -> AttentionSpan:
+    """Phase 5: the span of the heads from the body K of phase 4: its m - 1 wide directions and its centre.
 
     If K contains every head, then the distance of every head from the span is at most K's thickness. One head has no
     wide direction: the hull is a point, and the span is the line through it. The cost is two maximisations over K per
-    direction. A ValueError if the body has fewer than `wide` directions.
+    direction.
     Source: Chen and Li, arXiv 2402.04084, phase 5.
     """
-    directions = body.wide_directions(wide)
+    directions = body.directions[: body.gap.wide]
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
     reach = [
         max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))
         for one in directions
     ]
-    gap = body.gap
-    if gap is not None and gap.wide != wide:
-        gap = spectral_gap(body.spectrum, wide=wide)
     size = float(np.linalg.norm(centre))
     return AttentionSpan(
         centre=centre,
         directions=directions,
         reach=np.array(reach, dtype=np.float64),
         # the distance from the centre that the norm allows, or that of the corner of the box of reaches, if smaller
-        extent=min(math.sqrt(max(body.largest_norm**2 - size**2, 0.0)), math.hypot(*reach)),
-        gap=gap,
+        extent=min(math.sqrt(max(body.radius**2 - size**2, 0.0)), math.hypot(*reach)),
+        gap=body.gap,
     )

@@ -1,12 +1,11 @@
 """Phase 6 of practical mode: a fit within the span in place of the net, then Newton iterates on all parameters."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Outcome
+from attention import AttentionLayer, ExampleOracle, Outcome, Recorder
 from attention.evaluation import Verdict
 from upper.floor import counting_floor
 from upper.newton.loop import Iterate, gauss_newton
@@ -37,13 +36,12 @@ def fit_heads(
     work: int,
     tolerance: float,
     rng: np.random.Generator,
-    tell: Callable[..., None],
+    recorder: Recorder,
 ) -> FittedHeads:
     """Fit heads within the span, then run Newton from the fitted heads, and again from a perturbed start.
 
     A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
-    relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
-    `layer`.
+    relative residual at which to stop.
 
     A PhaseFailedError if fewer than two examples are left.
 
@@ -57,9 +55,15 @@ def fit_heads(
     floor = counting_floor(heads=m, tokens=k, dim=d)
     split = draw_split(oracle, examples, least=min(floor, examples - 1))
     within, starts = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
-    measures = {"phase_examples": split.drawn, "residual": within.residual}
-    measures |= {"starts": starts, "passes": within.passes}
-    tell("fit within the span", measures, layer=split.layer(within))
+    recorder.step(
+        "fit within the span",
+        layer=split.layer(within),
+        phase=6,
+        phase_examples=split.drawn,
+        residual=within.residual,
+        starts=starts,
+        passes=within.passes,
+    )
 
     def start(_examples: SplitExamples, _heads: int, number: int) -> np.ndarray:
         if number == 1:
@@ -74,8 +78,14 @@ def fit_heads(
         before = last if place == 0 else before
         last = before + iterate.passes
         where = " from a perturbed start" if number > 1 else ""
-        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
-        tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
+        recorder.step(
+            f"Newton polish{where}, iterate {place}",
+            layer=split.layer(iterate),
+            phase=6,
+            residual=iterate.residual,
+            damping=iterate.damping,
+            passes=last,
+        )
 
     runner = Runner(
         # always aim at rounding error, for any tolerance: the last digits cost few passes
@@ -99,9 +109,6 @@ def fit_heads(
         at_floor=ends.at_floor,
     )
     layer = split.layer(best)
-    tell(
-        "held-out examples",
-        {"residual": best.residual, "held_out_error": verdict.held_out_error},
-        layer=layer,
-    )
+    error = verdict.held_out_error
+    recorder.step("held-out examples", layer=layer, phase=6, residual=best.residual, held_out_error=error)
     return FittedHeads(layer, verdict, by_newton=best is not within)

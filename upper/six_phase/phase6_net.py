@@ -1,33 +1,58 @@
 """Phase 6 of paper mode: enumerate a net of the span or hull, regress the projections, keep the best tuple."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations, islice, product
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention.evaluation import HeldOut
-from attention.layer import read_tokens
-from attention.validation import PositiveFloat, PositiveInt, Real, Whole, checked
+from attention.validation import PositiveFloat, PositiveInt, Whole, checked
 from upper.six_phase.phase5_span import AttentionSpan
+from upper.six_phase.phase6_regression import TupleRegression
 
-__all__ = ["DELTA", "NetSearch", "TupleRegression", "held_out_examples", "search_net"]
+__all__ = ["Net", "NetSearch", "held_out_examples", "search_net"]
 
-# For m > 2, moments of all pairs of points take (points d)^2 numbers; the reads of all points take points n k d.
-_MOST_NUMBERS = 1 << 26
-_MOST_POINTS = 4000
-_MOST_CELLS = 400_000
-_CHUNK, _CHUNK_NUMBERS = 256, 1 << 23  # tuples solved together, and the numbers in their reads
-_RIDGE = 1e-9  # of the mean diagonal: two equal heads make a tuple's moments singular
-_KEPT = 0.25  # the share of the tuples for the refinements
-_KURTOSIS = 4.0
-DELTA = 0.01
-"""The probability of a wrong selection, and that of a wrong bound."""
+
+@dataclass(frozen=True)
+@checked
+class Net:
+    """The net of phase 6, and the limits of the search.
+
+    Parameters
+    ----------
+    over : "hull" or "span"
+        "hull": the net is of the affine hull, with m - 1 dimensions per head. "span": it is of the whole span, with m
+        dimensions per head, as in the paper.
+    spacing : float
+        Distance of neighbouring points, relative to the norm of the centre. It is at most the radius of the net, and is
+        increased until `most` allows all tuples. If no spacing does, the net is the m corners of a simplex.
+    refinements : int
+        How many refinements follow the first net. Each halves the spacing and tries the neighbours of the best tuple.
+    most : int
+        The most tuples in total. Three quarters are for the first net; the refinements share the rest equally. Without
+        refinements, all are for the first net.
+    """
+
+    over: Literal["hull", "span"] = "hull"
+    spacing: PositiveFloat = 0.04
+    refinements: Annotated[int, Whole(0, 60)] = 3
+    most: PositiveInt = 2_000_000
+
+    cells: ClassVar[int] = 400_000  #: the most cells of the cube around the ball
+    #: the most numbers in memory: the reads of all points take points n k d, for m > 2 their moments (points d)^2
+    numbers: ClassVar[int] = 1 << 26
+    points: ClassVar[int] = 4000  #: the most points for two heads, whose errors are a table of all pairs
+    kurtosis: ClassVar[float] = 4.0  #: the largest E z^2 / (E z)^2 for which there is a bound
+    delta: ClassVar[float] = 0.01  #: the probability of a wrong selection, and that of a wrong bound
+
+    def together(self, m: int, n_tokens: int, d: int) -> int:
+        """The most points that fit into the memory, for examples of so many numbers."""
+        return math.isqrt(self.numbers) // d if m != 2 else min(self.points, self.numbers // n_tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +84,7 @@ class NetSearch:
     evidence: int
 
     @property
-    def measures(self) -> dict[str, float | int]:
+    def measures(self) -> dict[str, Any]:
         """The measures of the step in the trace."""
         return {
             "phase_examples": self.examples,
@@ -72,11 +97,13 @@ class NetSearch:
             **({} if self.bound is None else {"held_out_bound": self.bound}),
         }
 
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of one axis by name."""
+        return {} if self.grid is None else {"grid": self.grid}
 
-@checked
-def held_out_examples(
-    candidates: Annotated[int, Whole(1, 2**1000)], delta: Annotated[float, Real(above=0, below=1)]
-) -> int:
+
+def held_out_examples(candidates: int, delta: float = Net.delta) -> int:
     """How many held-out examples make every candidate's estimated error at least half the true one.
 
     This fails with probability at most delta. A mean of n non-negative variables of kurtosis E z^2 / (E z)^2 <= 4 is
@@ -89,7 +116,7 @@ def held_out_examples(
     >>> held_out_examples(10_000, 0.01)
     443
     """
-    return math.ceil(8 * _KURTOSIS * math.log(candidates / delta))
+    return math.ceil(8 * Net.kurtosis * math.log(candidates / delta))
 
 
 @checked
@@ -97,14 +124,10 @@ def search_net(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
     span: AttentionSpan,
+    net: Net = Net(),
     *,
-    heads: PositiveInt,
-    over: Literal["hull", "span"] = "hull",
-    spacing: PositiveFloat = 0.04,
-    refinements: Annotated[int, Whole(0, 60)] = 3,
     held_out: PositiveInt | None = None,
     judged: PositiveInt | None = None,
-    most: PositiveInt = 2_000_000,
 ) -> NetSearch:
     """Phase 6: try tuples of points of a net, with projections by regression; keep the best on held-out examples.
 
@@ -113,23 +136,12 @@ def search_net(
     x, y : array (n, k, d)
         Examples. The first `held_out` are used only to select, the next `judged` only to judge the selected tuple.
     span : AttentionSpan
-        The span of the heads, from phase 5.
-    heads : int
-        m, the dimension of the span.
-    over : "hull" or "span"
-        "hull": the net is of the affine hull, with m - 1 dimensions per head. "span": it is of the whole span, with m
-        dimensions per head, as in the paper.
-    spacing : float
-        Distance of neighbouring points, relative to the norm of the centre. It is at most the radius of the net, and is
-        increased until `most` allows all tuples. If no spacing does, the net is the m corners of a simplex.
-    refinements : int
-        How many refinements follow the first net. Each halves the spacing and tries the neighbours of the best tuple.
+        The span of the m heads, from phase 5.
+    net : Net
+        The net, and the limits of the search.
     held_out, judged : int, optional
-        By default `held_out_examples` of `most` candidates and of one candidate, or fewer if there are too few
+        By default `held_out_examples` of `net.most` candidates and of one candidate, or fewer if there are too few
         examples.
-    most : int
-        The most tuples in total. Three quarters are for the first net; the refinements share the rest equally. Without
-        refinements, all are for the first net.
 
     Notes
     -----
@@ -151,16 +163,14 @@ def search_net(
     Maurer's and Cantelli's.
     """
     n, k, d = x.shape
-    m = heads
-    if len(span.basis) != m:
-        raise ValueError(f"heads is {m}: {len(span.basis)}, the dimensions of the span, is needed.")
-    frame = _Frame.of(span, over)
-    halvings = refinements if frame.dimension else 0
-    first = most - int(_KEPT * most) if halvings else most
-    together = math.isqrt(_MOST_NUMBERS) // d if m != 2 else min(_MOST_POINTS, _MOST_NUMBERS // x.size)
-    spacing, points = _grid(frame, spacing, m, first, together)
+    m = len(span.basis)
+    frame = _Frame.of(span, net.over)
+    halvings = net.refinements if frame.dimension else 0
+    first = net.most - net.most // 4 if halvings else net.most
+    together = net.together(m, x.size, d)
+    spacing, points = _grid(frame, net.spacing, m, first, together)
     least = -(-2 * m * d // k)
-    by_default = _set_aside(n, least, held_out_examples(most, DELTA), held_out_examples(1, DELTA / 2))
+    by_default = _set_aside(n, least, held_out_examples(net.most), held_out_examples(1, net.delta / 2))
     select, judge = held_out or by_default[0], judged or by_default[1]
     if n < select + judge + least:
         raise ValueError(
@@ -180,7 +190,7 @@ def search_net(
         best, error = data.best_tuple(frame.matrices(points), combinations(range(len(points)), m))
     found = _Best(points[best], error, math.comb(len(points), m))
     for halving in range(1, halvings + 1):
-        allowed = found.tried + (most - found.tried) // (halvings - halving + 1)
+        allowed = found.tried + (net.most - found.tried) // (halvings - halving + 1)
         found = _halved(data, frame, found, spacing / 2**halving, allowed, together)
     theta = frame.matrices(found.points)
     w = data.projections(theta)
@@ -190,7 +200,7 @@ def search_net(
     return NetSearch(
         layer=AttentionLayer(theta=theta, w=unit * w),
         error=float(misses.sum() / (energy[judging].sum() or 1.0)),
-        bound=_bound(mean, kurtosis, judge, energy, DELTA),
+        bound=_bound(mean, kurtosis, judge, energy),
         kurtosis=kurtosis,
         candidates=found.tried,
         points=len(points),
@@ -214,12 +224,14 @@ def _squares(outputs: np.ndarray) -> np.ndarray:
     return np.sum(outputs**2, axis=(1, 2))
 
 
-def _bound(mean: float, kurtosis: float, judge: int, energy: np.ndarray, delta: float) -> float | None:
-    below = math.sqrt(2 * _KURTOSIS * math.log(2 / delta) / judge)
+def _bound(
+    mean: float, kurtosis: float, judge: int, energy: np.ndarray, delta: float = Net.delta
+) -> float | None:
+    below = math.sqrt(2 * Net.kurtosis * math.log(2 / delta) / judge)
     size = float(energy.mean()) or 1.0
-    if below > 0.5 or max(kurtosis, float(np.mean((energy / size) ** 2))) > _KURTOSIS:
+    if below > 0.5 or max(kurtosis, float(np.mean((energy / size) ** 2))) > Net.kurtosis:
         return None
-    above = math.sqrt((_KURTOSIS - 1) * (2 / delta - 1) / len(energy))
+    above = math.sqrt((Net.kurtosis - 1) * (2 / delta - 1) / len(energy))
     return mean / (1 - below) * (1 + above) / size
 
 
@@ -259,11 +271,11 @@ def _grid(frame: _Frame, spacing: float, m: int, most: int, together: int) -> tu
         return spacing, np.zeros((1, 0))
     if frame.reach == 0:
         return spacing, frame.simplex
-    spacing = max(min(spacing, frame.reach), 2 * frame.reach / _MOST_CELLS)
+    spacing = max(min(spacing, frame.reach), 2 * frame.reach / Net.cells)
     # beyond twice the reach one cell covers the ball
     while spacing < 2 * frame.reach:
         each_side = math.floor(frame.reach / spacing + 0.5)
-        if (2 * each_side + 1) ** frame.dimension <= _MOST_CELLS:
+        if (2 * each_side + 1) ** frame.dimension <= Net.cells:
             side = np.arange(-each_side, each_side + 1) * spacing
             grid = np.stack(np.meshgrid(*[side] * frame.dimension, indexing="ij"), -1)
             grid = grid.reshape(-1, frame.dimension)
@@ -285,7 +297,7 @@ class _Best:
 
 
 def _halved(
-    data: "TupleRegression", frame: _Frame, best: _Best, step: float, allowed: int, together: int
+    data: TupleRegression, frame: _Frame, best: _Best, step: float, allowed: int, together: int
 ) -> _Best:
     """The best tuple within a step of the best one in each coordinate; `allowed` bounds all tuples tried so far."""
     m, dimension = best.points.shape
@@ -325,139 +337,3 @@ def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
                 offset = np.zeros(dimension)
                 offset[list(places)] = signs
                 yield offset
-
-
-@dataclass(frozen=True, eq=False)
-class TupleRegression:
-    """Least squares of the labels on the reads of tuples of heads, from moments: a tuple needs no pass over data.
-
-    `x`, `y` are the examples for the regression, and `x_held`, `y_held` the held-out ones for the errors.
-    """
-
-    x: Float[np.ndarray, "n k d"]
-    y: Float[np.ndarray, "n k d"]
-    x_held: Float[np.ndarray, "h k d"]
-    y_held: Float[np.ndarray, "h k d"]
-
-    def projections(self, theta: Float[np.ndarray, "m d d"]) -> Float[np.ndarray, "m d d"]:
-        """The W_i of one tuple, by least squares over the examples themselves."""
-        m, d, _ = theta.shape
-        _, read = read_tokens(self.x, theta)
-        return np.linalg.lstsq(read, self.y.reshape(-1, d), rcond=None)[0].reshape(m, d, d)
-
-    def pair_errors(self, theta: Float[np.ndarray, "g d d"]) -> Float[np.ndarray, "g g"]:
-        """Squared relative held-out error of every pair of the matrices; NaN on the diagonal.
-
-        O(g^2 (n k + d) d^2) time; memory O(g n k d), never that of all moments.
-        """
-        sides = self._reads(theta)
-        errors = np.full((len(theta), len(theta)), np.nan)
-        for i in range(len(theta) - 1):
-            pairs = [side.part(slice(i, i + 1)).beside(side.part(slice(i + 1, None))) for side in sides]
-            errors[i, i + 1 :] = errors[i + 1 :, i] = self._errors(*pairs)
-        return errors
-
-    def best_tuple(
-        self, theta: Float[np.ndarray, "g d d"], tuples: Iterable[tuple[int, ...]]
-    ) -> tuple[list[int], float]:
-        """The best tuple of places in `theta` by its squared relative held-out error, and that error.
-
-        O((m d)^3) a tuple; memory (g d)^2 for the moments of all matrices.
-        """
-        sides, iterator = self._reads(theta), iter(tuples)
-        best, least = [0], np.inf
-        while chunk := list(islice(iterator, _CHUNK)):
-            errors = self._errors(*(side.tuples(np.array(chunk)) for side in sides))
-            place = int(np.argmin(errors))
-            if errors[place] < least:
-                best, least = list(chunk[place]), float(errors[place])
-        return best, least
-
-    def one_more_errors(
-        self,
-        fixed: Float[np.ndarray, "fixed d d"],
-        points: Float[np.ndarray, "t z"],
-        matrices: Callable[[np.ndarray], np.ndarray],
-    ) -> Float[np.ndarray, " t"]:
-        """Squared relative held-out error of the fixed matrices together with that of each of the points.
-
-        O(n k m d^2 + (m d)^3) for each of the points; memory bounded, however many they are.
-        """
-        sides = self._reads(fixed)
-        # in blocks whose reads and moments fit into the memory
-        width = (len(fixed) + 1) * self.x.shape[2]
-        at_once = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(self.x.size, self.x_held.size, width**2)))
-        errors = []
-        for start in range(0, len(points), at_once):
-            others = self._reads(matrices(points[start : start + at_once]))
-            errors.append(
-                self._errors(*(side.beside(other) for side, other in zip(sides, others, strict=True)))
-            )
-        return np.concatenate(errors)
-
-    def _reads(self, theta: np.ndarray) -> tuple["_Reads", "_Reads"]:
-        return _Reads.of(self.x, self.y, theta), _Reads.of(self.x_held, self.y_held, theta)
-
-    def _errors(
-        self, moments: tuple[np.ndarray, np.ndarray], held: tuple[np.ndarray, np.ndarray]
-    ) -> np.ndarray:
-        gram, moment = moments
-        size = np.einsum("tii->t", gram)[:, None, None] / gram.shape[1]
-        w = np.linalg.solve(gram + (_RIDGE * size + 1e-300) * np.eye(gram.shape[1]), moment)
-        energy = float(np.sum(self.y_held**2))
-        explained, square = np.einsum("tij,tij->t", w, held[1]), np.einsum("tij,tij->t", w, held[0] @ w)
-        return np.maximum(energy - 2 * explained + square, 0.0) / (energy or 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Reads:
-    """The reads Z_i = P_i X of g matrices, their moments Z_i^T Z_i, and their moments with the labels, Z_i^T Y."""
-
-    read: np.ndarray  # (g, n k, d)
-    own: np.ndarray  # (g, d, d)
-    moment: np.ndarray  # (g, d, d)
-
-    @classmethod
-    def of(cls, x: np.ndarray, y: np.ndarray, theta: np.ndarray) -> "_Reads":
-        g, d, _ = theta.shape
-        labels = y.reshape(-1, d)
-        read = read_tokens(x, theta)[1] if g else np.zeros((len(labels), 0))
-        moment = (read.T @ labels).reshape(g, d, d)
-        heads = np.ascontiguousarray(read.reshape(len(labels), g, d).transpose(1, 0, 2))
-        return cls(heads, np.matmul(heads.transpose(0, 2, 1), heads), moment)
-
-    def part(self, which: slice) -> "_Reads":
-        return _Reads(self.read[which], self.own[which], self.moment[which])
-
-    @cached_property
-    def all(self) -> np.ndarray:
-        """Moments of all pairs, (g, g, d, d)."""
-        g, _, d = self.read.shape
-        return (self._flat.T @ self._flat).reshape(g, d, g, d).transpose(0, 2, 1, 3)
-
-    def tuples(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Moments (t, m d, m d) and (t, m d, d) of tuples of these matrices."""
-        t, m = index.shape
-        d = self.read.shape[2]
-        blocks = self.all[index[:, :, None], index[:, None, :]]  # t, m, m, d, d
-        return blocks.transpose(0, 1, 3, 2, 4).reshape(t, m * d, m * d), self.moment[index].reshape(
-            t, m * d, d
-        )
-
-    def beside(self, others: "_Reads") -> tuple[np.ndarray, np.ndarray]:
-        """Moments (t, m d, m d) and (t, m d, d) of these matrices together with each of the t others."""
-        g, _, d = self.read.shape
-        t, width = len(others.read), g * d
-        gram = np.empty((t, width + d, width + d))
-        moment = np.empty((t, width + d, d))
-        gram[:, :width, :width] = self.all.transpose(0, 2, 1, 3).reshape(width, width)
-        moment[:, :width], moment[:, width:] = self.moment.reshape(width, d), others.moment
-        gram[:, :width, width:] = np.matmul(self._flat.T, others.read)
-        gram[:, width:, :width] = gram[:, :width, width:].transpose(0, 2, 1)
-        gram[:, width:, width:] = others.own
-        return gram, moment
-
-    @cached_property
-    def _flat(self) -> np.ndarray:
-        g, rows, d = self.read.shape
-        return self.read.transpose(1, 0, 2).reshape(rows, g * d)

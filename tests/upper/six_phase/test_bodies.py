@@ -1,4 +1,4 @@
-"""The convex body as an ellipsoid and as a polytope: membership, least norm, maximisers and wide directions."""
+"""The convex body: membership, least norm, maximisers and wide directions."""
 
 import tracemalloc
 from dataclasses import replace
@@ -9,11 +9,9 @@ from agreeing import exact_contrasts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
-from scipy.optimize import linprog, minimize
 
 from attention import make_nice_layer
-from upper.six_phase import convex_body, sculpt
-from upper.six_phase.agreement import EquationMoments
+from upper.six_phase import convex_body
 from upper.six_phase.convex_body import AxisBody, Ellipsoid, spectral_gap
 
 
@@ -72,16 +70,14 @@ def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log
     assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
 
 
-# ---- both bodies
+# ---- the body
 
 
-@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
 @pytest.mark.parametrize("m", [1, 2, 3])
-def test_exact_equations_keep_every_head_and_their_hull_in_the_body(kind, m):
+def test_exact_equations_keep_every_head_and_their_hull_in_the_body(m):
     theta = _heads(m, 6, 8)
-    body = sculpt(
-        exact_contrasts(theta, 120, rng=9), body=kind, wide=m - 1, radius=3 * float(np.linalg.norm(theta))
-    )
+    body = Ellipsoid.of(exact_contrasts(theta, 120, rng=9), wide=m - 1)
+    body = replace(body, radius=3 * float(np.linalg.norm(theta)))
     shares = np.random.default_rng(10).dirichlet(np.ones(m), size=10)
     for point in [*theta, *np.tensordot(shares, theta, 1)]:
         assert body.contains(point)
@@ -89,12 +85,11 @@ def test_exact_equations_keep_every_head_and_their_hull_in_the_body(kind, m):
     assert not body.contains(theta[0] * 1e3)
 
 
-@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
 @pytest.mark.parametrize("m", [2, 3])
-def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(kind, m):
+def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(m):
     theta = _heads(m, 6, 12)
-    body = sculpt(exact_contrasts(theta, 150, rng=13), body=kind, wide=m - 1)
-    found = body.wide_directions(m - 1).reshape(m - 1, -1)
+    body = Ellipsoid.of(exact_contrasts(theta, 150, rng=13), wide=m - 1)
+    found = body.directions[: m - 1].reshape(m - 1, -1)
     np.testing.assert_allclose(found @ found.T, np.eye(m - 1), atol=1e-9)
     differences = (theta[1:] - theta[0]).reshape(m - 1, -1)
     assert subspace_angles(found.T, differences.T).max() < 1e-5
@@ -103,36 +98,23 @@ def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(k
     assert np.linalg.norm(off - found.T @ (found @ off)) < 1e-5 * np.linalg.norm(theta[0])
 
 
-@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
-def test_a_tight_radius_binds(kind):
-    loose = sculpt(_agreeing_rows(5, 80, 19), body=kind)
+def test_a_tight_radius_binds():
+    loose = Ellipsoid.of(_agreeing_rows(5, 80, 19))
     least = loose.min_norm_point()
-    radius = 1.02 * float(np.linalg.norm(least)) if kind == "ellipsoid" else 0.97 * loose.radius
-    body = sculpt(_agreeing_rows(5, 80, 19), body=kind, tolerance=loose.tolerance, radius=radius)
+    body = replace(loose, radius=1.02 * float(np.linalg.norm(least)))
     for direction in [least, body.centre, *np.random.default_rng(20).standard_normal((10, 5, 5))]:
         found = body.maximise(direction)
         assert body.contains(found)
         assert np.vdot(direction, found) <= np.vdot(direction, loose.maximise(direction)) + 1e-9
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
-def test_an_empty_body_is_refused(kind):
-    contrasts = _agreeing_rows(5, 80, 25)
-    misfit = sculpt(contrasts, body=kind).misfit_at_centre
-    with pytest.raises(ValueError, match="larger tolerance or radius"):
-        sculpt(contrasts, body=kind, tolerance=0.9 * misfit)
-    with pytest.raises(ValueError, match="larger tolerance or radius"):
-        sculpt(contrasts, body=kind, tolerance=1.1 * misfit, radius=1e-3)
-
-
-# ---- the ellipsoid
+# ---- decomposed, and by products alone
 
 
 def _both_ways(contrasts, monkeypatch, **options):
-    dense = Ellipsoid.of(EquationMoments(contrasts), **options)
-    monkeypatch.setattr(convex_body, "_DENSE_UP_TO", 0)
-    return dense, Ellipsoid.of(EquationMoments(contrasts), **options)
+    dense = Ellipsoid.of(contrasts, **options)
+    monkeypatch.setattr(convex_body, "RULES", replace(convex_body.RULES, dense_up_to=0))
+    return dense, Ellipsoid.of(contrasts, **options)
 
 
 @pytest.mark.parametrize("wide", [None, 1])
@@ -143,7 +125,7 @@ def test_dense_and_matrix_free_ellipsoids_are_the_same(monkeypatch, wide, noise)
     number = min(len(dense.spectrum), len(free.spectrum))
     np.testing.assert_allclose(free.spectrum[0], dense.spectrum[0], rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(free.spectrum[:number], dense.spectrum[:number], rtol=0.05, atol=1e-9)
-    assert abs(np.vdot(free.wide_directions(1), dense.wide_directions(1))) == pytest.approx(1, abs=1e-6)
+    assert abs(np.vdot(free.directions[:1], dense.directions[:1])) == pytest.approx(1, abs=1e-6)
     assert free.misfit_at_centre == pytest.approx(dense.misfit_at_centre, rel=1e-6, abs=1e-6)
     assert free.explained == pytest.approx(dense.explained, abs=1e-6)
     if noise:  # without, both tolerances are of the size of rounding
@@ -155,9 +137,10 @@ def test_dense_and_matrix_free_ellipsoids_are_the_same(monkeypatch, wide, noise)
 def test_dense_and_matrix_free_ellipsoids_have_the_same_extreme_points(monkeypatch):
     contrasts = _agreeing_rows(12, 900, 29)
     size = 3 * float(np.linalg.norm(_heads(2, 12, 29)[0]))
-    dense, free = _both_ways(contrasts, monkeypatch, wide=1, tolerance=0.3, radius=size)
+    both = _both_ways(contrasts, monkeypatch, wide=1)
+    dense, free = (replace(body, tolerance=0.3, radius=size) for body in both)
     np.testing.assert_allclose(free.min_norm_point(), dense.min_norm_point(), atol=1e-4 * size)
-    for direction in [*np.random.default_rng(30).standard_normal((3, 12, 12)), dense.wide_directions(1)[0]]:
+    for direction in [*np.random.default_rng(30).standard_normal((3, 12, 12)), dense.directions[0]]:
         ours, theirs = free.maximise(direction), dense.maximise(direction)
         assert dense.contains(ours)
         assert free.contains(theirs)
@@ -167,12 +150,11 @@ def test_dense_and_matrix_free_ellipsoids_have_the_same_extreme_points(monkeypat
 def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
     contrasts = exact_contrasts(_heads(2, 8, 33), 500, rng=34)
     shuffled = replace(contrasts, log_ratios=np.random.default_rng(35).permutation(contrasts.log_ratios))
-    assert sculpt(contrasts).explained > 1 - 1e-9
-    assert sculpt(shuffled).explained < 0.5
+    assert Ellipsoid.of(contrasts).explained > 1 - 1e-9
+    assert Ellipsoid.of(shuffled).explained < 0.5
 
 
-@pytest.mark.parametrize("body", ["ellipsoid", "polytope"])
-def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_explains(body):
+def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_explains():
     contrasts = _agreeing_rows(4, 60, 36, noise=0.3)
     scale = np.sqrt(contrasts.weights)
     equations = (scale[:, None, None] * contrasts.formed()).reshape(-1, 16)
@@ -180,14 +162,14 @@ def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_exp
     left = right - equations @ np.linalg.lstsq(equations, right, rcond=None)[0]
     share = 1 - np.sum(left**2) / np.sum(right**2)
     assert 0.1 < share < 0.99
-    assert sculpt(contrasts, body=body, radius=100.0).explained == pytest.approx(share, abs=1e-9)
+    assert Ellipsoid.of(contrasts).explained == pytest.approx(share, abs=1e-9)
 
 
 def test_no_square_matrix_of_all_unknowns_is_formed_above_the_dense_size():
     d = 48
     contrasts = _agreeing_rows(d, 3 * d * d, 37)
     tracemalloc.start()
-    body = sculpt(contrasts, wide=1)
+    body = Ellipsoid.of(contrasts, wide=1)
     body.min_norm_point()
     body.maximise(body.centre)
     _, peak = tracemalloc.get_traced_memory()
@@ -195,51 +177,7 @@ def test_no_square_matrix_of_all_unknowns_is_formed_above_the_dense_size():
     assert peak < d**4 * 8 / 2
     theta = _heads(2, d, 37)
     difference = (theta[1] - theta[0]) / np.linalg.norm(theta[1] - theta[0])
-    assert abs(np.vdot(body.wide_directions(1)[0], difference)) > 0.99
-
-
-# ---- the polytope
-
-
-def _halfspaces(body):
-    return np.concatenate([body._equations, -body._equations]), (
-        np.concatenate([body._right, -body._right]) + body.tolerance
-    )
-
-
-def test_polytope_maximiser_is_a_vertex_with_a_dual_certificate():
-    """The dual program bounds every member's <g, Theta> from above, and the maximiser meets the bound."""
-    body = sculpt(_agreeing_rows(4, 40, 43), body="polytope")
-    left, right = _halfspaces(body)
-    left = np.concatenate([left, np.eye(16), -np.eye(16)])
-    right = np.concatenate([right, np.full(32, body.radius)])
-    for direction in np.random.default_rng(44).standard_normal((4, 16)):
-        found = body.maximise(direction.reshape(4, 4)).ravel()
-        dual = linprog(right, A_eq=left.T, b_eq=direction)
-        assert direction @ found == pytest.approx(dual.fun, rel=1e-7)
-        tight = np.abs(left @ found - right) < 1e-7
-        assert np.linalg.matrix_rank(left[tight]) == 16
-
-
-@pytest.mark.parametrize("share", [4.0, 0.97])
-def test_polytope_point_of_least_norm_against_sequential_quadratic_programming(share):
-    """With a radius far away, and with one that moves the point of least norm."""
-    loose = sculpt(_agreeing_rows(3, 30, 48, noise=0.1), body="polytope")
-    radius = share * float(np.abs(loose.min_norm_point()).max())
-    body = replace(loose, radius=radius)
-    left, right = _halfspaces(body)
-    least = minimize(
-        lambda z: z @ z,
-        body.centre.ravel(),
-        jac=lambda z: 2 * z,
-        bounds=[(-radius, radius)] * 9,
-        constraints={"type": "ineq", "fun": lambda z: right - left @ z, "jac": lambda z: -left},
-        method="SLSQP",
-        options={"maxiter": 500, "ftol": 1e-14},
-    )
-    found = body.min_norm_point()
-    np.testing.assert_allclose(found.ravel(), least.x, atol=1e-6)
-    assert np.allclose(found, loose.min_norm_point()) == (share > 1)
+    assert abs(np.vdot(body.directions[0], difference)) > 0.99
 
 
 # ---- the gap of a spectrum

@@ -1,4 +1,4 @@
-"""Batches in their own random streams: no bit, no count and no memory depends on threads, backends or how many."""
+"""Batches: all examples are drawn in order and counted, and never all in memory."""
 
 import tracemalloc
 
@@ -26,15 +26,14 @@ def _both(x, y):
     n=st.integers(1, 90),
     batch=st.integers(1, 40),
     given_arrays=st.booleans(),
-    jobs=st.sampled_from([None, 1, 2]),
 )
 @settings(max_examples=15, deadline=None)
-def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
+def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays):
     x, y = _oracle(2).draw(100)
     oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("upper.six_phase.common.batch_size", lambda k, d: batch)
-        parts = list(map_batches(oracle, _both, n, jobs=jobs))
+        parts = list(map_batches(oracle, _both, n))
     sizes = [len(part[0]) for part in parts]
     assert sum(sizes) == oracle.drawn == n
     assert all(size == batch for size in sizes[:-1])
@@ -45,12 +44,11 @@ def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
         assert oracle.remaining == 100 - n
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_examples_are_never_all_in_memory(jobs, monkeypatch):
-    monkeypatch.setattr("upper.six_phase.common._NUMBERS", 200 * 2 * 6)
-    estimate_projection_sum(_oracle(5), 200, jobs=jobs)  # imports are no part of it
+def test_examples_are_never_all_in_memory(monkeypatch):
+    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 200)
+    estimate_projection_sum(_oracle(5), 200)  # imports are no part of it
     tracemalloc.start()
-    estimate_projection_sum(_oracle(5), 20_000, jobs=jobs)
+    estimate_projection_sum(_oracle(5), 20_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * 20_000 * 2 * 6 / 3  # a third of the tokens alone

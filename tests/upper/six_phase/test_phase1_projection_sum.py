@@ -49,7 +49,7 @@ def test_without_attention_only_the_standard_error_remains(inputs):
     ratios = []
     for _ in range(100):
         estimate = estimate_projection_sum(oracle, 400)
-        error = estimate.measures["standard_error"] * np.linalg.norm(estimate.w)
+        error = estimate.standard_error * np.linalg.norm(estimate.w)
         ratios.append(np.sum((estimate.w - total) ** 2) / error**2)
     spread = np.std(ratios) / np.sqrt(len(ratios))
     assert spread < 0.05

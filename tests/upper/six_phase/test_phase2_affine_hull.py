@@ -64,7 +64,7 @@ def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
     hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), off, wide=wide, accept=0.01, equations=10**6)
     usable = _usable(certify_agreement(x, y, off)).sum()
     assert hull.accepted == pytest.approx(usable / 2, rel=0.4)
-    assert attention_span(hull.body, 0).errors(layer)["span_error"] < 0.03
+    assert attention_span(hull.body).errors(layer)["span_error"] < 0.03
 
 
 def test_no_usable_row_is_said():

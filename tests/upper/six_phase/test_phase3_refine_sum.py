@@ -10,8 +10,8 @@ from upper.six_phase import (
     certify_agreement,
     refine_by_consistency,
     refine_by_margin,
-    sculpt,
 )
+from upper.six_phase.convex_body import Ellipsoid
 
 
 def _oracle(layer, k, rng, inputs=BooleanInputs):
@@ -20,7 +20,7 @@ def _oracle(layer, k, rng, inputs=BooleanInputs):
 
 def _body(theta, rng):
     """The body of one matrix, from equations that hold exactly."""
-    return sculpt(exact_contrasts(theta[None], 5 * len(theta) ** 2, rng=rng), wide=0)
+    return Ellipsoid.of(exact_contrasts(theta[None], 5 * len(theta) ** 2, rng=rng), wide=0)
 
 
 # ---- by margin
@@ -32,9 +32,9 @@ def test_hard_attention_gives_the_sum_exactly():
     body = _body(layer.theta[0], 13)
     for over in ("body", "proxy"):
         oracle = _oracle(layer, 3, 14)
-        found = refine_by_margin(oracle, body, wide=0, examples=500, margin=40.0, over=over)
+        found = refine_by_margin(oracle, body, examples=500, margin=40.0, over=over)
         assert found.error(layer) < 1e-12
-        assert found.series["margins"].min() >= 40
+        assert found.margins.min() >= 40
         assert (oracle.drawn, found.examples) == (500, 500)
 
 
@@ -43,7 +43,7 @@ def test_a_margin_that_no_row_has_fails_with_margin(over):
     layer = make_nice_layer(heads=1, dim=8, rng=18)
     with pytest.raises(PhaseFailedError, match="margin of 100 logits") as failure:
         refine_by_margin(
-            _oracle(layer, 2, 20), _body(layer.theta[0], 19), wide=0, examples=300, margin=100.0, over=over
+            _oracle(layer, 2, 20), _body(layer.theta[0], 19), examples=300, margin=100.0, over=over
         )
     assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
 
@@ -70,7 +70,7 @@ def test_rows_kept_of_each_batch_are_the_best_of_all():
     inside = certificates.pattern.min(axis=-1) > -0.1
     residual = np.where(inside, certificates.residual, np.inf)
     threshold = np.sort(residual, axis=None)[int(0.02 * 140_000) - 1]
-    assert found.series["thresholds"][0] == pytest.approx(threshold, rel=1e-9)
+    assert found.thresholds[0] == pytest.approx(threshold, rel=1e-9)
     chosen = residual <= threshold
     read = np.einsum("nab,nbd->nad", certificates.pattern, x)[chosen]
     np.testing.assert_allclose(found.w, np.linalg.lstsq(read, y[chosen], rcond=None)[0], atol=1e-9)
@@ -85,7 +85,7 @@ def test_rows_kept_of_each_batch_are_the_best_of_all():
         ),
         (
             lambda layer, oracle: refine_by_margin(
-                oracle, _body(layer.theta[0], 25), wide=0, examples=500, margin=0.1
+                oracle, _body(layer.theta[0], 25), examples=500, margin=0.1
             ),
             "NO_LARGE_MARGIN",
         ),

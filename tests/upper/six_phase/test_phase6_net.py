@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
-from upper.six_phase import search_net
-from upper.six_phase.phase6_net import TupleRegression, _bound, _Frame, held_out_examples
+from upper.six_phase import Net, search_net
+from upper.six_phase.phase6_net import _bound, _Frame, held_out_examples
+from upper.six_phase.phase6_regression import TupleRegression
 
 
 def examples(layer, k, n, rng=5):
@@ -23,7 +24,7 @@ def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     x, y = examples(layer, 3, 600)
     given = {"hull": {"spacing": 0.05}, "span": {"spacing": 0.3}}[over]
-    found = search_net(x, y, true_span(layer), heads=2, over=over, held_out=200, **given)
+    found = search_net(x, y, true_span(layer), Net(over, **given), held_out=200, judged=100)
     truth = GroundTruth.draw(layer, BooleanInputs(k=3, d=8), rng=9)
     errors = truth.measure(layer=found.layer)
     unit = np.linalg.norm(true_span(layer).centre) / np.linalg.norm(layer.theta[0])
@@ -37,7 +38,7 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
     layer = make_nice_layer(heads=2, dim=8, rng=1)
     x, y = examples(layer, 3, 600)
     errors = [
-        search_net(x, y, true_span(layer), heads=2, held_out=200, spacing=0.1, refinements=n).error
+        search_net(x, y, true_span(layer), Net(spacing=0.1, refinements=n), held_out=200, judged=100).error
         for n in range(5)
     ]
     assert errors == sorted(errors, reverse=True)
@@ -47,7 +48,7 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
 def test_three_heads_by_a_coarse_net():
     layer = make_nice_layer(heads=3, dim=8, rng=3)
     x, y = examples(layer, 3, 800)
-    found = search_net(x, y, true_span(layer), heads=3, held_out=300, spacing=0.5, most=20_000)
+    found = search_net(x, y, true_span(layer), Net(spacing=0.5, most=20_000), held_out=300, judged=100)
     assert math.comb(found.points, 3) <= 15_000
     assert math.comb(found.points, 3) + 3 * 9**3 < found.candidates <= 20_000
     assert found.error < 0.01
@@ -57,7 +58,7 @@ def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
     layer = make_nice_layer(heads=2, dim=6, rng=4)
     span = true_span(layer)
     x, y = examples(layer, 3, 300)
-    found = search_net(x, y, span, heads=2, held_out=100, judged=50, spacing=0.5, refinements=0)
+    found = search_net(x, y, span, Net(spacing=0.5, refinements=0), held_out=100, judged=50)
     assert found.surface.shape == (found.points, found.points)
     assert np.array_equal(found.surface, found.surface.T, equal_nan=True)
     assert np.all(np.isnan(np.diag(found.surface)))
@@ -85,7 +86,7 @@ def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, 
     monkeypatch.setattr(TupleRegression, "_errors", counted)
     layer = make_nice_layer(heads=m, dim=8, rng=3)
     x, y = examples(layer, 3, 100)
-    found = search_net(x, y, true_span(layer), heads=m, over=over, held_out=30, judged=10, most=most)
+    found = search_net(x, y, true_span(layer), Net(over, most=most), held_out=30, judged=10)
     assert sum(solved) == found.candidates <= most
     assert found.points >= m
     assert found.layer.heads == m
@@ -97,7 +98,7 @@ def test_halvings_head_by_head_improve_where_all_together_are_too_many():
     layer = make_nice_layer(heads=4, dim=8, rng=0)
     x, y = examples(layer, 3, 500)
     flat, halved = (
-        search_net(x, y, true_span(layer), heads=4, held_out=200, judged=50, most=3000, refinements=number)
+        search_net(x, y, true_span(layer), Net(most=3000, refinements=number), held_out=200, judged=50)
         for number in (0, 3)
     )
     assert halved.error < flat.error / 10
@@ -123,9 +124,7 @@ def test_the_judged_error_is_unbiased():
         rng = np.random.default_rng(seed)
         x = BooleanInputs(k=3, d=6).sample(3300, rng=rng)
         y = rng.standard_normal(x.shape)  # nothing to be found: every candidate is equally bad
-        found = search_net(
-            x[:300], y[:300], true_span(layer), heads=2, over="span", held_out=4, judged=200, most=500
-        )
+        found = search_net(x[:300], y[:300], true_span(layer), Net("span", most=500), held_out=4, judged=200)
         true = relative_error(found.layer(x[300:]), y[300:]) ** 2
         judged.append(found.error - true)
     spread = np.std(judged, ddof=1) / math.sqrt(len(judged))
@@ -150,7 +149,7 @@ def test_there_is_no_bound_where_the_accounting_does_not_hold():
     assert _bound(1.0, 2.0, needed, np.eye(1, 1000)[0], 0.01) is None
     layer = make_nice_layer(heads=2, dim=6, rng=0)
     x, y = examples(layer, 3, 300)
-    found = search_net(x, y, true_span(layer), heads=2, held_out=1, judged=1)
+    found = search_net(x, y, true_span(layer), held_out=1, judged=1)
     assert found.bound is None
 
 
@@ -163,11 +162,8 @@ def test_held_out_examples_bound_the_probability_of_an_underestimate(candidates,
 
 
 @pytest.mark.bad_input
-def test_heads_and_examples_that_do_not_suffice_are_refused():
+def test_examples_that_do_not_suffice_are_refused():
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     x, y = examples(layer, 3, 100)
-    for changes in ({"heads": 3}, {"heads": 2, "held_out": 90, "judged": 9}):
-        with pytest.raises(
-            ValueError, match=r"the dimensions of the span|90 to select, 9 to judge and 11 to"
-        ):
-            search_net(x, y, true_span(layer), **changes)
+    with pytest.raises(ValueError, match="90 to select, 9 to judge and 11 to"):
+        search_net(x, y, true_span(layer), held_out=90, judged=9)
