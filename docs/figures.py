@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, which are not installed
 
-from arena import Drawing, Target, compare, family_target, learn_phases, lwr_target, nice_target
+from arena import Drawing, Target, compare, draw_phases, family_target, learn, lwr_target, nice_target
 from arena.summary import Summary
 from attention.files import write_whole
 from lower import FAMILIES
@@ -39,13 +39,13 @@ def hard_families(dim: int) -> tuple[SQFamily, ...]:
 
 
 def make_phases(out: Path) -> None:
-    """The figures of ``attention-bounds explain``, and those of practical mode that it alone has."""
+    """The figures of paper mode, and those that practical mode alone has."""
     target = nice_target(heads=2, tokens=2, dim=16)
-    for mode in ("paper", "practical"):
-        told = learn_phases(target, "six-phase-paper" if mode == "paper" else "six-phase", preset="quick")
-        for name, drawing in told.drawings.items():
-            if mode == "paper" or name in ("phase-2-thresholds", "phase-6-residual"):
-                drawing.save(out / f"{mode}-{name}.svg")
+    for mode, learner in {"paper": "six-phase-paper", "practical": "six-phase"}.items():
+        fit = learn(target, learner, preset="quick").fit
+        for (phase, name), drawing in draw_phases(fit, target.layer).items():
+            if mode == "paper" or name in ("thresholds", "residual"):
+                drawing.save(out / f"{mode}-phase-{phase}-{name}.svg")
 
 
 def make_agreement(out: Path) -> None:

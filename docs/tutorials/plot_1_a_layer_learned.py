@@ -108,35 +108,37 @@ print(parameter_errors(learned.layer, layer).theta)
 # -------------------------
 #
 # The learner of Chen and Li has six phases and uses no gradient. Here it runs in "paper mode", which keeps to these
-# phases. The details and all constants are ours. `arena.learn_phases` stores a record of each phase. Its `errors` are
-# the distances from the truth:
+# phases. The details and all constants are ours. The trace of the fit has a step for each phase, with its errors
+# against the truth:
 
-from arena import learn_phases
+from arena import draw_phases
 
-told = learn_phases(target, "six-phase-paper", seed=2, preset="quick")
-for record in told.records:
-    print(f"{record.number}. {record.title}")
-    for label, error in record.errors.items():
-        print(f"   {label}: {error:.2g}")
+phases = learn(target, "six-phase-paper", seed=2, preset="quick")
+for step in phases.fit.trace:
+    print(step.title)
+    for name in ("sum_error", "span_error", "unknown_part_error"):
+        if name in step.measures:
+            print(f"   {name}: {step.measures[name]:.2g}")
 
 # %%
 # Phase 1 knows the sum of the projections to a tenth, and phase 3 to a thousandth. Phase 4 then also knows the span of
 # the heads, and phase 6 finds the heads in it. In the figure of phase 3, crosses are the entries after phase 1. Dots
 # are the entries after phase 3.
 
-told.drawings["phase-3-sum"]
+drawings = draw_phases(phases.fit, layer)
+drawings[3, "sum"]
 
 # %%
 # Phase 6 tries every pair of points of a net in that span. Dark is a small error. The two dark spots are one solution,
 # because heads have no order.
 
-told.drawings["phase-6-net"]
+drawings[6, "net"]
 
 # %%
 # Both learners have learned the layer. The six phases have a theorem (for conditions whose constants we do not know)
 # and need hundreds of times as many examples. Newton has no theorem, only measurements, and finds all digits.
 
-for name, one in {"Newton": learned, "six phases": told.learned}.items():
+for name, one in {"Newton": learned, "six phases": phases}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")
 
 # %%

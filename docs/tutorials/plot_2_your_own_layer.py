@@ -72,19 +72,17 @@ print("W:    ", errors.w)
 # The provable learner reports, phase by phase, how near to the truth it came and where it would fail. The gap in the
 # spectrum shows that phase 5 worked: the body K is wide in m - 1 directions and thin in all others.
 
-import textwrap
+from arena import draw_phases
 
-from arena import learn_phases
-
-told = learn_phases(target, "six-phase", seed=1, preset="quick")
-for record in told.records:
-    errors = ", ".join(f"{label} {error:.2g}" for label, error in record.errors.items())
-    print(textwrap.fill(f"Phase {record.number}, {record.state}: {errors}", 90, subsequent_indent="   "))
-told.drawings["phase-4-spectrum"]
+fit = learn(target, "six-phase", seed=1, preset="quick").fit
+for name, phase in {"sum": fit.details.refined_sums[-1], "span": fit.details.span}.items():
+    errors = ", ".join(f"{error} {value:.2g}" for error, value in phase.errors(target.layer).items())
+    print(f"{name}: {errors}")
+draw_phases(fit, target.layer)[4, "spectrum"]
 
 # %%
-# Here it runs in practical mode, where Newton steps at the end of phase 6 take the error to rounding. ``print(told)``
-# prints all phases. ``told.save("phases")`` makes a page with every figure.
+# Here it runs in practical mode, where Newton steps at the end of phase 6 take the error to rounding. ``fit.details``
+# has what each phase found. `arena.save_phases` makes a page with every figure.
 
 # %%
 # A layer that was trained
@@ -148,12 +146,12 @@ if has_torch:
 # The theorem says nothing about such a layer. Its learner needs heads that agree on few rows and differ on the others.
 # These two heads hardly differ. In paper mode the learner stops, and says where and why.
 
+import textwrap
+
 if has_torch:
     own = layer_target(trained, tokens=3, name="trained")
-    paper = learn_phases(own, "six-phase-paper", seed=1, preset="quick")
-    for record in paper.records:
-        print(f"Phase {record.number}: {record.state}")
-    print(textwrap.fill(paper.phases.explanation, 90))
+    paper = learn(own, "six-phase-paper", seed=1, preset="quick").fit
+    print(textwrap.fill(paper.details.explanation, 90))
 
 # %%
 # Learned back nevertheless
