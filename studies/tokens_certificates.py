@@ -11,7 +11,8 @@ from scipy.special import betaincinv
 
 from attention import AttentionLayer
 from attention.layer import softmax
-from upper.six_phase import certify_agreement, contrasts_of, disagreement
+from upper.six_phase.agreement import certify_agreement, contrasts_of
+from upper.six_phase.agreement_law import disagreement
 
 __all__ = ["Rows", "draw_rows", "judge_certificates", "residual_law"]
 

@@ -5,8 +5,7 @@ from jaxtyping import Bool, Float
 
 from attention import BooleanInputs
 from studies.weightings_layers import NormalisedPower, Softmax, WeightedLayer, Weighting
-from upper.six_phase import Contrasts, certify_agreement
-from upper.six_phase.agreement import EquationMoments
+from upper.six_phase.agreement import Contrasts, EquationMoments, certify_agreement
 
 __all__ = [
     "agreement_counts",

@@ -16,7 +16,9 @@ from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import given, returned
-from upper.six_phase import certify_agreement, disagreement, has_repeated_tokens, measure_agreement
+from upper.six_phase import measure_agreement
+from upper.six_phase.agreement import certify_agreement, has_repeated_tokens
+from upper.six_phase.agreement_law import disagreement
 
 
 @checks("agreement/log-ratios", HALF_LOGITS)

@@ -18,9 +18,9 @@ from upper.six_phase import (
     SixPhase,
     attention_span,
     estimate_projection_sum,
-    has_repeated_tokens,
     refine_by_consistency,
 )
+from upper.six_phase.agreement import has_repeated_tokens
 
 _SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 

@@ -45,7 +45,7 @@ PACKAGES = [
 PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
 RECORDS = """
-    Fit Step Inputs Learner AffineHull AttentionSpan Contrasts NetSearch ProjectionSum SixPhases Family
+    Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
@@ -68,8 +68,6 @@ TWO, THREE = np.ones((2, 2)), np.eye(3)
 LAYER, INPUTS = attention.make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(2, 3)
 X, Y = ExampleOracle(LAYER, INPUTS, rng=0).draw(60)
 SUM = np.asarray(LAYER.w.sum(axis=0))
-PATTERN = LAYER.patterns(X).mean(axis=1)
-CONTRASTS = phases.contrasts_of(X, PATTERN, np.ones(PATTERN.shape[:2], bool))
 TENSOR = np.ones((1, 2, 2, 2))
 VALUES = Y.sum(axis=1)
 MOMENTS = linear.FeatureMoments(linear.feature_count(3), 3)
@@ -207,11 +205,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(phases.Net, spacing=0.1),
         partial(phases.QueryPlan, m=1, k=2, d=3),
         partial(phases.attention_span, body=body()),
-        partial(phases.certify_agreement, x=X, y=Y, projection_sum=SUM),
-        partial(phases.contrasts_of, x=X, pattern=PATTERN, accepted=np.ones((60, 2), bool)),
-        partial(phases.disagreement, layer=LAYER, x=X),
         partial(phases.estimate_projection_sum, oracle=oracle(), n=20),
-        partial(phases.has_repeated_tokens, x=X),
         partial(phases.measure_agreement, layer=LAYER, inputs=INPUTS, rows=100),
         partial(phases.one_gradient_step, x=X, y=Y),
         partial(phases.refine_by_consistency, oracle=oracle(), projection_sum=SUM, examples=300),

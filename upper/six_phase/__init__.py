@@ -12,8 +12,7 @@
 statistical queries.
 """
 
-from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens
-from upper.six_phase.agreement_law import disagreement, measure_agreement
+from upper.six_phase.agreement_law import measure_agreement
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.details import SixPhases
 from upper.six_phase.learner import SixPhase
@@ -27,7 +26,6 @@ from upper.six_phase.query_count import QueryPlan, six_phase_queries
 __all__ = [
     "AffineHull",
     "AttentionSpan",
-    "Contrasts",
     "Net",
     "NetSearch",
     "PhaseFailedError",
@@ -36,11 +34,7 @@ __all__ = [
     "SixPhase",
     "SixPhases",
     "attention_span",
-    "certify_agreement",
-    "contrasts_of",
-    "disagreement",
     "estimate_projection_sum",
-    "has_repeated_tokens",
     "measure_agreement",
     "one_gradient_step",
     "refine_by_consistency",

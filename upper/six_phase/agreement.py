@@ -11,7 +11,6 @@ import scipy
 from jaxtyping import Bool, Float
 
 from attention import AttentionLayer
-from attention.validation import checked
 
 __all__ = [
     "Certificates",
@@ -22,9 +21,6 @@ __all__ = [
     "has_repeated_tokens",
 ]
 
-# If the Gram matrix of the differences of projected tokens is this close to singular, no pattern is determined.
-_SINGULAR = 1e-10
-_ROWS = 2048  # equations in one block, where a matrix of equations is formed
 _FIELDS = ("rows", "differences", "log_ratios", "weights")
 
 
@@ -40,7 +36,6 @@ class Certificates:
     residual: Float[np.ndarray, "n k"]
 
 
-@checked
 def certify_agreement(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
@@ -80,7 +75,6 @@ def certify_agreement(
     return Certificates(pattern=pattern, residual=np.where(ruined, np.inf, relative))
 
 
-@checked
 def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]:
     """Which examples have two tokens equal or opposite, to rounding; O(n k^2 d)."""
     size = _lengths(x)
@@ -143,7 +137,6 @@ class Contrasts:
         return float(np.sqrt(np.average(np.mean(misses, axis=0), weights=self.weights)))
 
 
-@checked
 def contrasts_of(
     x: Float[np.ndarray, "n k d"], pattern: Float[np.ndarray, "n k k"], accepted: Bool[Any, "n k"]
 ) -> Contrasts:
@@ -204,8 +197,8 @@ class EquationMoments:
         """M itself, for small d; O(N d^4)."""
         size = self.dim**2
         total = np.zeros((size, size))
-        for start in range(0, len(self.contrasts), _ROWS):
-            part = slice(start, start + _ROWS)
+        for start in range(0, len(self.contrasts), 2048):  # in blocks, to save memory
+            part = slice(start, start + 2048)
             equations = self.contrasts.chosen(part).formed()
             share = np.broadcast_to(self._share[part], equations.shape[:2]).reshape(-1, 1)
             equations = equations.reshape(-1, size)
@@ -230,7 +223,8 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     differences, target = values[:, :-1] - base, y - base
     gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
     scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
-    safe = gram + _SINGULAR * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
+    # so close to singular, no pattern is determined
+    safe = gram + 1e-10 * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
     moments = np.matmul(target, np.swapaxes(differences, 1, 2))
     free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
     pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)
@@ -242,7 +236,7 @@ def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarr
     base = values[:, 1]
     difference, residual = values[:, 0] - base, y - base[:, None]
     gram = np.einsum("nd,nd->n", difference, difference)
-    safe = gram + _SINGULAR * np.where(gram > 0, gram, 1.0)
+    safe = gram + 1e-10 * np.where(gram > 0, gram, 1.0)
     free = np.einsum("nad,nd->na", residual, difference) / safe[:, None]
     residual -= free[:, :, None] * difference[:, None]
     return np.stack([free, 1 - free], axis=-1), residual

@@ -47,7 +47,6 @@ class AgreementLaw:
         return float(np.polyfit(x, y, 1, w=np.sqrt(self.counts[seen]))[0])
 
 
-@checked
 def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
     """How far the heads are from a common pattern in each row, in logits.
 

@@ -1,10 +1,10 @@
 """Common parts of the phases: shares of a budget, examples in batches, and the error of a phase that fails."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,11 @@ __all__ = [
     "PhaseFailedError",
     "Wish",
     "batch_size",
-    "map_batches",
+    "batches",
     "relative_change",
     "remaining",
     "share_of_budget",
 ]
-
-Statistic = TypeVar("Statistic")
 
 
 class PhaseFailedError(ArithmeticError):
@@ -87,10 +85,8 @@ def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
     return n
 
 
-def map_batches(
-    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], Statistic], n: int
-) -> Iterator[Statistic]:
-    """The results of `function` on the tokens and labels of each batch of `n` examples, one batch in memory at a time.
+def batches(oracle: ExampleOracle, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`n` examples, the tokens and labels of one batch after the other, so that never all are in memory.
 
     All `n` are drawn and counted; call `remaining` first. Every batch has its own random stream, split from the
     oracle's. An oracle of given examples serves them in order.
@@ -100,7 +96,8 @@ def map_batches(
         raise ValueError(f"{shown(n)} examples in batches of {batch}: at most 100000 batches are allowed.")
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
     streams = oracle.split(len(sizes)) if oracle.remaining is None else repeat(oracle)
-    return (function(*draw_examples(stream, size)) for stream, size in zip(streams, sizes, strict=False))
+    for stream, size in zip(streams, sizes, strict=False):
+        yield draw_examples(stream, size)
 
 
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:

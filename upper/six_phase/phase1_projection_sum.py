@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import PositiveInt, checked
-from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
+from upper.six_phase.common import PhaseFailedError, batches, relative_change, remaining
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
 
@@ -102,7 +102,8 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt) -> Projection
     """
     n = remaining(oracle, n, "to estimate the sum of the projections from")
     total, length = np.zeros((oracle.d, oracle.d)), 0.0
-    for part, part_length in map_batches(oracle, _correlate, n):
+    for x, y in batches(oracle, n):
+        part, part_length = _correlate(x, y)
         total += part
         length = math.hypot(length, part_length)
     w = total / n

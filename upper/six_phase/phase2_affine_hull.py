@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
 from upper.six_phase.agreement import Certificates, Contrasts, certify_agreement, contrasts_of
-from upper.six_phase.common import PhaseFailedError, map_batches, remaining
+from upper.six_phase.common import PhaseFailedError, batches, remaining
 from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase5_span import attention_span
 
@@ -227,11 +227,8 @@ def _certified(
     oracle: ExampleOracle, w: np.ndarray, n: int, threshold: float = np.inf, best: int | None = None
 ) -> "_Rows":
     """The usable rows of `n` more examples, up to a threshold, and at most the `best` ones of each batch."""
-
-    def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
-        return _Rows.of(x, certify_agreement(x, y, w), threshold).best(best)
-
-    return _Rows.joined(list(map_batches(oracle, certify, n)))
+    parts = [_Rows.of(x, certify_agreement(x, y, w), threshold).best(best) for x, y in batches(oracle, n)]
+    return _Rows.joined(parts)
 
 
 @dataclass(frozen=True, eq=False)

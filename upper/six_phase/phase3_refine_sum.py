@@ -1,6 +1,6 @@
 """Phase 3: refine the sum of the projections, by rows of large margin (as in the paper) or by consistency."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from attention import ExampleOracle, Outcome
 from attention.validation import NonNegativeFloat, PositiveInt, Real, checked
 from upper.six_phase.agreement import certify_agreement
-from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
+from upper.six_phase.common import PhaseFailedError, batches, relative_change, remaining
 from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase1_projection_sum import ProjectionSum
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
@@ -61,13 +61,8 @@ def refine_by_margin(
     least = {"proxy": 6.0, "body": 3.0}[over] if margin is None else margin
     n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
     hull = AttentionSpan.point(body.min_norm_point()) if over == "proxy" else attention_span(body)
-
-    def rows_of_margin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        margins, top = hull.margins(x)
-        example, row = np.nonzero(margins >= least)
-        return margins[example, row], x[example, top[example, row]], y[example, row]
-
-    margins, tokens, labels = _joined(oracle, rows_of_margin, n)
+    parts = [_rows_of_margin(x, y, hull, least) for x, y in batches(oracle, n)]
+    margins, tokens, labels = map(np.concatenate, zip(*parts, strict=True))
     if len(margins) < 2 * d:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN,
@@ -120,7 +115,8 @@ def refine_by_consistency(
     for share in shares:
         rows = max(2 * d, int(share * n * k))
         # keep only the best rows of each batch, slightly more than its share, to save memory
-        residual, read, labels = _joined(oracle, _best_certified(w, 2 * rows / (n * k)), n)
+        parts = [_best_certified(x, y, w, 2 * rows / (n * k)) for x, y in batches(oracle, n)]
+        residual, read, labels = map(np.concatenate, zip(*parts, strict=True))
         best = np.argsort(residual, kind="stable")[:rows]
         best = best[np.isfinite(residual[best])]
         if len(best) < d:
@@ -140,28 +136,24 @@ def refine_by_consistency(
 _Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _joined(
-    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], _Parts], n: int
-) -> list[np.ndarray]:
-    batches = list(map_batches(oracle, function, n))
-    return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+def _rows_of_margin(x: np.ndarray, y: np.ndarray, hull: AttentionSpan, least: float) -> _Parts:
+    """The rows of a batch that have the margin: their margins, the tokens they attend to, and their labels."""
+    margins, top = hull.margins(x)
+    example, row = np.nonzero(margins >= least)
+    return margins[example, row], x[example, top[example, row]], y[example, row]
 
 
-def _best_certified(w: np.ndarray, share: float) -> Callable[[np.ndarray, np.ndarray], _Parts]:
-    """A function that finds the best certified rows of a batch: their residuals, their p X and their labels."""
-
-    def best_of(x: np.ndarray, y: np.ndarray) -> _Parts:
-        certificates = certify_agreement(x, y, w)
-        # exclude weights far outside the simplex, even with a small residual
-        inside = certificates.pattern.min(axis=-1) > -0.1
-        residual = np.where(inside, certificates.residual, np.inf)
-        most = min(residual.size, int(share * residual.size) + 16)
-        best = np.argpartition(residual.ravel(), most - 1)[:most]
-        example, row = np.divmod(np.sort(best), x.shape[1])
-        read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
-        return residual[example, row], read, y[example, row]
-
-    return best_of
+def _best_certified(x: np.ndarray, y: np.ndarray, w: np.ndarray, share: float) -> _Parts:
+    """The best certified rows of a batch: their residuals, their p X and their labels."""
+    certificates = certify_agreement(x, y, w)
+    # exclude weights far outside the simplex, even with a small residual
+    inside = certificates.pattern.min(axis=-1) > -0.1
+    residual = np.where(inside, certificates.residual, np.inf)
+    most = min(residual.size, int(share * residual.size) + 16)
+    best = np.argpartition(residual.ravel(), most - 1)[:most]
+    example, row = np.divmod(np.sort(best), x.shape[1])
+    read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
+    return residual[example, row], read, y[example, row]
 
 
 def _regressed(read: np.ndarray, labels: np.ndarray, otherwise: Outcome) -> tuple[np.ndarray, float]:

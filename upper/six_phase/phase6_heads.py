@@ -16,8 +16,6 @@ from upper.six_phase.phase5_span import AttentionSpan
 
 __all__ = ["FittedHeads", "fit_heads"]
 
-_AWAY = 0.5  # distance of Newton's second start from the first, relative to the norm of a head
-
 
 @dataclass(frozen=True, eq=False)
 class FittedHeads:
@@ -69,7 +67,8 @@ def fit_heads(
         if number == 1:
             return within.theta
         size = np.linalg.norm(within.theta, axis=(1, 2), keepdims=True)
-        return within.theta + _AWAY * size / d * rng.standard_normal(within.theta.shape)
+        # half the norm of a head away
+        return within.theta + 0.5 * size / d * rng.standard_normal(within.theta.shape)
 
     before = last = within.passes
 

@@ -13,7 +13,7 @@ from attention import AttentionLayer
 from attention.evaluation import HeldOut
 from attention.validation import PositiveFloat, PositiveInt, Whole, checked
 from upper.six_phase.phase5_span import AttentionSpan
-from upper.six_phase.phase6_regression import TupleRegression
+from upper.six_phase.phase6_regression import Frame, TupleRegression
 
 __all__ = ["Net", "NetSearch", "held_out_examples", "search_net"]
 
@@ -164,7 +164,7 @@ def search_net(
     """
     n, k, d = x.shape
     m = len(span.basis)
-    frame = _Frame.of(span, net.over)
+    frame = Frame.of(span, net.over)
     halvings = net.refinements if frame.dimension else 0
     first = net.most - net.most // 4 if halvings else net.most
     together = net.together(m, x.size, d)
@@ -181,19 +181,18 @@ def search_net(
     unit = unit * float(np.sqrt(np.mean((y / unit) ** 2))) or 1.0
     y = y / unit
     fitted, judging = slice(select + judge, None), slice(select, select + judge)
-    data = TupleRegression(x=x[fitted], y=y[fitted], x_held=x[:select], y_held=y[:select])
-    surface = data.pair_errors(frame.matrices(points)) if m == 2 else None
+    data = TupleRegression(frame, x[fitted], y[fitted], x_held=x[:select], y_held=y[:select])
+    surface = data.pair_errors(points) if m == 2 else None
     if surface is not None:
         best = list(divmod(int(np.nanargmin(surface)), len(points)))
         error = float(np.nanmin(surface))
     else:
-        best, error = data.best_tuple(frame.matrices(points), combinations(range(len(points)), m))
+        best, error = data.best_tuple(points, combinations(range(len(points)), m))
     found = _Best(points[best], error, math.comb(len(points), m))
     for halving in range(1, halvings + 1):
         allowed = found.tried + (net.most - found.tried) // (halvings - halving + 1)
-        found = _halved(data, frame, found, spacing / 2**halving, allowed, together)
-    theta = frame.matrices(found.points)
-    w = data.projections(theta)
+        found = _halved(data, found, spacing / 2**halving, allowed, together)
+    theta, w = data.heads(found.points)
     misses, energy = _squares(AttentionLayer(theta=theta, w=w)(x[judging]) - y[judging]), _squares(y)
     mean = float(misses.mean())
     kurtosis = float(np.mean((misses / mean) ** 2)) if mean > 0 else 1.0
@@ -235,37 +234,7 @@ def _bound(
     return mean / (1 - below) * (1 + above) / size
 
 
-@dataclass(frozen=True, eq=False)
-class _Frame:
-    """Coordinates of the net, in units of the centre's norm: Theta = origin + sum_j z_j axes_j, |z| <= reach."""
-
-    origin: np.ndarray
-    axes: np.ndarray
-    reach: float
-    simplex: np.ndarray
-
-    @classmethod
-    def of(cls, span: AttentionSpan, over: str) -> "_Frame":
-        unit = float(np.linalg.norm(span.centre)) or 1.0
-        reach = float(span.reach.max(initial=0.0)) / unit
-        m = len(span.basis)
-        # corners of a regular simplex around the centre, in the coordinates of the hull
-        corners = reach * np.linalg.svd(np.eye(m) - 1 / m)[0][:, : m - 1] / math.sqrt(max(1 - 1 / m, 0.5))
-        if over == "hull":
-            return cls(span.centre, unit * span.directions, reach, corners)
-        corners = np.concatenate([corners, np.ones((m, 1))], axis=1)
-        origin = np.zeros_like(span.centre)
-        return cls(origin, span.scaled_basis, float(np.hypot(1.0, reach)), corners)
-
-    @property
-    def dimension(self) -> int:
-        return len(self.axes)
-
-    def matrices(self, points: np.ndarray) -> np.ndarray:
-        return self.origin + np.tensordot(points, self.axes, 1)
-
-
-def _grid(frame: _Frame, spacing: float, m: int, most: int, together: int) -> tuple[float, np.ndarray]:
+def _grid(frame: Frame, spacing: float, m: int, most: int, together: int) -> tuple[float, np.ndarray]:
     """The spacing and the points: all whose cells meet the ball, or the corners of a simplex if those are too many."""
     if frame.dimension == 0:
         return spacing, np.zeros((1, 0))
@@ -296,9 +265,7 @@ class _Best:
     tried: int
 
 
-def _halved(
-    data: TupleRegression, frame: _Frame, best: _Best, step: float, allowed: int, together: int
-) -> _Best:
+def _halved(data: TupleRegression, best: _Best, step: float, allowed: int, together: int) -> _Best:
     """The best tuple within a step of the best one in each coordinate; `allowed` bounds all tuples tried so far."""
     m, dimension = best.points.shape
     # a large power of three may exceed the floats, but not the integers
@@ -306,7 +273,7 @@ def _halved(
         around = np.array(list(_around(dimension, step)))
         near = (best.points[:, None] + around).reshape(-1, dimension)
         choices = product(*(range(i * len(around), (i + 1) * len(around)) for i in range(m)))
-        chosen, error = data.best_tuple(frame.matrices(near), choices)
+        chosen, error = data.best_tuple(near, choices)
         best = replace(best, tried=best.tried + len(around) ** m)
         if error < best.error:
             best = replace(best, points=near[chosen], error=error)
@@ -316,9 +283,7 @@ def _halved(
         # without the head itself, which comes first
         around = np.array(list(islice(_around(dimension, step), 1, 1 + min(share, allowed - best.tried))))
         near = best.points[head] + around
-        errors = data.one_more_errors(
-            frame.matrices(np.delete(best.points, head, axis=0)), near, frame.matrices
-        )
+        errors = data.one_more_errors(np.delete(best.points, head, axis=0), near)
         place, since = int(np.argmin(errors)), since + 1
         best = replace(best, tried=best.tried + len(near))
         if errors[place] < best.error * (1 - 1e-9):

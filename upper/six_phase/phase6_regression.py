@@ -1,6 +1,7 @@
-"""Phase 6: regress the labels on the reads of tuples of heads, from moments: a tuple needs no pass over the data."""
+"""Phase 6: tuples of points of a net, and the regression of the labels on the reads of their heads, from moments."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -9,50 +10,90 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.layer import read_tokens
+from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["TupleRegression"]
+__all__ = ["Frame", "TupleRegression"]
 
 _TOGETHER = 256  # tuples whose systems are solved together
 
 
 @dataclass(frozen=True, eq=False)
-class TupleRegression:
-    """Least squares of the labels on the reads P_i X of a tuple of heads, without regularisation to speak of.
+class Frame:
+    """Coordinates of the net, in units of the centre's norm: Theta = origin + sum_j z_j axes_j, |z| <= reach."""
 
-    `x`, `y` are the examples for the regression, and `x_held`, `y_held` the held-out ones for the errors.
+    origin: np.ndarray
+    axes: np.ndarray
+    reach: float
+    simplex: np.ndarray
+
+    @classmethod
+    def of(cls, span: AttentionSpan, over: str) -> "Frame":
+        """The frame of the affine "hull" of the heads, or of their "span"."""
+        unit = float(np.linalg.norm(span.centre)) or 1.0
+        reach = float(span.reach.max(initial=0.0)) / unit
+        m = len(span.basis)
+        # corners of a regular simplex around the centre, in the coordinates of the hull
+        corners = reach * np.linalg.svd(np.eye(m) - 1 / m)[0][:, : m - 1] / math.sqrt(max(1 - 1 / m, 0.5))
+        if over == "hull":
+            return cls(span.centre, unit * span.directions, reach, corners)
+        corners = np.concatenate([corners, np.ones((m, 1))], axis=1)
+        origin = np.zeros_like(span.centre)
+        return cls(origin, span.scaled_basis, float(np.hypot(1.0, reach)), corners)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates."""
+        return len(self.axes)
+
+    def matrices(self, points: Float[np.ndarray, "p z"]) -> Float[np.ndarray, "p d d"]:
+        """The Theta at these coordinates."""
+        return self.origin + np.tensordot(points, self.axes, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class TupleRegression:
+    """Least squares of the labels on the reads P_i X of a tuple of heads; a tuple needs no pass over the data.
+
+    The heads are points of a `frame`. `x`, `y` are the examples for the regression, and `x_held`, `y_held` the
+    held-out ones for the errors.
     """
 
+    frame: Frame
     x: Float[np.ndarray, "n k d"]
     y: Float[np.ndarray, "n k d"]
     x_held: Float[np.ndarray, "h k d"]
     y_held: Float[np.ndarray, "h k d"]
 
-    def projections(self, theta: Float[np.ndarray, "m d d"]) -> Float[np.ndarray, "m d d"]:
-        """The W_i of one tuple, by least squares over the examples themselves."""
-        m, d, _ = theta.shape
+    def heads(
+        self, points: Float[np.ndarray, "m z"]
+    ) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "m d d"]]:
+        """The Theta_i and W_i of one tuple, by least squares over the examples themselves."""
+        theta = self.frame.matrices(points)
         _, read = read_tokens(self.x, theta)
-        return np.linalg.lstsq(read, self.y.reshape(-1, d), rcond=None)[0].reshape(m, d, d)
+        return theta, np.linalg.lstsq(read, self.y.reshape(-1, theta.shape[1]), rcond=None)[0].reshape(
+            theta.shape
+        )
 
-    def pair_errors(self, theta: Float[np.ndarray, "g d d"]) -> Float[np.ndarray, "g g"]:
-        """Squared relative held-out error of every pair of the matrices; NaN on the diagonal.
+    def pair_errors(self, points: Float[np.ndarray, "g z"]) -> Float[np.ndarray, "g g"]:
+        """Squared relative held-out error of every pair of points; NaN on the diagonal.
 
         O(g^2 (n k + d) d^2) time; memory O(g n k d), never that of all moments.
         """
-        sides = self._reads(theta)
-        errors = np.full((len(theta), len(theta)), np.nan)
-        for i in range(len(theta) - 1):
+        sides = self._reads(points)
+        errors = np.full((len(points), len(points)), np.nan)
+        for i in range(len(points) - 1):
             pairs = [side.part(slice(i, i + 1)).beside(side.part(slice(i + 1, None))) for side in sides]
             errors[i, i + 1 :] = errors[i + 1 :, i] = self._errors(*pairs)
         return errors
 
     def best_tuple(
-        self, theta: Float[np.ndarray, "g d d"], tuples: Iterable[tuple[int, ...]]
+        self, points: Float[np.ndarray, "g z"], tuples: Iterable[tuple[int, ...]]
     ) -> tuple[list[int], float]:
-        """The best tuple of places in `theta` by its squared relative held-out error, and that error.
+        """The best tuple of places in `points` by its squared relative held-out error, and that error.
 
-        O((m d)^3) a tuple; memory (g d)^2 for the moments of all matrices.
+        O((m d)^3) a tuple; memory (g d)^2 for the moments of all points.
         """
-        sides, iterator = self._reads(theta), iter(tuples)
+        sides, iterator = self._reads(points), iter(tuples)
         best, least = [0], np.inf
         while chunk := list(islice(iterator, _TOGETHER)):
             errors = self._errors(*(side.tuples(np.array(chunk)) for side in sides))
@@ -62,12 +103,9 @@ class TupleRegression:
         return best, least
 
     def one_more_errors(
-        self,
-        fixed: Float[np.ndarray, "fixed d d"],
-        points: Float[np.ndarray, "t z"],
-        matrices: Callable[[np.ndarray], np.ndarray],
+        self, fixed: Float[np.ndarray, "fixed z"], points: Float[np.ndarray, "t z"]
     ) -> Float[np.ndarray, " t"]:
-        """Squared relative held-out error of the fixed matrices together with that of each of the points.
+        """Squared relative held-out error of the fixed points together with each of the others.
 
         O(n k m d^2 + (m d)^3) for each of the points; memory bounded, however many they are.
         """
@@ -77,13 +115,14 @@ class TupleRegression:
         at_once = max(1, min(_TOGETHER, (1 << 23) // max(self.x.size, self.x_held.size, width**2)))
         errors = []
         for start in range(0, len(points), at_once):
-            others = self._reads(matrices(points[start : start + at_once]))
+            others = self._reads(points[start : start + at_once])
             errors.append(
                 self._errors(*(side.beside(other) for side, other in zip(sides, others, strict=True)))
             )
         return np.concatenate(errors)
 
-    def _reads(self, theta: np.ndarray) -> tuple["_Reads", "_Reads"]:
+    def _reads(self, points: np.ndarray) -> tuple["_Reads", "_Reads"]:
+        theta = self.frame.matrices(points)
         return _Reads.of(self.x, self.y, theta), _Reads.of(self.x_held, self.y_held, theta)
 
     def _errors(

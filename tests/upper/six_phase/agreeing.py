@@ -3,7 +3,8 @@
 import numpy as np
 
 from attention import AttentionLayer, make_nice_layer
-from upper.six_phase import AttentionSpan, Contrasts
+from upper.six_phase import AttentionSpan
+from upper.six_phase.agreement import Contrasts
 
 
 def agreeing_layer(heads, d, rng, scale=1):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
-from upper.six_phase import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens
+from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens
 
 
 def _agreeing_in_row_zero(layer, k, n, rng):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
-from upper.six_phase import disagreement, measure_agreement
+from upper.six_phase import measure_agreement
+from upper.six_phase.agreement_law import disagreement
 
 
 @pytest.mark.parametrize(

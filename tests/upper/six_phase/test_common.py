@@ -9,17 +9,13 @@ from hypothesis import strategies as st
 
 from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from upper.six_phase import PhaseFailedError, estimate_projection_sum
-from upper.six_phase.common import map_batches, remaining
+from upper.six_phase.common import batches, remaining
 
 
 def _oracle(rng, noise=0.0, k=2, d=6):
     return ExampleOracle(
         make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(k=k, d=d), noise=noise, rng=rng
     )
-
-
-def _both(x, y):
-    return x.copy(), y.copy()
 
 
 @given(
@@ -33,7 +29,7 @@ def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays):
     oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("upper.six_phase.common.batch_size", lambda k, d: batch)
-        parts = list(map_batches(oracle, _both, n))
+        parts = list(batches(oracle, n))
     sizes = [len(part[0]) for part in parts]
     assert sum(sizes) == oracle.drawn == n
     assert all(size == batch for size in sizes[:-1])

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, Outcome, make_nice_layer
-from upper.six_phase import (
-    PhaseFailedError,
-    attention_span,
-    certify_agreement,
-    contrasts_of,
-    sculpt_affine_hull,
-)
+from upper.six_phase import PhaseFailedError, attention_span, sculpt_affine_hull
+from upper.six_phase.agreement import certify_agreement, contrasts_of
 
 FIELDS = ("rows", "differences", "log_ratios", "weights")
 

@@ -5,12 +5,8 @@ import pytest
 from agreeing import agreeing_layer, exact_contrasts
 
 from attention import BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
-from upper.six_phase import (
-    PhaseFailedError,
-    certify_agreement,
-    refine_by_consistency,
-    refine_by_margin,
-)
+from upper.six_phase import PhaseFailedError, refine_by_consistency, refine_by_margin
+from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.convex_body import Ellipsoid
 
 

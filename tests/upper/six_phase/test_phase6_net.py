@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
 from upper.six_phase import Net, search_net
-from upper.six_phase.phase6_net import _bound, _Frame, held_out_examples
-from upper.six_phase.phase6_regression import TupleRegression
+from upper.six_phase.phase6_net import _bound, held_out_examples
+from upper.six_phase.phase6_regression import Frame, TupleRegression
 
 
 def examples(layer, k, n, rng=5):
@@ -109,7 +109,7 @@ def test_halvings_head_by_head_improve_where_all_together_are_too_many():
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_where_no_grid_fits_the_net_is_a_regular_simplex_at_the_reach_around_the_centre(m, over):
     span = true_span(make_nice_layer(heads=m, dim=6, rng=0))
-    frame = _Frame.of(span, over)
+    frame = Frame.of(span, over)
     away = frame.matrices(frame.simplex) - span.centre
     assert np.allclose(away.sum(axis=0), 0)
     assert np.allclose(np.linalg.norm(away, axis=(1, 2)), span.reach.max())
