@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 
 from attention import BooleanInputs
 from studies.weightings_layers import NormalisedPower, Softmax, WeightedLayer, Weighting
-from upper.six_phase.agreement import Contrasts, EquationMoments, certify_agreement
+from upper.six_phase.agreement import Contrasts, certify_agreement
+from upper.six_phase.moments import EquationMoments
 
 __all__ = [
     "agreement_counts",

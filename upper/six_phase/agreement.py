@@ -1,8 +1,7 @@
-"""Certify the rows on which all heads have the same pattern; their equations, and the moments of these."""
+"""Certify the rows on which all heads have the same pattern, and their equations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -15,7 +14,6 @@ from attention import AttentionLayer
 __all__ = [
     "Certificates",
     "Contrasts",
-    "EquationMoments",
     "certify_agreement",
     "contrasts_of",
     "has_repeated_tokens",
@@ -156,60 +154,6 @@ def contrasts_of(
         log_ratios=np.log(p) @ helmert_contrasts.T,
         weights=1 / np.sum(1 / p**2, axis=1),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class EquationMoments:
-    """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
-
-    `apply` never forms a vector v = x_a (x) v_j of d^2 entries. It takes O(N d^2) for N equations, and memory
-    O(N + d^2). For tokens of identity covariance, M has mean eigenvalue about 1.
-    """
-
-    contrasts: Contrasts
-
-    @property
-    def dim(self) -> int:
-        """The number d of coordinates."""
-        return self.contrasts.rows.shape[1]
-
-    @cached_property
-    def right(self) -> Float[np.ndarray, " d2"]:
-        """The right-hand side b."""
-        return self.contrasts.transpose_apply(self._share * self.contrasts.log_ratios).ravel()
-
-    @cached_property
-    def size(self) -> float:
-        """Weighted root mean square of the t, in logits."""
-        return float(np.sqrt(np.sum(self._share * self.contrasts.log_ratios**2)))
-
-    def apply(self, theta: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
-        """M Theta."""
-        product = self.contrasts.apply(theta.reshape(self.dim, self.dim))
-        return self.contrasts.transpose_apply(self._share * product).ravel()
-
-    def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
-        """Weighted root mean square of <v, Theta> - t, in logits."""
-        miss = self.contrasts.apply(theta.reshape(self.dim, self.dim)) - self.contrasts.log_ratios
-        return float(np.sqrt(np.sum(self._share * miss**2)))
-
-    def matrix(self) -> Float[np.ndarray, "d2 d2"]:
-        """M itself, for small d; O(N d^4)."""
-        size = self.dim**2
-        total = np.zeros((size, size))
-        for start in range(0, len(self.contrasts), 2048):  # in blocks, to save memory
-            part = slice(start, start + 2048)
-            equations = self.contrasts.chosen(part).formed()
-            share = np.broadcast_to(self._share[part], equations.shape[:2]).reshape(-1, 1)
-            equations = equations.reshape(-1, size)
-            total += equations.T @ (share * equations)
-        return total
-
-    @cached_property
-    def _share(self) -> np.ndarray:
-        # as a column, since every equation of a row has the weight of the row
-        weights = self.contrasts.weights
-        return (weights / (weights.sum() * self.contrasts.log_ratios.shape[1]))[:, None]
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:

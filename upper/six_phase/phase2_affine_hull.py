@@ -22,13 +22,17 @@ __all__ = ["ACCEPTANCE", "Acceptance", "AffineHull", "sculpt_affine_hull"]
 class Acceptance:
     """Which rows are accepted as agreement events, and when their equations contradict one another."""
 
-    #: a pattern with a smaller entry is not used, since the error of the pattern is too large in its logarithm
+    #: a pattern with a smaller entry is not used, since the error of the pattern is too large in its logarithm. From .01
+    #: to .05 the median error of the span is .12 at (m,k,d) = (2,3,14), and at .1 it is .15
     smallest_weight: float = 0.05
-    #: a larger threshold certifies nothing: rows with unrelated patterns have such residuals
+    #: a larger threshold certifies nothing: of labels unrelated to the tokens, the best hundredth of the rows has
+    #: residuals up to .8 at (k,d) = (2,16), .7 at (3,16) and .6 at (2,8)
     largest_residual: float = 0.5
-    #: rows accepted in the first examples; they determine the threshold to about a tenth of its value
+    #: rows accepted in the first examples, which determine the threshold. The share of rows accepted then varies by 4 %
+    #: between targets, with 25 rows by 18 %, with 400 by 3 %
     pilot: int = 100
-    #: a single head agrees with itself in every row, so at least half of all rows have a residual up to this
+    #: a single head agrees with itself in every row, so half of all rows have a small residual. With the sum of phase 1
+    #: the median is .12 and .08 at d = 12 and 32 for one head, and .34 and .32 for two
     one_head_residual: float = 0.1
     #: the share of usable rows that is then used: in the best few rows the error of the sum has no effect by chance,
     #: and their equations leave extra wide directions
