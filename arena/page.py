@@ -18,7 +18,7 @@ from arena.records import Cell, LearnerRecord, Status, TargetRecord
 from arena.student_table import learner_looks
 from arena.summary import Summary
 from arena.table import legend, outcome_legend
-from runs.figures import heat_colours, heat_level, is_strong
+from runs.figures import heat_colours, heat_level, text_on
 
 __all__ = ["render_map", "render_page", "template"]
 
@@ -45,10 +45,6 @@ class _Pair:
     @property
     def level(self) -> int:
         return heat_level(self.summary.error)
-
-    @property
-    def strong(self) -> bool:
-        return is_strong(self.level)
 
     @property
     def ended(self) -> str:
@@ -124,7 +120,11 @@ def template(name: str) -> Any:
             "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
         ),
     }
-    environment.globals |= {"heat": heat_colours(), "dark_heat": heat_colours(dark=True)}
+    # the ground of every level of the map and the text on it, by light and by dark
+    environment.globals |= {
+        f"{theme}heat": [(ground, text_on(ground)) for ground in heat_colours(dark=bool(theme))]
+        for theme in ("", "dark_")
+    }
     return environment.get_template(name)
 
 
