@@ -28,7 +28,7 @@ from upper.six_phase import AffineHull, AttentionSpan, NetSearch, Phases
 
 __all__ = ["draw_phases"]
 
-_MOST_POINTS = 500  # of a scatter
+_MOST_POINTS = 200  # of a scatter
 _LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
 _NEWEST = {
     "zorder": 5,

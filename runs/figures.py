@@ -66,8 +66,12 @@ _STYLE = {
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
+    **dict.fromkeys(("xtick.major.size", "xtick.minor.size", "ytick.major.size", "ytick.minor.size"), 0),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "hatch.linewidth": 0.8,
     "hatch.color": FAINT,
+    "axes.prop_cycle": f"cycler(color={list(_COLOURS)})",
 }
 
 MOST_DRAWN = 1e300
@@ -101,19 +105,27 @@ def svg_text(figure: Any) -> str:
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with _styled():
         figure.savefig(out, format="svg", metadata=nothing, facecolor=CARD)
-    # comments are removed before tags are read: what is left between < and > is a tag, since text is escaped
+    # text is escaped: without comments, what stands between < and > is a tag
     text = re.sub(r"<!DOCTYPE[^>]*>|<!--.*?-->", "", out.getvalue(), flags=re.DOTALL)
-    text = re.sub(r"<[^>]+>", _short_tag, text)
+    open_groups: list[str] = []
+
+    def short(tag: re.Match[str]) -> str:
+        written = _short_tag(tag[0])
+        if written.startswith("<g") and not written.endswith("/>"):
+            open_groups.append(written)
+        empty = written in ("<g>", "<g/>") or (written == "</g>" and open_groups.pop() == "<g>")
+        return "" if empty else written
+
+    text = re.sub(r"<[^>]+>", short, text)
     family = ", ".join(_STYLE["font.sans-serif"])
-    text = text.replace("<svg ", f'<svg font-family="{family}" ', 1)
-    # a group that holds one element and says nothing of it is left out
-    return re.sub(r"<g>\s*(<[^>]+/>|<text[^>]*>[^<]*</text>)\s*</g>", r"\1", re.sub(r"\n\s*", "\n", text))
+    return re.sub(r"\n\s*", "\n", text.replace("<svg ", f'<svg font-family="{family}" ', 1))
 
 
-def _short_tag(tag: re.Match[str]) -> str:
-    text = re.sub(r"(?<![\w.-])-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag[0])
-    text = re.sub(r' transform="rotate\(-?0 [^"]*"| id="[a-z0-9]+(\.axis)?_\d+"|font-family: [^;"]*(; )?', "", text)
-    return " ".join(text.split())
+def _short_tag(tag: str) -> str:
+    text = re.sub(r"(?<![\w.-])-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+    idle = r' transform="rotate\(-?0 [^"]*"| id="[a-z0-9]+(\.axis)?_\d+"'
+    defaults = r"font-family: [^;\"]*(; )?|stroke-dashoffset: 0; |text-anchor: start; "
+    return " ".join(re.sub(f"{idle}|{defaults}", "", text).split()).replace(' "', '"')
 
 
 def power_of_ten(exponent: int) -> str:
@@ -210,8 +222,7 @@ MAIN, OTHER, THIRD = _COLOURS[0], _COLOURS[3], _COLOURS[4]
 def axes_in(figure: Any, box: tuple[float, float, float, float], *, grid: bool = True) -> Any:
     """Axes in the common style, in a box given in fractions of the figure."""
     axes = figure.add_axes(box)
-    axes.tick_params(which="both", length=0, labelsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(which="both", labelsize=9)
     if grid:
         axes.set_axisbelow(True)
         axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)
