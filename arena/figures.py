@@ -46,10 +46,10 @@ def heat_map(results: ComparisonRecord) -> Drawing:
     secrets_from = sum(target.certificate is None for target in targets)
     gap = 0.22 if 0 < secrets_from < len(targets) else 0.0
     rows, columns = max(len(targets), 1), max(len(learners), 4)
-    with canvas(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
+    with canvas(1.12 * (1.66 + columns), 1.35 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        axes.set_xlim(-1.5, columns + 0.06)
+        axes.set_xlim(-1.6, columns + 0.06)
         axes.set_ylim(rows + gap + 1.32, -0.82)
         for place, learner in enumerate(learners):
             _text(axes, place + 0.5, -0.12, _fold(learner.title, 13), va="bottom", weight="bold")

@@ -12,7 +12,7 @@ from typing import Any
 from arena.comparison_record import ComparisonRecord
 from arena.figures import curve_points, heat_map, learning_curves
 from arena.formats import count_text, error_text, number_text, seconds_text
-from arena.frames import cell_frame, csv_of, pair_frame, step_frame
+from arena.frames import cell_table, pair_table, step_table
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
 from arena.student_table import learner_looks
@@ -79,9 +79,9 @@ def render_page(results: ComparisonRecord) -> str:
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
         sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", csv_of(cell_frame(results)))),
-            ("table.csv", "one line per target and learner", _link("text/csv", csv_of(pair_frame(results)))),
-            ("curves.csv", "one line per step of every fit", _link("text/csv", csv_of(step_frame(results)))),
+            ("results.csv", "one line per fit", _link("text/csv", cell_table(results).to_csv())),
+            ("table.csv", "one line per target and learner", _link("text/csv", pair_table(results).to_csv())),
+            ("curves.csv", "one line per step of every fit", _link("text/csv", step_table(results).to_csv())),
         ],
         made=made,
         json=_json_in_script(results.to_json()),

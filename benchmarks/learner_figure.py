@@ -32,7 +32,9 @@ def draw_learners(found: Mapping[str, Any], path: Path) -> None:
                     groups = [list(group) for _, group in groupby(steps, key=itemgetter(0))]
                     points = [step for group in groups for step in (group[0], *group[1:][-1:])]
                     look = learner_look(names.index(run["row"])) | {"markersize": 4, "markevery": [-1]}
-                    panel.plot(*zip(*points, strict=True), **look, linewidth=1.4, clip_on=False, label=run["row"])
+                    panel.plot(
+                        *zip(*points, strict=True), **look, linewidth=1.4, clip_on=False, label=run["row"]
+                    )
                 panel.set_xscale("log")
                 panel.set_yscale("log")
                 panel.set_title("m, k, d = " + ", ".join(map(str, case)), fontsize="medium")

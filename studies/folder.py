@@ -136,7 +136,7 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
 
 def _simple_table(table: Sequence[Mapping[str, str]]) -> str:
     """A table of reStructuredText that reads as it stands."""
-    # bars around a norm would be read as a substitution, a dash as a list, and an empty first cell as a line that goes on
+    # bars would be read as a substitution, a dash as a list, an empty first cell as a line that goes on
     rows = [
         ["–" if text == "-" else text.replace("|", r"\|") for text in row]
         for row in ([*table[0]], *([*line.values()] for line in table))
@@ -144,6 +144,8 @@ def _simple_table(table: Sequence[Mapping[str, str]]) -> str:
     rows = [[row[0] or "\\", *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = "  ".join("=" * max(width, 1) for width in widths)
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
     body = [rule, lines[0], rule, *lines[1:], rule]
     return "\n".join([".. table::", "   :class: study", "", *(f"   {line}" for line in body)])
