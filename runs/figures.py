@@ -51,7 +51,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 
-_STYLE = {
+_STYLE: dict[str, Any] = {
     "svg.hashsalt": "attention-bounds",  # otherwise the ids in the file change from run to run
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType, which publishers accept, instead of Type 3
