@@ -20,7 +20,6 @@ from runs.figures import (
     canvas,
     decade_limits,
     decade_ticks,
-    heat_colours,
     legend_above,
     name_axes,
     widened,
@@ -29,7 +28,7 @@ from upper.six_phase import AffineHull, AttentionSpan, NetSearch, SixPhases
 
 __all__ = ["draw_phases"]
 
-_MOST_POINTS = 500  # of a scatter
+_MOST_POINTS = 200  # of a scatter
 _LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
 _NEWEST = {
     "zorder": 5,
@@ -69,10 +68,7 @@ def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawin
     if hulls:
         drawn[2, "agreement"] = _draw_agreement(hulls)
     if phases.refined_sums:
-        refined = phases.refined_sums[-1]
-        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": refined.w})
-        if refined.thresholds is not None:
-            drawn[3, "thresholds"] = _draw_thresholds(refined.thresholds)
+        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sums[-1].w})
     for place, hull in enumerate(phases.hulls, 1):
         hulls["phase 4" + (f", round {place}" if len(phases.hulls) > 1 else "")] = hull
     names = [*hulls]
@@ -156,16 +152,6 @@ def _draw_agreement(hulls: Mapping[str, AffineHull]) -> Drawing:
     return Drawing(figure, words)
 
 
-def _draw_thresholds(thresholds: Float[np.ndarray, " s"]) -> Drawing:
-    """The residual up to which rows are accepted, round by round, in practical mode."""
-    with _panel("round of phase 3", "relative residual accepted") as (figure, axes):
-        axes.plot(range(1, len(thresholds) + 1), thresholds, **_NEWEST, label="largest residual accepted")
-        axes.set(yscale="log", xticks=range(1, len(thresholds) + 1))
-        decade_ticks(axes.yaxis, *widened(axes, thresholds))
-    words = "The residual up to which rows are accepted, round by round: the estimate becomes consistent."
-    return Drawing(figure, words)
-
-
 def _draw_spectrum(spectra: Mapping[str, np.ndarray], wide: int) -> Drawing:
     """The smallest eigenvalues of the first and the last body's moment matrix; wide directions are shaded."""
     newest = [*spectra.values()][-1]
@@ -212,7 +198,7 @@ def _draw_span(steps: Sequence[Step], names: Sequence[str]) -> Drawing:
 
 def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Drawing:
     """Held-out error of every pair of points of the net for two heads; the chosen and the true pair are marked."""
-    from matplotlib.colors import ListedColormap, LogNorm
+    from matplotlib.colors import LogNorm
 
     grid, surface = np.asarray(net.grid), np.asarray(net.surface, dtype=np.float64)
     known = np.isfinite(surface)
@@ -225,7 +211,7 @@ def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Dra
         # the smallest error has the strongest colour
         image = axes.imshow(
             np.where(known, np.maximum(surface, low), np.nan),
-            cmap=ListedColormap(heat_colours()[:1:-4]),
+            cmap="cividis",
             norm=LogNorm(low, max(high, 1.001 * low)),
             extent=(*edges, *edges),
             origin="lower",

@@ -44,7 +44,7 @@ def make_phases(out: Path) -> None:
     for mode, learner in {"paper": "six-phase-paper", "practical": "six-phase"}.items():
         fit = learn(target, learner, preset="quick").fit
         for (phase, name), drawing in draw_phases(fit, target.layer).items():
-            if mode == "paper" or name in ("thresholds", "residual"):
+            if mode == "paper" or name == "residual":
                 drawing.save(out / f"{mode}-phase-{phase}-{name}.svg")
 
 

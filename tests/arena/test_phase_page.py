@@ -13,8 +13,8 @@ from attention import Outcome
 
 PAPER = ["phase-1-sum", "phase-2-agreement", "phase-3-sum", "phase-4-agreement", "phase-4-spectrum"]
 PAPER += ["phase-5-span", "phase-6-net"]
-PRACTICAL = ["phase-1-sum", "phase-3-sum", "phase-3-thresholds", "phase-4-agreement", "phase-4-spectrum"]
-PRACTICAL += ["phase-5-span", "phase-6-residual"]
+PRACTICAL = ["phase-1-sum", "phase-3-sum", "phase-4-agreement", "phase-4-spectrum", "phase-5-span"]
+PRACTICAL += ["phase-6-residual"]
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ __all__ = ["ACCEPTANCE", "Acceptance", "AffineHull", "sculpt_affine_hull"]
 class Acceptance:
     """Which rows are accepted as agreement events, and when their equations contradict one another."""
 
-    #: a pattern with a smaller entry is not used, since the error of the pattern is too large in its logarithm. From .01
-    #: to .05 the median error of the span is .12 at (m,k,d) = (2,3,14), and at .1 it is .15
+    #: a pattern with a smaller entry is not used, since the error of the pattern is too large in its logarithm. Between
+    #: .01 and .05 the median error of the span is .12 at (m,k,d) = (2,3,14), and at .1 it is .15
     smallest_weight: float = 0.05
     #: a larger threshold certifies nothing: of labels unrelated to the tokens, the best hundredth of the rows has
     #: residuals up to .8 at (k,d) = (2,16), .7 at (3,16) and .6 at (2,8)
