@@ -17,7 +17,7 @@ __all__ = ["AxisBody", "Ellipsoid", "SpectralGap", "spectral_gap"]
 class SpectrumRules:
     """How the spectrum of the moment matrix is computed, and what counts as a step or a wide direction in it."""
 
-    #: up to this d, the d^2 x d^2 moment matrix is decomposed; above, only products with it are computed. Both ways take
+    #: up to this d, the d^2 x d^2 moment matrix is decomposed; above, only products with it are computed. Both take
     #: .4 s at d = 24; at d = 32 they take 1.8 s and .9 s
     dense_up_to: int = 24
     #: eigenvalues to compute: more than the most heads for which agreement events can be found
