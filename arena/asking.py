@@ -14,7 +14,7 @@ from arena.own_files import object_of_file
 from arena.student_table import STUDENTS
 from attention import Inputs, ValueOracle
 from attention.evaluation import relative_error
-from attention.learning import Progress
+from attention.fits import Progress
 from attention.validation import count
 from runs import single_thread
 from upper import Newton

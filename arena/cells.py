@@ -17,8 +17,9 @@ from arena.records import Cell, Status, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
 from attention import Fit, Learner, ValueOracle
+from attention.fits import Progress
 from attention.inputs import inputs_to_json
-from attention.learning import Progress, access_of
+from attention.learning import access_of
 from attention.validation import count, require_instance
 from lower import FAMILIES
 from runs import Cell as EngineCell

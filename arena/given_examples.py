@@ -25,7 +25,7 @@ from attention import (
 )
 from attention.evaluation import HeldOut, orbits, which_held_out
 from attention.files import FilePath
-from attention.learning import Progress
+from attention.fits import Progress
 from attention.validation import count
 from runs import single_thread
 from upper import Newton, certify_layer

@@ -16,8 +16,8 @@ from arena.targets import Target, load_target
 from attention import AttentionLayer, Fit, Inputs, Learner, Outcome, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
+from attention.fits import Progress
 from attention.inputs import inputs_from_json
-from attention.learning import Progress
 from attention.validation import non_negative
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         save_layer,
         write_examples,
     )
+    from attention.fits import Fit, GroundTruth, Step
     from attention.generators import (
         make_affinely_dependent_layer,
         make_block_diagonal_layer,
@@ -39,15 +40,7 @@ if TYPE_CHECKING:
         sinusoidal_positions,
     )
     from attention.layer import AttentionLayer, attention_pattern
-    from attention.learning import (
-        Fit,
-        GroundTruth,
-        Learner,
-        Recorder,
-        Step,
-        check_budget,
-        draw_examples,
-    )
+    from attention.learning import Learner, Recorder, check_budget, draw_examples
     from attention.memory import NotEnoughMemoryError
     from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 

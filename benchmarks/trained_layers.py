@@ -18,7 +18,8 @@ from rich.console import Console
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth, Step
 from attention.checkpoints import read_checkpoint_layer
-from attention.learning import LearnerBase, Progress
+from attention.fits import Progress
+from attention.learning import LearnerBase
 from benchmarks.peer_settings import REUSED
 from benchmarks.report import machine, show_table, write_json
 from runs import single_thread

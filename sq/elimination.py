@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
-from attention.evaluation import HeldOut, verdict
-from attention.learning import LearnerBase, Predictor
+from attention.evaluation import HeldOut, Predictor, verdict
+from attention.learning import LearnerBase
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
 from lower import HardInstance, KnownPart, LinearKnownPart, family_of, solve_gf2
 from sq.hidden_part import HiddenPart

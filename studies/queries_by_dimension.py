@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
-from attention.learning import Predictor
+from attention.evaluation import Predictor
 from lower import Family, HardInstance, Key
 from lwe import make_lwr_instance
 from runs import Scale

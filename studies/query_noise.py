@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attention import ValueOracle, make_nice_layer, parameter_errors
-from attention.learning import Step
+from attention.fits import Step
 from runs import Scale
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped, of_all

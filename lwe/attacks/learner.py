@@ -16,8 +16,8 @@ from attention import (
     Recorder,
     draw_examples,
 )
-from attention.evaluation import CONFIDENCE, Verdict, orbits, verdict
-from attention.learning import Access, LearnerBase, Predictor
+from attention.evaluation import CONFIDENCE, Predictor, Verdict, orbits, verdict
+from attention.learning import Access, LearnerBase
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.outcome import (

@@ -8,8 +8,8 @@ from jaxtyping import Shaped
 
 from attention import ExampleOracle, Fit, Outcome, Recorder
 from attention._arrays import namespace
-from attention.evaluation import HeldOut
-from attention.learning import LearnerBase, Predictor, draw_and_hold_out
+from attention.evaluation import HeldOut, Predictor
+from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
 from upper.linear import linear_part

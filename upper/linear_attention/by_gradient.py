@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from attention.fits import Step
 from attention.inputs import Rng
-from attention.learning import Step
 from attention.validation import PositiveFloat, PositiveInt, checked
 from upper.baselines.descent import rate
 from upper.linear_attention.features import gram_matrix
