@@ -46,7 +46,7 @@ class PhaseRow:
     title: str
     state: str
     examples: int
-    found: dict[str, str]
+    measured: dict[str, str]
     errors: dict[str, str]
 
 

@@ -115,7 +115,7 @@ def test_the_page_needs_nothing_else_and_there_is_json_and_a_table_whatever_happ
         phases = [f"phase-{number}" for number in range(1, 7)]
         assert [name for name in seen.ids if name in phases] == phases
         for row in phase_rows(learned.fit):
-            for label, value in (row.found | row.errors).items():
+            for label, value in (row.measured | row.errors).items():
                 assert label in page
                 assert f">{value}<" in page
         assert len(phase_table(learned.fit).splitlines()) == 7

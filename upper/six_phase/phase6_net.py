@@ -188,11 +188,11 @@ def search_net(
         error = float(np.nanmin(surface))
     else:
         best, error = data.best_tuple(points, combinations(range(len(points)), m))
-    found = _Best(points[best], error, math.comb(len(points), m))
+    best_tuple = _Best(points[best], error, math.comb(len(points), m))
     for halving in range(1, halvings + 1):
-        allowed = found.tried + (net.most - found.tried) // (halvings - halving + 1)
-        found = _halved(data, found, spacing / 2**halving, allowed, together)
-    theta, w = data.heads(found.points)
+        allowed = best_tuple.tried + (net.most - best_tuple.tried) // (halvings - halving + 1)
+        best_tuple = _halved(data, best_tuple, spacing / 2**halving, allowed, together)
+    theta, w = data.heads(best_tuple.points)
     misses, energy = _squares(AttentionLayer(theta=theta, w=w)(x[judging]) - y[judging]), _squares(y)
     mean = float(misses.mean())
     kurtosis = float(np.mean((misses / mean) ** 2)) if mean > 0 else 1.0
@@ -201,7 +201,7 @@ def search_net(
         error=float(misses.sum() / (energy[judging].sum() or 1.0)),
         bound=_bound(mean, kurtosis, judge, energy),
         kurtosis=kurtosis,
-        candidates=found.tried,
+        candidates=best_tuple.tried,
         points=len(points),
         spacing=spacing,
         grid=points[:, 0] if surface is not None and frame.dimension == 1 else None,
