@@ -356,7 +356,7 @@ class Runner:
         for _ in range(heads if heads > 1 else 0):
             if not ends.at_floor or ends.passes >= work:
                 break
-            costs = cost_of_each_head(examples.x, best.theta, best.w, best.key_bias)
+            costs = cost_of_each_head(examples.x, best)
             rest = best.only(np.arange(heads) != np.argmin(costs))
             start = self.with_a_head(examples, rest)
             again = self.one(examples, start, heads, work=work - ends.passes, tell=tell)
@@ -596,25 +596,20 @@ def with_key_bias(theta: Any, key_bias: Any) -> Float[np.ndarray, "m e d"]:
     return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
 
 
-def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"],
-    theta: Float[np.ndarray, "m d d"],
-    w: Float[np.ndarray, "m d d"],
-    key_bias: Float[np.ndarray, "m d"] | None = None,
-) -> Float[np.ndarray, " m"]:
+def cost_of_each_head(x: Float[np.ndarray, "n k d"], heads: Iterate | AttentionLayer) -> Float[np.ndarray, " m"]:
     """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
-    `x` are the fitted examples, and the projections `w` are a least-squares fit. With Z = [P_1 X ... P_m X] and
+    `x` are the fitted examples, and the projections W_i are a least-squares fit. With Z = [P_1 X ... P_m X] and
     H = (Z^T Z)^-1, the growth is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression. It is zero for
     W_i = 0 and for Theta_i = Theta_j. With biases, Z has a column of ones. O(n k (m d)^2 + (m d)^3).
     """
-    m, d, _ = theta.shape
-    _, read = read_tokens(x, theta, key_bias)
-    if key_bias is not None:
+    m, d, _ = heads.w.shape
+    _, read = read_tokens(x, heads.theta, heads.key_bias, causal=heads.causal)
+    if heads.key_bias is not None:
         read = np.pad(read, ((0, 0), (0, 1)), constant_values=1.0)
     gram = read.T @ read
     # equal heads make it singular; with this ridge, the cost of each of them is zero up to rounding
     ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
     blocks = np.linalg.inv(gram + ridge * np.eye(len(gram)))[: m * d, : m * d].reshape(m, d, m, d)
     each = np.stack([blocks[i, :, i, :] for i in range(m)])
-    return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))
+    return np.einsum("iab,iab->i", heads.w, np.linalg.solve(each, heads.w))
