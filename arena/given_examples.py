@@ -253,4 +253,6 @@ def _stand_in(k: int, d: int, heads: int, *, causal: bool) -> Target:
     record = TargetRecord(
         name="examples", title="Examples", kind="file", heads=heads, tokens=k, dim=d, inputs={}, how=""
     )
-    return Target(record, AttentionLayer(theta=zero, w=zero, causal=causal), BooleanInputs(k, d), instance=None, made={})
+    return Target(
+        record, AttentionLayer(theta=zero, w=zero, causal=causal), BooleanInputs(k, d), instance=None, made={}
+    )

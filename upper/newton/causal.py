@@ -10,7 +10,7 @@ from attention.evaluation import orbits
 __all__ = ["examples_are_causal"]
 
 # More examples decide no better, and products of pairs grow with their square.
-_MOST_COMPARED = 1000
+_MOST_COMPARED = 500
 # Standard errors: of the variance of residuals, and of the dependence of the first row on later tokens.
 _SURE, _DEPENDS = 6.0, 4.0
 _LEAST = 6  # fewer examples than this in which the last row depends on other tokens may be chance

@@ -31,7 +31,7 @@ _GROWTH = 1.5
 # unknowns. At four floors with 10 to 40 per cent noise, a superfluous head takes 2 to 2.8 units, a head of a nice layer
 # 4.5 to 1000.
 _UNITS = 3.5
-# A head that reduces the squared residual by less than this share of the labels may be superfluous: dropping it is tried.
+# Dropping a head that reduces the squared residual by less than this share of the labels is tried.
 _DEAD = 1e-8
 # The search does not try to drop a head that takes more units than this.
 _CERTAIN = 20.0
@@ -110,7 +110,7 @@ def count_heads(
 
     Growing tries O(log(most)) sizes, or O(most) if starts agree; pruning and adding try O(most).
     """
-    search = _Search(runner, draw, most, min(starts, _STARTS), work, tell, examples=draw(1, None))
+    search = _Search(runner, draw, most, min(starts, _STARTS), work, causal, tell, examples=draw(1, None))
     heads, measures = _guess(search.examples, causal, rng) if guess is None else (guess, {})
     heads = max(1, min(heads, most))
     tell("Spectrum of the cross-moments", search.examples, None, {"heads": heads, **measures})
@@ -125,9 +125,7 @@ def count_heads(
     return search.result(found)
 
 
-def _guess(
-    examples: SplitExamples, causal: bool, rng: np.random.Generator
-) -> tuple[int, dict[str, float]]:
+def _guess(examples: SplitExamples, causal: bool, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
     d = examples.x.shape[2]
     if 1 in examples.x.shape[1:] or not np.any(examples.y):
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
@@ -135,9 +133,7 @@ def _guess(
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
-def most_heads(
-    k: int, d: int, budget: int | None, *, biases: bool = False, causal: bool = False
-) -> int:
+def most_heads(k: int, d: int, budget: int | None, *, biases: bool = False, causal: bool = False) -> int:
     """The most heads, up to 2 d, for which the budget reaches the counting floor and two equations per unknown."""
     most = 2 * d
     while budget is not None and most > 1:
@@ -166,6 +162,7 @@ class _Search:
     most: int
     starts: int
     work: int
+    causal: bool
     tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None]
     examples: SplitExamples
     tried: list[_Student] = field(default_factory=list)
@@ -187,7 +184,9 @@ class _Search:
     def nothing(self) -> _Student:
         """The student without heads."""
         zeros = np.zeros((1, self.examples.x.shape[2], self.examples.x.shape[2]))
-        return _Student(0, Iterate(zeros, zeros, float(np.any(self.examples.y)), damping=0.0, passes=0))
+        return _Student(
+            0, Iterate(zeros, zeros, float(np.any(self.examples.y)), 0.0, passes=0, causal=self.causal)
+        )
 
     def result(self, found: _Student) -> HeadCount:
         held = self.examples.held_out

@@ -65,9 +65,10 @@ _HELD_OUT_RATIO = 1.2
 # No local minimum of a nice layer was seen below the residual _LOW. A smaller residual is noise, such as inputs rounded
 # to float32; this noise is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
-# A residual depends on the tokens above these standard errors of its constant, linear and cubic part. A fit to noise
-# takes of the last two: on 36 such fits of at least three floors, they were below -0.6.
-_DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0), 1000, 1 << 25
+# A residual depends on the tokens above these standard errors of its constant, linear and cubic part, and of its rows.
+# A fit to noise takes of the last three. On 36 such fits of at least three floors, linear and cubic part were below -0.6;
+# on 24, the rows were below 0.9.
+_DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0, 3.0), 1000, 1 << 25
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
@@ -538,19 +539,22 @@ def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray,
     For features phi, the sum of <phi_i, phi_j> over pairs i != j of examples has the mean zero if the R_i are noise: a
     flip of the sign of each R_i leaves its law as it is, and gives the standard error (derived here). No fit is needed,
     so a few hundred examples tell, far fewer than fit one more head. The features are sum_a r_a for missing biases;
-    X^T R; and sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's output
-    depends on to first order in its logits. O(n^2 d^2), from at most 1000 examples, one of each orbit.
+    X^T R; sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's output
+    depends on to first order in its logits; and all x_a ⊗ r_a for a mask, whose rows see other tokens. O(n^2 d^2), from
+    at most 1000 examples, one of each orbit.
     """
     d = x.shape[2]
     first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(_MOST_COMPARED, _MOST_NUMBERS // d**2)]
     x, residual = x[first], residual[first]
     centred = x - x.mean(axis=1, keepdims=True)
     covariance = np.matrix_transpose(centred) @ centred
-    linear = _inner_products(np.matrix_transpose(x) @ (residual / np.abs(residual).max(initial=1e-300)))
+    residual = residual / np.abs(residual).max(initial=1e-300)
+    linear = _inner_products(np.matrix_transpose(x) @ residual)
     parts = (
-        _inner_products(residual.sum(axis=1) / np.abs(residual).max(initial=1e-300)),
+        _inner_products(residual.sum(axis=1)),
         linear,
         linear * _inner_products(covariance - covariance.mean(axis=0)),
+        sum(_inner_products(x[:, a]) * _inner_products(residual[:, a]) for a in range(x.shape[1])),
     )
     for part, most in zip(parts, _DEPENDS, strict=True):
         np.fill_diagonal(part, 0.0)
@@ -596,7 +600,9 @@ def with_key_bias(theta: Any, key_bias: Any) -> Float[np.ndarray, "m e d"]:
     return start if key_bias is None else np.concatenate([start, to_numpy(key_bias)[:, None]], axis=1)
 
 
-def cost_of_each_head(x: Float[np.ndarray, "n k d"], heads: Iterate | AttentionLayer) -> Float[np.ndarray, " m"]:
+def cost_of_each_head(
+    x: Float[np.ndarray, "n k d"], heads: Iterate | AttentionLayer
+) -> Float[np.ndarray, " m"]:
     """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
     `x` are the fitted examples, and the projections W_i are a least-squares fit. With Z = [P_1 X ... P_m X] and
