@@ -66,7 +66,7 @@ _HELD_OUT_RATIO = 1.2
 # to float32; this noise is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
 # A residual depends on the tokens above these standard errors of its constant, linear and cubic part, and of its rows.
-# A fit to noise takes of the last three. On 36 such fits of at least three floors, linear and cubic part were below -0.6;
+# A fit to noise takes of the last three. On 36 such fits of at least three floors, linear and cubic were below -0.6;
 # on 24, the rows were below 0.9.
 _DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0, 3.0), 1000, 1 << 25
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
