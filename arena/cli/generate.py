@@ -1,7 +1,6 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -44,28 +43,27 @@ class _FamilyCommands(typer.core.TyperGroup):
     @property  # type: ignore[override]
     def commands(self) -> Mapping[str, Any]:
         """The group's own commands, and those of the families."""
-        return ChainMap(self._own, _Families())
+        return _Commands(self._own)
 
     @commands.setter
-    def commands(self, own: dict[str, Any]) -> None:
+    def commands(self, own: Any) -> None:
         self._own = own
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of display."""
-        return [*self._own, *_Families()]
 
+class _Commands(Mapping[str, Any]):
+    """The group's own commands, then those of the families, which are imported only when one is not the group's own."""
 
-class _Families(Mapping[str, Any]):
-    """The commands of the families, which are imported when one is asked for that is not the group's own."""
+    def __init__(self, own: Mapping[str, Any]) -> None:
+        self._own = own
 
     def __getitem__(self, name: str) -> Any:
-        return _command(_families()[name])
+        return self._own[name] if name in self._own else _command(_families()[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(_families()))
+        return iter([*self._own, *sorted(_families())])
 
     def __len__(self) -> int:
-        return len(_families())
+        return len(self._own) + len(_families())
 
 
 def _families() -> "Mapping[str, type[Family]]":
