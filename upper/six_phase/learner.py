@@ -43,8 +43,8 @@ class _Draws:
     margin: Mapping[str, int] = field(default_factory=lambda: {"body": 6000, "proxy": 30_000})
     #: phase 3 in practical mode, in each round: the error of the sum then falls from .088 to .0004 at (2,2,32)
     consistency: int = 50_000
-    #: phases 2 and 4: examples over the fewest that the share allows for d^2 equations. At (2,2,16), 6 d^2 equations give
-    #: a span to 2 %, and 2 d^2 one three times worse; the rest is a margin for the share
+    #: phases 2 and 4: examples over the fewest that the share allows for d^2 equations. At (2,2,16), 6 d^2 equations
+    #: give a span to 2 %, and 2 d^2 one three times worse; the rest is a margin for the share
     equations: int = 9
     #: the tolerance of the body over the least one, for margins over the proxy: in a thick body the point of least norm
     #: is pulled towards zero, where no margin is large
