@@ -2,7 +2,6 @@
 
 import math
 
-from attention.validation import checked
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LARGEST_MODULUS, LWEParameters
@@ -12,7 +11,6 @@ __all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
 _LEAST_LEAD = 1e-14  # a smaller lead of the secret over chance is a rounding error
 
 
-@checked
 def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of trying all secrets, n additions for each label used; None if labels do not depend on the secret.
 
@@ -47,7 +45,6 @@ def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
     )
 
 
-@checked
 def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of meeting in the middle: the square root of the number of secrets, times the additions of a key.
 
