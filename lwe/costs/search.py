@@ -40,7 +40,7 @@ def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
         parameters,
         "addition mod q",
         "early abort",
-        log2_m=math.log2(math.ceil(labels * max(secrets, 1))),
+        log2_m=_log2_samples(labels * max(secrets, 1), parameters),
         details={"|S|": secrets},
     )
 
@@ -77,5 +77,10 @@ def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
         "addition mod q",
         "keys of cells",
         log2_mem=half,
-        log2_m=math.log2(keys),
+        log2_m=_log2_samples(keys, parameters),
     )
+
+
+def _log2_samples(needed: float | int, parameters: LWEParameters) -> float:
+    """log2 of the samples of a search, which uses all again where there are fewer than it would take."""
+    return math.log2(math.ceil(needed if parameters.m is None else min(needed, parameters.m)))
