@@ -1,7 +1,7 @@
 """The hybrid attacks: guess a part of the secret, and decode each guess on a reduced basis."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -138,12 +138,29 @@ def hybrid_cost(
     return _cost(name, parameters, at(best), model)
 
 
-def refine(cost: Callable[[int], float], grid: range, least: int, most: int) -> int:
-    """The place of least cost on a grid, then on finer and finer grids around the best so far."""
-    best, step = min(grid, key=cost), grid.step
+def refine(
+    cost: Callable[[int], float],
+    grid: range,
+    least: int,
+    most: int,
+    bound: Callable[[int], float] = lambda place: -math.inf,
+) -> int:
+    """The place of least cost on a grid, then on finer and finer grids around the best so far.
+
+    A place is left out where a lower `bound` of its cost is no better than the best.
+    """
+
+    def cheapest(places: Iterable[int]) -> int:
+        best, value = least, math.inf
+        for number, place in enumerate(places):
+            if number == 0 or (bound(place) < value and cost(place) < value):
+                best, value = place, cost(place)
+        return best
+
+    best, step = cheapest(grid), grid.step
     while step > 1:
         step = (step + 1) // 2
-        best = min((max(best - step, least), best, min(best + step, most)), key=cost)
+        best = cheapest((max(best - step, least), best, min(best + step, most)))
     return best
 
 
@@ -202,7 +219,9 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
     guesses, chances = _guesses(form, guessed)
     at = cache(partial(_attack, form, guessed, model, meet, guesses, chances))
     least, most = BLOCKS[0], BLOCKS[-1]
-    block = refine(lambda block: at(block).exponent, range(least, most, 120), least, most)
+    block = refine(
+        lambda block: at(block).exponent, range(least, most, 120), least, most, bound=cache(model.least)
+    )
     # a basis smaller than the one with the shortest vectors may suffice
     fewest, most = max(block, form.n - guessed + 1), at(block).dimension
     if most <= fewest:
