@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.validation import checked, random_generator
+from attention.validation import Whole, checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
 from lwe.distributions import DiscreteGaussian
@@ -151,7 +151,7 @@ def card_of(parameters: LWEParameters) -> Card:
 
 
 @checked
-def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSamples:
+def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
     """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
 
     Down or to the nearest, as the samples say. A label differs from that without the error in at most 2 B p of q
