@@ -26,7 +26,7 @@ import upper.six_phase as phases
 import upper.value_queries as queries
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
 from attention.conversion import Projections
-from upper.linear_attention import tasks
+from studies import tasks
 
 PACKAGES = [
     attention,
