@@ -164,8 +164,8 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.sinusoidal_positions, k=2, d=3),
         partial(attention.write_examples, path=made, x=X, y=Y),
         # learners
-        *(partial(one, m=2) for one in (upper.LBFGS, upper.GradientDescent, upper.TunedAdam, upper.Newton)),
-        *(partial(one) for one in (upper.FrozenAttention, upper.KnownPart, upper.LinearAttentionLearner)),
+        *(partial(one, m=2) for one in (upper.LBFGS, upper.GradientDescent, upper.Newton)),
+        *(partial(one) for one in (upper.KnownPart, upper.LinearAttentionLearner)),
         *(partial(one) for one in (upper.LinearBaseline, upper.OneGradientStep, upper.choose_engine)),
         partial(upper.SixPhase, m=2),
         partial(upper.counting_floor, heads=1, tokens=2, dim=3),
