@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, Verdict, verdict
 from attention.learning import LearnerBase, draw_and_hold_out
-from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -203,11 +201,6 @@ class GradientDescent(LearnerBase):
         steps = min(self.work, affordable)
         student = self._student(oracle.k, random_start(self.m, oracle.d, rng))
         kept = self.batch if self.reused is None else min(self.reused, budget or self.reused)
-        require_memory(
-            f"{shown(kept)} examples of {oracle.k} tokens in {oracle.d} dimensions at once",
-            48 * kept * oracle.k * oracle.d,
-            advice="take smaller batches or a smaller fixed set",
-        )
         if self.reused is None:
             batches = fresh_batches(oracle, self.batch, convert)
         else:

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR
 from attention.learning import LearnerBase, draw_and_hold_out
-from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
@@ -80,12 +78,6 @@ class LBFGS(LearnerBase):
     ) -> Fit:
         k, d = oracle.k, oracle.d
         n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
-        require_memory(
-            f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
-            # the examples; for every head, twice its pattern and its reads; and two vectors per remembered step
-            8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * _HISTORY + 8),
-            advice="allow fewer examples, or take fewer heads",
-        )
         (x, y), held = draw_and_hold_out(oracle, n)
         # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
         unit = float(np.abs(y).max()) or 1.0

@@ -8,7 +8,6 @@ import scipy
 from jaxtyping import Float, Shaped
 
 from attention.inputs import Rng
-from attention.memory import require_memory
 from attention.validation import Real, checked, random_generator
 from upper.linear_attention.features import feature_count
 from upper.linear_attention.least_squares import FeatureMoments
@@ -17,7 +16,6 @@ from upper.linear_attention.regression import CubicRegression
 __all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 
 _BORDERLINE = 100.0  # ranks are borderline if a tolerance larger or smaller by this factor changes them
-_MATRICES = 12  # the most D x D matrices that `certify` holds, beside the two given
 _NEGATIVE = 1e-8  # share of the trace: larger asymmetry or negative eigenvalues are not rounding
 _UNDERFLOW = 1e-290  # mean squares that have lost digits
 _RANGE = 1e-3  # range of weights in one class: amplifies rounding by at most its inverse
@@ -189,11 +187,6 @@ def certify(
     features = len(data)
     if len(domain) != features:
         raise ValueError(f"data has {features} features and domain {len(domain)}: the same number is needed.")
-    require_memory(
-        f"A certificate for {features} features",
-        8 * _MATRICES * features**2,
-        advice="take tokens of fewer dimensions, or a subset of the features",
-    )
     smallest = scipy.linalg.eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
     domain_units, domain_values, _ = _in_own_units("domain", domain)
     units, values, vectors = _in_own_units("data", data)
