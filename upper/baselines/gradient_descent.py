@@ -38,15 +38,22 @@ Dtype = Literal["float32", "float64", "bfloat16"]
 OptimizerName = Literal["adam", "muon", "sgd", "soap"]
 
 _RATES: dict[OptimizerName, float] = {"adam": 0.003, "muon": 0.01, "soap": 0.003}
-_HIGHEST_RATE_OF_SGD = 0.25
 # A few times the rounding error; no schedule gets much below it. Errors in bfloat16 are no success.
 _ROUNDING = {"float64": EXACT_ERROR, "float32": 1e-6, "bfloat16": 0.0}
-# A held-out error below this share of the one at the record before is still falling.
-_STILL_FALLING = 0.98
-# Steps between records: enough for a curve, at negligible cost.
-_LOOK_EVERY = 50
-# Predicting zero has the error 1.
-_DIVERGED = 1e6
+
+
+@dataclass(frozen=True)
+class _Watching:
+    """How a fit is watched."""
+
+    every: int = 50  #: steps between records: enough for a curve, at negligible cost
+    still_falling: float = (
+        0.98  #: a held-out error below this share of the one at the record before is still falling
+    )
+    diverged: float = 1e6  #: predicting zero has the error 1
+
+
+_WATCHING = _Watching()
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,7 @@ class GradientDescent(LearnerBase):
             optimizer = SOAP(parts, lr=0.0, betas=(self.momentum, self.beta2), weight_decay=0.0)
         highest = self.learning_rate
         if self.optimizer == "sgd":  # the loss of an example is the sum over its k rows
-            highest = (min(1.0 / d, _HIGHEST_RATE_OF_SGD) if highest is None else highest) / k
+            highest = (min(1 / d, 0.25) if highest is None else highest) / k
         elif highest is None:
             highest = _RATES[self.optimizer]
         return _Student(parameters, parts, optimizer, highest, self.dtype)
@@ -276,11 +283,11 @@ def _train(
         with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
             share = rate(learner.schedule, step - 1, steps, learner.power)
             running.add(student.step(x, y, share), y)
-        if step % _LOOK_EVERY and step < steps:
+        if step % _WATCHING.every and step < steps:
             continue
         before, error = error, running.pop()
         seen = error
-        diverged = not (seen < _DIVERGED and student.finite())
+        diverged = not (seen < _WATCHING.diverged and student.finite())
         if diverged:
             for part in student.parameters:  # after a divergence, predict zero
                 part[...] = 0.0
@@ -304,7 +311,7 @@ def _train(
         otherwise=ended,
         tolerance=learner.tolerance,
         rounding=_ROUNDING[learner.dtype],
-        converged=error > _STILL_FALLING * before,
+        converged=error > _WATCHING.still_falling * before,
     )
 
 

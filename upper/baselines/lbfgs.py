@@ -15,14 +15,20 @@ from upper.floor import counting_floor
 
 __all__ = ["LBFGS"]
 
-# pairs of a step and a change of the gradient that approximate the Hessian
-_HISTORY = 20
-# iterations between records: enough for a curve, at negligible cost
-_LOOK_EVERY = 10
-# a start ends if this many iterations leave more than this share of the residual
-_STALL_RATIO, _STALL_ITERATIONS = 0.99, 200
-# a smaller residual is only rounding error
-_ROUNDING = 1e-15
+
+@dataclass(frozen=True)
+class _Stopping:
+    """When a start ends, and how often it reports."""
+
+    history: int = 20  #: pairs of a step and a change of the gradient that approximate the Hessian
+    every: int = 10  #: iterations between records: enough for a curve, at negligible cost
+    #: a start ends if so many iterations leave more than this share of the residual
+    stall_ratio: float = 0.99
+    stall_iterations: int = 200
+    rounding: float = 1e-15  #: a smaller residual is only rounding error
+
+
+_STOPPING = _Stopping()
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,13 @@ class _Run:
 
         def each(intermediate_result: object) -> None:
             residuals.append(float(np.sqrt(2 * self._least)))
-            if len(residuals) % _LOOK_EVERY == 0:
+            if len(residuals) % _STOPPING.every == 0:
                 tell(len(residuals), residuals[-1])
-            long = len(residuals) > _STALL_ITERATIONS
-            stalled = long and residuals[-1] > _STALL_RATIO * residuals[-1 - _STALL_ITERATIONS]
-            if stalled or residuals[-1] <= max(tolerance, _ROUNDING):
+            long = len(residuals) > _STOPPING.stall_iterations
+            stalled = (
+                long and residuals[-1] > _STOPPING.stall_ratio * residuals[-1 - _STOPPING.stall_iterations]
+            )
+            if stalled or residuals[-1] <= max(tolerance, _STOPPING.rounding):
                 raise StopIteration
 
         # a line search may try steps that overflow
@@ -155,10 +163,16 @@ class _Run:
                 jac=True,
                 method="L-BFGS-B",
                 callback=each,
-                options={"maxcor": _HISTORY, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0},
+                options={
+                    "maxcor": _STOPPING.history,
+                    "maxiter": 10**9,
+                    "maxfun": 10**9,
+                    "ftol": 0.0,
+                    "gtol": 0.0,
+                },
             )
         residual = float(np.sqrt(2 * self._least))
-        if len(residuals) % _LOOK_EVERY:
+        if len(residuals) % _STOPPING.every:
             tell(len(residuals), residual)
         return residual
 
