@@ -26,7 +26,7 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
-from attention.validation import non_negative
+from attention.validation import PositiveFloat, check
 from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
 from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
@@ -129,7 +129,7 @@ def attack_command(
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
     require_counts(jobs=jobs, samples=samples)
-    budget = non_negative("--budget", budget, strictly=True)
+    budget = check("--budget", budget, PositiveFloat)
     given = {
         name: value
         for name, value in zip(

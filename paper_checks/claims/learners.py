@@ -16,12 +16,12 @@ from numpy.random import Generator
 
 import upper
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, make_nice_layer
-from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above
 from paper_checks.faults import returned
 from sq import make_parity_instance
+from studies.intervals import mean_interval
 from upper import GradientDescent, Newton
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
