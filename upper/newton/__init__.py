@@ -5,7 +5,7 @@
 * `certify_layer` says which directions of a layer's parameters given tokens determine.
 """
 
-from upper.newton.determined import certify_layer
+from upper.newton.certificate import certify_layer
 from upper.newton.learner import Newton
 from upper.newton.loop import gauss_newton
 

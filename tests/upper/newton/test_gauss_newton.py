@@ -18,7 +18,7 @@ from attention import (
     relative_error,
 )
 from upper import Newton, counting_floor, gauss_newton
-from upper.newton.low_rank import FactoredHeads, random_factors
+from upper.newton.low_rank import LowRankHeads, random_factors
 
 
 def _problem(m, k, d, rank=None, *, floors=4):
@@ -227,7 +227,7 @@ def test_factors_of_full_rank_end_where_matrices_do():
     # no layer fits: the limit is a minimum
     y = layer(x) + 0.05 * np.random.default_rng(2).standard_normal(x.shape)
     theta = layer.theta + 0.05 * np.random.default_rng(3).standard_normal((m, d, d)) / d
-    starts = theta, FactoredHeads.of(AttentionLayer(theta, layer.w), d)
+    starts = theta, LowRankHeads.of(AttentionLayer(theta, layer.w), d)
     full, ours = (_end(x, y, one, at_most=40, goal=0.0) for one in starts)
     assert ours.residual == pytest.approx(full.residual, rel=1e-5)
     np.testing.assert_allclose(ours.theta, full.theta, atol=2e-3)
@@ -238,7 +238,7 @@ def test_the_start_in_other_factors_of_the_same_heads_makes_no_difference():
     _, x, y, start = _problem(2, 3, 12, 3, floors=8)
     g, h = np.random.default_rng(5).standard_normal((2, 2, 3, 3))
     b = 0.01 * start.b @ np.swapaxes(np.linalg.inv(g), 1, 2)
-    turned = FactoredHeads(a=100 * start.a @ g, b=b, v=start.v @ h, o=start.o)
+    turned = LowRankHeads(a=100 * start.a @ g, b=b, v=start.v @ h, o=start.o)
     runs = [
         [one.residual for one in islice(gauss_newton(x, y, s, rng=np.random.default_rng(0)), 4)]
         for s in (start, turned)
