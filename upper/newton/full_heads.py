@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -13,7 +13,7 @@ from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.pair_moments import PairMoments
 
-__all__ = ["NO_PRIOR", "FullHeads", "Heads", "Preconditioner", "coupling", "with_ones"]
+__all__ = ["NO_PRIOR", "FullHeads", "Heads", "coupling", "with_ones"]
 
 NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
@@ -87,26 +87,6 @@ class Heads(ABC):
         """Begin without a derivative."""
 
 
-@dataclass(frozen=True)
-class Preconditioner:
-    """What the preconditioner of `FullHeads` costs: more of it takes fewer inner steps, and more time for each fit.
-
-    Parameters
-    ----------
-    probe : int
-        Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
-    pairs : int
-        The moments of pairs of tokens are inverted if these are fewer than this times d^2: with more they are near a
-        multiple of the identity.
-    largest : int
-        The largest d at which they are.
-    """
-
-    probe: int = 64
-    pairs: int = 3
-    largest: int = 64
-
-
 @dataclass(eq=False)
 class FullHeads(Heads):
     """The heads Theta_i; parameters and directions are the Theta_i side by side, (d, m d).
@@ -121,8 +101,6 @@ class FullHeads(Heads):
         Whether row j attends to the tokens up to j only.
     weights : array (n, k), optional
         How much the squared error of each row of the labels counts; all count 1 without it.
-    rules : Preconditioner
-        What the preconditioner costs.
 
     Notes
     -----
@@ -139,8 +117,14 @@ class FullHeads(Heads):
     theta: Shaped[Any, "m e d"]
     causal: bool = False
     weights: Shaped[Any, "n k"] | None = None
-    rules: Preconditioner = Preconditioner()
     _moments: PairMoments | None = field(default=None, init=False, repr=False)
+
+    #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
+    probe: ClassVar[int] = 64
+    #: the moments of pairs of tokens are inverted up to this dimension, if these are fewer than so many times d^2: with
+    #: more they are near a multiple of the identity
+    largest: ClassVar[int] = 64
+    pairs: ClassVar[int] = 3
 
     @property
     def array(self) -> Any:
@@ -260,7 +244,7 @@ class FullHeads(Heads):
 
     def _moments_are_worth_it(self) -> bool:
         n, k, d = self.x.shape
-        few = 0 < n * k * (k - 1) < self.rules.pairs * d * d and d <= self.rules.largest and not self.biased
+        few = 0 < n * k * (k - 1) < self.pairs * d * d and d <= self.largest and not self.biased
         spent = 8 * n * k * self.heads * d * (d + k) * self._steps
         return few and spent > PairMoments.price(n, d)
 
@@ -277,7 +261,7 @@ class FullHeads(Heads):
     def _couple(self) -> None:
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
-        few = min(n, self.rules.probe)
+        few = min(n, self.probe)
         probe = self.rng.standard_normal((d + self.biased, d))
         direction = engine.put(probe / np.linalg.norm(probe), engine.single)
         tokens = engine.cast(self._low[:few, ...], engine.single)

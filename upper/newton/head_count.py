@@ -5,18 +5,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
+from upper.newton.head_cost import cost_of_each_head, no_worse
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise
 from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
 from upper.newton.starts import (
     StartRules,
-    cost_of_each_head,
     heads_at,
     run,
     run_starts,
@@ -24,9 +23,7 @@ from upper.newton.starts import (
     with_a_head,
 )
 
-__all__ = ["HeadCount", "HeadCountRules", "count_heads", "most_heads", "no_worse"]
-
-_TO_THE_END = ", to the last digit"
+__all__ = ["HeadCount", "HeadCountRules", "count_heads"]
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,9 @@ class HeadCountRules:
 class HeadCount:
     """The smallest number of heads that explains held-out examples as well as any number tried.
 
-    `heads` is 0 if no layer explains more than predicting zero; then `best` has one head of zeros. `passes` and
-    `starts` count those of all students. `at_floor` means that the residual is at the level of the noise. Held-out
-    examples then have the residual of fitted ones. Also, another start ended there, or a larger student estimates as
-    much noise and explains held-out examples no better.
+    `heads` is 0 if no layer explains more than zero; then `best` has one head of zeros. `passes` and `starts` are those
+    of all students. `at_floor` means the level of the noise: held-out examples have the residual of fitted ones, and
+    another start ended there, or a larger student estimates as much noise and explains held-out examples no better.
     """
 
     heads: int
@@ -76,7 +72,7 @@ def count_heads(
     problem: Problem,
     supply: Supply,
     *,
-    guess: AttentionLayer | None,
+    given: AttentionLayer | None,
     starts: int,
     work: int,
     rules: HeadCountRules = HeadCountRules(),
@@ -89,7 +85,7 @@ def count_heads(
         What runs work on, with the examples for one head.
     supply : Supply
         Where the examples for more heads come from.
-    guess : AttentionLayer, optional
+    given : AttentionLayer, optional
         A layer with the first number of heads to try, and the first start. Without it, the cross-moments of the
         examples give an estimate.
     starts, work : int
@@ -99,30 +95,27 @@ def count_heads(
 
     Notes
     -----
-    A head is superfluous if it reduces the squared residual by less than `units` units. A unit is the reduction of
-    white noise by as many unknowns: s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see
-    `cost_of_each_head`.
+    A head is superfluous if it reduces the squared residual by too few units. A unit is the reduction of white noise by
+    as many unknowns: s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see `cost_of_each_head`. A student
+    explains everything if its residual is coarsely zero on fitted and held-out examples.
 
-    A student explains everything if its residual is at most 1e-3 on the fitted examples and at most 50 times that on
-    the held-out ones.
-
-    *Growing.* The next student has 1.5 times as many heads, or one head more if two starts agree. Growing ends if a
+    *Growing.* The next student has half as many heads more, or one head more if two starts agree. Growing ends if a
     student explains everything or has superfluous heads. It also ends if two students in a row were no better than the
     best before them, or at `most` heads, or if the work is spent.
 
     *Pruning.* If the last student explains everything, its weakest head is dropped repeatedly, while the rest still
     does so. Otherwise its superfluous heads are dropped together, or the weakest alone if that fails. If there are
-    none, the weakest head is dropped, unless it takes more than 20 units. This is repeated while the squared errors of
-    held-out rows grow by at most two standard errors of the paired difference. The answer is the smallest number of
+    none, the weakest head is dropped, unless it takes many units. This is repeated while the squared errors of held-out
+    rows grow by no more than their paired difference may by chance (`no_worse`). The answer is the smallest number of
     heads tried that explains held-out rows no worse than the best student does.
 
     *Last digits.* A student that explains everything is fitted to the last digit. If it does not reach it, heads are
     added one at a time while they count. Then heads with nearly no effect are dropped, while the rest is as exact.
 
-    Growing tries O(log(most)) sizes, or O(most) if starts agree; pruning and adding try O(most).
+    Growing tries O(log(most)) sizes, or O(most) if starts agree; the rest tries O(most).
     """
-    search = _Search(problem, supply, guess, most_heads(supply), min(starts, rules.starts), work, rules)
-    heads, measures = _guess(problem, rules) if guess is None else (guess.heads, {})
+    search = _Search(problem, supply, given, supply.most_heads(), min(starts, rules.starts), work, rules)
+    heads, measures = _guess(problem, rules) if given is None else (given.heads, {})
     heads = max(1, min(heads, search.most))
     if problem.recorder is not None:
         problem.recorder.step("Spectrum of the cross-moments", heads=heads, **measures)
@@ -130,8 +123,8 @@ def count_heads(
         return search.result(search.nothing())
     student = search.grow(heads)
     if search.explains(student, search.coarse):
-        student = search.polish(search.prune_while_explained(student))
-        return search.result(search.drop_dead(search.add_to(student)))
+        student = search.polish(search.shrink(student, last=False))
+        return search.result(search.shrink(search.add_to(student), last=True))
     search.prune_superfluous(student)
     return search.result(search.smallest_of_the_best())
 
@@ -142,18 +135,6 @@ def _guess(problem: Problem, rules: HeadCountRules) -> tuple[int, dict[str, Any]
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
     moment = cross_moment(x, y, directions=min(rules.directions, x.shape[2] ** 2), rng=problem.rng)
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
-
-
-def most_heads(supply: Supply) -> int:
-    """The most heads, up to 2 d, for which the budget reaches the counting floor and two equations per unknown."""
-    k, d, budget = supply.oracle.k, supply.oracle.d, supply.budget
-    most = 2 * d
-    while budget is not None and most > 1:
-        enough = 2 * supply.known.unknowns(most, k, d) <= budget * k * d
-        if enough and supply.known.floor(most, k, d) < budget:
-            break
-        most -= 1
-    return most
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +171,8 @@ class _Search:
 
     def explains(self, student: _Student, tolerance: float) -> bool:
         """Whether it explains the fitted examples to `tolerance`, and the held-out ones to a multiple of that."""
-        if student.end.residual > tolerance:
-            return False
-        return self._held_out_error(student) <= self.rules.held_out * tolerance
+        held_out = self.rules.held_out * tolerance
+        return student.end.residual <= tolerance and self._held_out_error(student) <= held_out
 
     def nothing(self) -> _Student:
         """The student without heads."""
@@ -230,24 +210,30 @@ class _Search:
             ended = misses >= self.rules.misses or heads >= self.most or self.passes >= self.work
             if ended or self.explains(student, self.coarse) or len(self._superfluous(student)):
                 return student
-            more = heads + 1 if student.agreed else math.ceil(self.rules.growth * heads)
-            heads = min(self.most, more)
+            heads = min(self.most, heads + 1 if student.agreed else math.ceil(self.rules.growth * heads))
 
-    def prune_while_explained(self, student: _Student) -> _Student:
-        """Drop the weakest head repeatedly, while the remaining heads explain everything."""
-        while student.heads > 1 and self.passes < self.work:
-            if any(other.heads == student.heads - 1 and not self._near(other) for other in self.tried):
-                break  # that number of heads has failed already
-            fewer = self._drop(student, self._by_cost(student)[:1])
-            if not self.explains(fewer, self.coarse):
+    def shrink(self, student: _Student, *, last: bool) -> _Student:
+        """Drop the weakest head repeatedly, while the rest explains everything, coarsely or to the last digit.
+
+        At last, only heads with nearly no effect are dropped; before that, not to a number of heads that has failed.
+        """
+        goal = self.last_digit if last else self.coarse
+        while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
+            costs, fewer = self._costs(student), student.heads - 1
+            failed = any(one.heads == fewer and one.end.residual > 10 * self.coarse for one in self.tried)
+            if costs.min() > self.rules.dead if last else failed:
                 break
-            student = fewer
+            rest = self._drop(student, np.argsort(costs)[:1], last=last)
+            if not self.explains(rest, goal):
+                break
+            student = rest
         return student
 
     def polish(self, student: _Student) -> _Student:
         """Fit the same heads to the last digit."""
-        start = heads_at(self.problem, student.end)
-        return self._again(start, f"{_heads(student.heads)}{_TO_THE_END}", last=True)
+        return self._again(
+            heads_at(self.problem, student.end), f"{_heads(student.heads)}, to the last digit", last=True
+        )
 
     def add_to(self, student: _Student) -> _Student:
         """Add one head at a time to the fitted ones, while it reduces the residual by more than noise."""
@@ -263,23 +249,11 @@ class _Search:
             student = more
         return self.smallest_of_the_best()
 
-    def drop_dead(self, student: _Student) -> _Student:
-        """Drop heads with nearly no effect one after another, while the remaining heads are as exact."""
-        goal = self.last_digit
-        while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
-            if float(self._costs(student).min()) > self.rules.dead:
-                break
-            fewer = self._drop(student, self._by_cost(student)[:1], last=True)
-            if not self.explains(fewer, goal):
-                break
-            student = fewer
-        return student
-
     def prune_superfluous(self, student: _Student) -> None:
         """Drop the superfluous heads, or the weakest one, while held-out examples are explained no worse."""
         drop = self._to_drop(student)
         while len(drop) and self.passes < self.work:
-            fewer = self._drop(student, drop)
+            fewer = self._drop(student, drop, last=False)
             if no_worse(self._errors(fewer), self._errors(student)):
                 student, drop = fewer, self._to_drop(fewer)
             elif len(drop) > 1:
@@ -290,36 +264,35 @@ class _Search:
     def smallest_of_the_best(self) -> _Student:
         """The smallest student tried that explains held-out examples no worse than the best."""
         tried = [self.nothing(), *self.tried]
-        best = self._errors(min(tried, key=self._mean_error))
-        fitting = [student for student in tried if no_worse(self._errors(student), best)]
-        fewest = min(student.heads for student in fitting)
-        return min((student for student in fitting if student.heads == fewest), key=self._mean_error)
+        errors = [self._errors(student) for student in tried]
+        least = min(errors, key=np.mean)
+        fitting = [i for i, error in enumerate(errors) if no_worse(error, least)]
+        return tried[min(fitting, key=lambda i: (tried[i].heads, errors[i].mean()))]
 
     def _draw(self, heads: int) -> None:
         self.problem = replace(self.problem, examples=self.supply.draw(heads, self.problem.examples))
-
-    def _near(self, student: _Student) -> bool:
-        return student.end.residual <= 10 * self.coarse
 
     def _counts(self, student: _Student, best: _Student) -> bool:
         """Whether its extra heads reduce the squared residual of `best` by more than superfluous heads would."""
         taken = best.end.residual**2 - student.end.residual**2
         return taken > self.rules.units * self._unit(student) * (student.heads - best.heads)
 
-    def _by_cost(self, student: _Student) -> np.ndarray:
-        return np.argsort(self._costs(student))
-
     def _superfluous(self, student: _Student) -> np.ndarray:
         """The superfluous heads, the weakest first."""
-        order = self._by_cost(student)
-        return order[self._costs(student)[order] <= self.rules.units * self._unit(student)]
+        costs = self._costs(student)
+        order = np.argsort(costs)
+        return order[costs[order] <= self.rules.units * self._unit(student)]
 
     def _to_drop(self, student: _Student) -> np.ndarray:
         if student.heads == 0:
             return np.empty(0, dtype=int)
-        superfluous, weakest = self._superfluous(student), self._by_cost(student)[:1]
-        may = self._costs(student)[weakest] <= self.rules.certain * self._unit(student)
-        return superfluous if len(superfluous) else weakest[may]
+        superfluous, costs = self._superfluous(student), self._costs(student)
+        weakest = np.argsort(costs)[:1]
+        return (
+            superfluous
+            if len(superfluous)
+            else weakest[costs[weakest] <= self.rules.certain * self._unit(student)]
+        )
 
     def _fit(self, heads: int) -> _Student:
         problem = replace(self.problem, tolerance=self.coarse, everywhere=False)
@@ -328,12 +301,12 @@ class _Search:
         self.begun += len(ends.iterates)
         return self._record(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
 
-    def _drop(self, student: _Student, heads: np.ndarray, *, last: bool = False) -> _Student:
+    def _drop(self, student: _Student, heads: np.ndarray, *, last: bool) -> _Student:
         rest = student.end.only(np.delete(np.arange(student.heads), heads))
         if not len(rest.theta):
             return self._record("Pruned to no head", self.nothing(), 0)
-        name = f"Pruned to {_heads(len(rest.theta))}"
-        return self._again(heads_at(self.problem, rest), f"{name}{_TO_THE_END}" if last else name, last=last)
+        name = f"Pruned to {_heads(len(rest.theta))}" + (", to the last digit" if last else "")
+        return self._again(heads_at(self.problem, rest), name, last=last)
 
     def _again(self, start: Heads, name: str, *, last: bool) -> _Student:
         """Continue a run from a start, to the last digit or to the residual for comparing students."""
@@ -346,17 +319,15 @@ class _Search:
     def _record(self, name: str, student: _Student, passes: int) -> _Student:
         self.passes += passes
         self.tried.append(student)
-        measures: dict[str, Any] = {"heads": student.heads, "held_out_error": self._held_out_error(student)}
-        self.problem.record(name, student.end, **measures, total_passes=self.passes)
+        error = self._held_out_error(student)
+        self.problem.record(
+            name, student.end, heads=student.heads, held_out_error=error, total_passes=self.passes
+        )
         return student
 
     def _held_out_error(self, student: _Student) -> float:
         energy = float(np.sum(self.problem.examples.y_held**2))
-        error = float(self._errors(student).sum())
-        return math.sqrt(error / energy) if energy > 0 else math.sqrt(error)
-
-    def _mean_error(self, student: _Student) -> float:
-        return float(self._errors(student).mean())
+        return math.sqrt(float(self._errors(student).sum()) / (energy or 1.0))
 
     def _errors(self, student: _Student) -> np.ndarray:
         held = self.problem.examples.held_out
@@ -379,23 +350,3 @@ class _Search:
 
 def _heads(number: int) -> str:
     return "1 head" if number == 1 else f"{number} heads"
-
-
-def no_worse(
-    errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"], *, significant: float = 2.0
-) -> bool:
-    """Whether the mean of `errors` is at most that of `than`, up to `significant` standard errors of the difference.
-
-    Examples
-    --------
-    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([1.1, 1.9, 3.0]))
-    True
-    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.6, 2.5]))
-    False
-    """
-    exact = EXACT_ERROR**2
-    if than.mean() < exact or not np.isfinite(errors).all():
-        return bool(errors.mean() < exact)
-    difference = errors - than
-    spread = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
-    return bool(difference.mean() <= significant * spread)

@@ -199,7 +199,7 @@ class Newton(LearnerBase):
     def _search(self, problem: Problem, supply: Supply) -> HeadCount:
         """The best heads of all runs, as many as are given or as are found."""
         if self.m == "auto":
-            return count_heads(problem, supply, guess=self._given, starts=self.starts, work=self.work)
+            return count_heads(problem, supply, given=self._given, starts=self.starts, work=self.work)
         floor = supply.known.floor(self.m, supply.oracle.k, supply.oracle.d)
         few = supply.budget is not None and supply.budget < self.few_floors * floor
         # with a rank, annealing is better from any number of examples

@@ -147,7 +147,7 @@ def gauss_newton(
     """
     heads = start if isinstance(start, Heads) else FullHeads(start)
     engine = replace(Engine.of(x, y, heads.array, low=inner_dtype), causal=heads.causal)
-    damped, prior, precision = Damping(), AnnealedPrior(), Precision()
+    damped, prior = Damping(), AnnealedPrior()
     run = _Run(engine, engine.detach(x), engine.detach(y), heads, rng)
     # labels that are zero pull no step against a prior
     damping, passes, variance = damped.first, 1, prior.first if priors and engine.norm(y) > 0 else 0.0
@@ -157,23 +157,11 @@ def gauss_newton(
             "The start has logits beyond float32, or the examples are not finite: scale them down."
         )
     residuals = [here.residual]
-    iterate = run.iterate(here, damping, passes, variance)
-    yield iterate
-    shown = here
+    shown, iterate = here, run.iterate(here)
+    yield replace(iterate, damping=damping, passes=passes, prior=variance)
     while True:
-        if run.improvable and precision.slow(residuals):
-            run.set_up(replace(engine, low=engine.double, single=engine.double), precision.precise_ridge)
-            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
-        if here.residual < precision.double_below and not run.in_double:
-            run.go_to(engine.double)
-            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
-        rebalanced: tuple[Any, Any] | None = run.heads.rebalanced(here.parameters, here.factor)
-        if rebalanced is not None:
-            run.equations.forget()
-            here, passes = run.evaluate(*rebalanced, damping, variance), passes + 1
-        run.linearise(here)
-        passes += 1
-        accepted = False
+        here, evaluations = run.linearised(here, residuals, damping, variance)
+        passes, accepted = passes + evaluations + 1, False
         while not accepted:
             plateau = damped.on_plateau(residuals)
             accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
@@ -190,12 +178,9 @@ def gauss_newton(
                 damping, variance, accepted = damped.first, 0.0, True
                 here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
             residuals.append(here.residual)
-            if here is shown:
-                iterate = replace(iterate, damping=damping, passes=passes, prior=variance, accepted=False)
-            else:
-                iterate = run.iterate(here, damping, passes, variance)
-            shown = here
-            yield iterate
+            iterate = iterate if here is shown else run.iterate(here)
+            shown, moved = here, here is not shown
+            yield replace(iterate, damping=damping, passes=passes, prior=variance, accepted=moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,25 +236,30 @@ class _Run:
         self._labels = engine.cast(labels, dtype)
         self._size = engine.norm(self._labels) or 1.0
 
-    @property
-    def in_double(self) -> bool:
-        return bool(self._labels.dtype == self.engine.double)
+    def linearised(
+        self, here: LinearFit, residuals: list[float], damping: float, variance: float
+    ) -> tuple[LinearFit, int]:
+        """The point `here`, the last one evaluated, with the derivative there, and the evaluations that this took.
 
-    @property
-    def improvable(self) -> bool:
-        return bool(self.engine.single != self.engine.double)
-
-    def go_to(self, dtype: Any) -> None:
-        """Change the precision of reads and residuals."""
-        self._read = None
-        self.heads.go_to(dtype)
-        self._set_labels(dtype)
-
-    def linearise(self, here: LinearFit) -> None:
-        """Take the derivative at the point `here`, which must be the last one evaluated."""
+        It is evaluated again in the precision that a run with these residuals needs, and if its factors are balanced.
+        """
+        engine, precision, passes = self.engine, Precision(), 0
+        if engine.single != engine.double and precision.slow(residuals):
+            self.set_up(replace(engine, low=engine.double, single=engine.double), precision.precise_ridge)
+            here, passes = self.evaluate(here.parameters, here.factor, damping), 1
+        if here.residual < precision.double_below and self._labels.dtype != engine.double:
+            self._read = None
+            self.heads.go_to(engine.double)
+            self._set_labels(engine.double)
+            here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
+        rebalanced: tuple[Any, Any] | None = self.heads.rebalanced(here.parameters, here.factor)
+        if rebalanced is not None:
+            self.equations.forget()
+            here, passes = self.evaluate(*rebalanced, damping, variance), passes + 1
         self.heads.linearise(here.parameters, here.factor)
         self.equations.move_to(self._read, here.inverse)
         self._read = None
+        return here, passes
 
     def trial(
         self, here: LinearFit, damping: float, accuracy: float, variances: tuple[float, float]
@@ -291,10 +281,9 @@ class _Run:
         step = here.size * engine.cast(step, engine.double)
         return self.evaluate(here.parameters + step, here.factor, damping, following), steps
 
-    def iterate(self, here: LinearFit, damping: float, passes: int, variance: float) -> Iterate:
+    def iterate(self, here: LinearFit) -> Iterate:
         theta, w, *biases = self.heads.matrices(here.parameters, self._unit * here.factor)
-        made = Iterate(theta, w, here.residual, damping, passes, *biases)
-        return replace(made, prior=variance, causal=self.engine.causal)
+        return replace(Iterate(theta, w, here.residual, 0.0, 0, *biases), causal=self.engine.causal)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, variance: float = 0.0) -> LinearFit:
         """The point at `parameters`; the ridge pulls towards `factor` if there is one and no prior, else to zero."""

@@ -145,6 +145,17 @@ class Supply:
         floor = self.known.floor(heads, k, d)
         return max(self.floors * floor if self.budget is None else self.budget, floor + 1)
 
+    def most_heads(self) -> int:
+        """The most heads, up to 2 d, for which the budget is above the floor and gives two equations per unknown."""
+        k, d = self.oracle.k, self.oracle.d
+        most = 2 * d
+        while self.budget is not None and most > 1:
+            enough = 2 * self.known.unknowns(most, k, d) <= self.budget * k * d
+            if enough and self.known.floor(most, k, d) < self.budget:
+                break
+            most -= 1
+        return most
+
     def draw(self, heads: int, before: SplitExamples | None = None) -> SplitExamples:
         """Examples for so many heads, those drawn before among them."""
         k, d, n = self.oracle.k, self.oracle.d, self.wanted(heads)

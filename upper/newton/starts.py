@@ -11,14 +11,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR
-from attention.layer import read_tokens
 from upper.newton.annealed_prior import AnnealedPrior
 from upper.newton.full_heads import FullHeads, Heads
+from upper.newton.head_cost import cost_of_each_head
 from upper.newton.loop import Iterate
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.noise import Noise
@@ -29,7 +28,6 @@ __all__ = [
     "Ends",
     "Start",
     "StartRules",
-    "cost_of_each_head",
     "heads_at",
     "random_heads",
     "redraw_weakest",
@@ -210,27 +208,6 @@ def with_a_head(problem: Problem, fitted: Iterate) -> FullHeads:
     """The start that adds a random head to fitted ones, of full matrices."""
     added, start = random_heads(problem, 1), heads_at(problem, fitted)
     return FullHeads(np.concatenate([start.array, added.array]), problem.known.causal)
-
-
-def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"], layer: AttentionLayer | Iterate
-) -> Float[np.ndarray, " m"]:
-    """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
-
-    `x` are the fitted examples, and the projections W_i are a least-squares fit. With Z = [P_1 X ... P_m X] and
-    H = (Z^T Z)^-1, the growth is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression. It is zero for
-    W_i = 0 and for Theta_i = Theta_j. With biases, Z has a column of ones. O(n k (m d)^2 + (m d)^3).
-    """
-    m, d, _ = layer.theta.shape
-    _, read = read_tokens(x, layer.theta, layer.key_bias, causal=layer.causal)
-    if layer.key_bias is not None:
-        read = np.pad(read, ((0, 0), (0, 1)), constant_values=1.0)
-    gram = read.T @ read
-    # equal heads make it singular; with this ridge, the cost of each of them is zero up to rounding
-    ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
-    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram)))[: m * d, : m * d].reshape(m, d, m, d)
-    each = np.stack([blocks[i, :, i, :] for i in range(m)])
-    return np.einsum("iab,iab->i", layer.w, np.linalg.solve(each, layer.w))
 
 
 def _exact(problem: Problem, end: Iterate) -> bool:

@@ -7,7 +7,7 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInpu
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import unknowns
-from upper.newton.head_count import no_worse
+from upper.newton.head_cost import no_worse
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, depends_on_tokens
 from upper.newton.stopping import Stopping, last_iterate
