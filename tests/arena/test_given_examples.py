@@ -100,6 +100,7 @@ def test_outcome_and_error_are_of_the_same_held_out_examples(files, learner):
         assert learned.fit.held_out_error == pytest.approx(learned.held_out_error, rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_fit_that_held_out_examples_contradict_is_not_exact(files):
     x, y = np.load(files[0]), np.load(files[1])
     held = np.flatnonzero([not np.isin(one, seen_by_learner(files)) for one in orbits(x)])
@@ -111,6 +112,7 @@ def test_a_fit_that_held_out_examples_contradict_is_not_exact(files):
     assert learned.certificate is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("all_of_them", [True, False])
 def test_labels_that_are_zero_lose_no_fit(files, all_of_them):
     x, y = np.load(files[0]), np.load(files[1])

@@ -92,6 +92,7 @@ def test_heads_are_counted(m, layer, inputs):
         assert errors["theta_error"] <= 1e-10
 
 
+@pytest.mark.slow
 def test_no_dead_heads_are_returned():
     nice = make_nice_layer(heads=2, dim=16, rng=6)
     fit, heads = _find(
