@@ -224,21 +224,13 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine that a learner is asked for; "auto" without a device is decided by the size of the problem.
-
-    Parameters
-    ----------
-    name : "numpy", "torch" or "auto"
-        The library of arrays.
-    device : str, optional
-        The device of torch. With any but "cpu", the engine is torch.
-    worth_torch : int
-        From this many multiplications a pass, torch's bfloat16 saves more time than the import of torch takes.
-    """
+    """The engine that a learner is asked for; "auto" without a device is decided by the size of the problem."""
 
     name: EngineName = "numpy"
-    device: str | None = None
-    worth_torch: int = 1 << 23
+    device: str | None = None  #: with any but "cpu", the engine is torch
+    worth_torch: int = (
+        1 << 23
+    )  #: from so many multiplications a pass, bfloat16 saves what the import of torch takes
 
     def at_size(self, multiplications: int) -> Engine:
         """The engine for a problem of so many multiplications a pass."""

@@ -78,12 +78,14 @@ class LayerClass:
     rank: int | None = None
     biased: bool = False
     causal: bool = False
+    cap: int | None = None  #: the most examples that are asked for; below the counting floor many layers fit
 
     def floor(self, heads: int, tokens: int, dim: int) -> int:
-        """The counting floor of so many heads."""
-        return counting_floor(
+        """The counting floor of so many heads, or the cap."""
+        floor = counting_floor(
             heads=heads, tokens=tokens, dim=dim, rank=self.rank, biases=self.biased, causal=self.causal
         )
+        return floor if self.cap is None else min(floor, self.cap)
 
     def unknowns(self, heads: int, tokens: int, dim: int) -> int:
         """The number of unknowns of so many heads; none without heads."""

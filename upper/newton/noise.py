@@ -12,7 +12,7 @@ from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, orbits
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 
-__all__ = ["Dependence", "Noise", "depends_on_tokens", "judge", "needs_biases", "noise_level"]
+__all__ = ["Noise", "depends_on_tokens", "judge", "needs_biases", "noise_level"]
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,6 @@ class Noise:
         return held_out.error(end.layer) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """When a residual depends on the tokens: more standard errors call more residuals noise."""
-
-    #: standard errors of the constant, linear and cubic part; a fit to noise takes of the last two: on 36 such fits of
-    #: at least three floors, they were below -0.6
-    errors: tuple[float, float, float] = (4.0, 3.0, 3.0)
-    examples: int = 1000  #: the most that are compared
-    numbers: int = 1 << 25  #: the most that are held
-
-
 def judge(
     best: Iterate,
     x: Float[np.ndarray, "n k d"],
@@ -92,9 +81,7 @@ def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) ->
     return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
 
 
-def depends_on_tokens(
-    x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray, "n k d"], rules: Dependence = Dependence()
-) -> bool:
+def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray, "n k d"]) -> bool:
     """Whether the residual R = Y - F(X) is a function of the tokens, in part, and so not noise of the labels.
 
     Notes
@@ -106,7 +93,7 @@ def depends_on_tokens(
     output depends on to first order in its logits. O(n^2 d^2), from a limited number of examples, one of each orbit.
     """
     d = x.shape[2]
-    first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(rules.examples, rules.numbers // d**2)]
+    first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(1000, (1 << 25) // d**2)]
     x, residual = x[first], residual[first]
     centred = x - x.mean(axis=1, keepdims=True)
     covariance = np.matrix_transpose(centred) @ centred
@@ -116,7 +103,8 @@ def depends_on_tokens(
         linear,
         linear * _inner_products(covariance - covariance.mean(axis=0)),
     )
-    for part, most in zip(parts, rules.errors, strict=True):
+    # standard errors; fitting takes of the last two: on 36 fits to noise of at least three floors they were below -.6
+    for part, most in zip(parts, (4.0, 3.0, 3.0), strict=True):
         np.fill_diagonal(part, 0.0)
         if part.sum() > most * math.sqrt(2 * np.sum(part**2)):
             return True

@@ -88,7 +88,7 @@ def test_a_tolerance_reached_is_reached_on_fresh_examples():
 
 
 def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
-    # a head more than the student has: with as many heads, the path of priors generalises from 12 examples
+    # a head more than the student has: with as many heads, an annealed prior generalises from 12 examples
     layer, inputs = make_nice_layer(heads=3, dim=8, rng=5), BooleanInputs(3, 8)
     found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12, starts=2)
     assert found.outcome is Outcome.OVERFITTED
