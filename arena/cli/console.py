@@ -306,19 +306,16 @@ def report_curve(
     out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
 ) -> None:
     """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
-    from pandas import DataFrame
-
     from arena.frames import csv_of
 
     data = {"versions": versions(), "points": as_plain(list(rows))}
     write_json(out / f"{name}.json", data)
     flat = [
         {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
-        for row in rows
+        for row in data["points"]
     ]
-    # columns of whole numbers stay whole, also with missing values or above 64 bits
-    frame = DataFrame(flat, dtype=object).convert_dtypes()
-    write_whole(out / f"{name}.csv", csv_of(frame).encode())
+    columns = list(dict.fromkeys(key for row in flat for key in row))
+    write_whole(out / f"{name}.csv", csv_of(columns, flat).encode())
     for ending in ("svg", "pdf"):
         figure.save(out / f"{name}.{ending}")
     if as_json:
