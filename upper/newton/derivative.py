@@ -118,12 +118,12 @@ class Derivative:
             whitened.append(into.reshape(e * r, -1) / most)
             moves.append(np.linalg.qr(whitened[-1]))
         parts = range(0, m * e * r, e * r)
-        gram = np.vstack([one.T @ gram[i : i + e * r] for (one, _), i in zip(moves, parts, strict=True)])
-        gram = np.hstack([gram[:, i : i + e * r] @ one for (one, _), i in zip(moves, parts, strict=True)])
+        gram = np.vstack([block.T @ gram[i : i + e * r] for (block, _), i in zip(moves, parts, strict=True)])
+        gram = np.hstack([gram[:, i : i + e * r] @ block for (block, _), i in zip(moves, parts, strict=True)])
         values, vectors = np.linalg.eigh(gram)
         roots = np.sqrt(np.where(values > least**2, values, 0.0))
-        heads = np.split(vectors, np.cumsum([one.shape[1] for one in relative])[:-1])
-        root = np.hstack([one.T @ change for one, (_, change) in zip(heads, moves, strict=True)])
+        heads = np.split(vectors, np.cumsum([block.shape[1] for block in relative])[:-1])
+        root = np.hstack([block.T @ change for block, (_, change) in zip(heads, moves, strict=True)])
         values, vectors = np.linalg.svd(roots[:, None] * root)[1:]
         return cls(
             whitening, units, reach, rounding, relative, whitened, values, vectors.T,
@@ -132,7 +132,7 @@ class Derivative:
 
     def by_head(self, changes: Float[np.ndarray, "p u"]) -> list[np.ndarray]:
         """Combinations of the directions as relative changes of [Theta_i; c_i], for each head."""
-        return [free @ one for free, one in zip(self.relative, self._split(changes), strict=True)]
+        return [free @ block for free, block in zip(self.relative, self._split(changes), strict=True)]
 
     def null_space(self, least: float) -> tuple[Float[np.ndarray, "p u"], Float[np.ndarray, "c v"]]:
         """The directions with values of at most `least`, of the heads and of a column of the W_i and b."""
@@ -148,14 +148,16 @@ class Derivative:
 
     def in_whitened(self, changes: Float[np.ndarray, "p u"]) -> Float[np.ndarray, "mer u"]:
         """Combinations of the directions in whitened coordinates, heads first."""
-        return np.vstack([into @ one for into, one in zip(self.whitened, self._split(changes), strict=True)])
+        return np.vstack(
+            [into @ block for into, block in zip(self.whitened, self._split(changes), strict=True)]
+        )
 
     def inverse_norms(self, least: float) -> Float[np.ndarray, "3 m"]:
         """The norms of the blocks of the Theta_i, c_i and W_i in the pseudo-inverse of the derivative."""
         r, m = self.whitening.rank, len(self.relative)
         seen = self.values > least
         inverse = self.vectors[:, seen] / self.values[seen]
-        heads = [(one[: r * r], one[r * r :]) for one in self.by_head(inverse)]
+        heads = [(block[: r * r], block[r * r :]) for block in self.by_head(inverse)]
         w_seen = self.w_values > least
         straight = self.w_vectors[:, w_seen] / self.w_values[w_seen]
         squares = self.undone.shape[1] * np.sum(straight**2, axis=1)
@@ -169,7 +171,7 @@ class Derivative:
         )
 
     def _split(self, changes: np.ndarray) -> list[np.ndarray]:
-        return np.split(changes, np.cumsum([one.shape[1] for one in self.relative])[:-1])
+        return np.split(changes, np.cumsum([block.shape[1] for block in self.relative])[:-1])
 
 
 def null_moves(
@@ -181,16 +183,16 @@ def null_moves(
     """
     null, w_null = at.null_space(at.rounding / tolerance)
     (m, r), d = (len(at.relative), at.whitening.rank), at.undone.shape[1]
-    found = []
+    random = []
     for _ in range(moves if w_null.size else 0):
         w = w_null @ rng.standard_normal((w_null.shape[1], d)) / np.sqrt(w_null.size)
-        found.append((np.zeros((m, len(at.whitened[0]) // r, r)), at.w_into @ w))
+        random.append((np.zeros((m, len(at.whitened[0]) // r, r)), at.w_into @ w))
     for _ in range(moves if null.size else 0):
         change = null @ rng.standard_normal((null.shape[1], 1)) / np.sqrt(null.shape[1])
         undoing = at.undoing(change, at.rounding)[:, :, 0]
         move = at.in_whitened(change).reshape(m, -1, r), -(at.w_into @ undoing)
-        found.append((at.reach.max() * move[0], at.reach.max() * move[1]))
-    return found
+        random.append((at.reach.max() * move[0], at.reach.max() * move[1]))
+    return random
 
 
 def moved(here: AttentionLayer, move: tuple[np.ndarray, np.ndarray], step: float) -> AttentionLayer:

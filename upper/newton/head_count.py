@@ -14,14 +14,7 @@ from upper.newton.loop import Iterate
 from upper.newton.noise import Noise
 from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
-from upper.newton.starts import (
-    StartRules,
-    heads_at,
-    run,
-    run_starts,
-    starts_from,
-    with_a_head,
-)
+from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 __all__ = ["HeadCount", "HeadCountRules", "count_heads"]
 
@@ -220,7 +213,9 @@ class _Search:
         goal = self.last_digit if last else self.coarse
         while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
             costs, fewer = self._costs(student), student.heads - 1
-            failed = any(one.heads == fewer and one.end.residual > 10 * self.coarse for one in self.tried)
+            failed = any(
+                other.heads == fewer and other.end.residual > 10 * self.coarse for other in self.tried
+            )
             if costs.min() > self.rules.dead if last else failed:
                 break
             rest = self._drop(student, np.argsort(costs)[:1], last=last)

@@ -166,23 +166,24 @@ class Newton(LearnerBase):
             EngineChoice(self.engine, self.device),
             recorder,
         )
-        found = learner._search(problem, supply)
-        problem = replace(problem, examples=found.examples)
-        if self.biases == "auto" and known.biased and found.heads:
+        fitted = learner._search(problem, supply)
+        problem = replace(problem, examples=fitted.examples)
+        if self.biases == "auto" and known.biased and fitted.heads:
             without = replace(
-                problem, known=replace(known, biased=False), examples=found.examples.about_zero()
+                problem, known=replace(known, biased=False), examples=fitted.examples.about_zero()
             )
-            fewer = self._without_biases(found, without)
+            fewer = self._without_biases(fitted, without)
             recorder.step("Without biases", residual=fewer.best.residual, total_passes=fewer.passes)
-            residuals, tolerance = (
-                (found.best.residual, fewer.best.residual),
-                max(EXACT_ERROR, self.tolerance),
-            )
             if not needs_biases(
-                without.examples.x, *residuals, heads=found.heads, rank=self.rank, tolerance=tolerance
+                without.examples.x,
+                fitted.best.residual,
+                fewer.best.residual,
+                heads=fitted.heads,
+                rank=self.rank,
+                tolerance=max(EXACT_ERROR, self.tolerance),
             ):
-                problem, found = without, fewer
-        return self._judged(found, problem, recorder)
+                problem, fitted = without, fewer
+        return self._judged(fitted, problem, recorder)
 
     @property
     def _known(self) -> LayerClass:
@@ -217,9 +218,14 @@ class Newton(LearnerBase):
         end = run(problem, start, work=max(1, self.work - biased.passes))
         return replace(biased, best=end, examples=problem.examples, passes=biased.passes + end.passes)
 
-    def _judged(self, found: HeadCount, problem: Problem, recorder: Recorder) -> Fit:
+    def _judged(self, fitted: HeadCount, problem: Problem, recorder: Recorder) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
-        best, examples, passes, whole = found.best, found.examples, found.passes, found.examples.together()
+        best, examples, passes, whole = (
+            fitted.best,
+            fitted.examples,
+            fitted.passes,
+            fitted.examples.together(),
+        )
         ended = Outcome.WORK_SPENT if passes >= self.work else Outcome.LOCAL_MINIMUM
         verdict = judge(
             best,
@@ -227,31 +233,31 @@ class Newton(LearnerBase):
             whole.y,
             examples.held_out,
             tolerance=self.tolerance,
-            otherwise=Outcome.RESIDUAL_FLOOR if found.at_floor else ended,
+            otherwise=Outcome.RESIDUAL_FLOOR if fitted.at_floor else ended,
         )
-        if verdict.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and found.heads:
+        if verdict.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR) and fitted.heads:
             tokens = np.concatenate([examples.x, examples.x_held])
             if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=problem.rng):
                 verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
         engine = str(problem.engine(len(best.theta)))
-        shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
+        shared: dict[str, Any] = {"engine": engine, "starts": fitted.starts, "heads": fitted.heads}
         layer, error = examples.layer(best), verdict.held_out_error
         own: dict[str, Any] = {"residual": best.residual, "held_out_error": error, "total_passes": passes}
         recorder.step("Held-out examples", layer=layer, **own, **shared)
         if verdict.outcome is not Outcome.NOISE_FLOOR:
             return recorder.fit(verdict, layer=layer)
         problem = replace(problem, examples=whole)
-        if found.heads:
+        if fitted.heads:
             best = run(problem, heads_at(problem, best), work=max(1, self.work - passes))
             passes += best.passes
-        noise = whole.unit * noise_level(best.residual, whole.y, problem.share(found.heads))
-        excess = noise * noise * problem.known.unknowns(found.heads, *whole.x.shape[1:]) / whole.x.size
+        noise = whole.unit * noise_level(best.residual, whole.y, problem.share(fitted.heads))
+        excess = noise * noise * problem.known.unknowns(fitted.heads, *whole.x.shape[1:]) / whole.x.size
+        layer = whole.layer(best)
         own = {
             "residual": best.residual,
             "noise_level": noise,
-            "total_passes": passes,
             "expected_excess": excess,
+            "total_passes": passes,
         }
-        layer = whole.layer(best)
         recorder.step("Refit with the held-out examples", layer=layer, **own, **shared)
         return recorder.fit(verdict, layer=layer)

@@ -132,8 +132,8 @@ class LowRankHeads(Heads):
     def side_by_side(self) -> Shaped[Any, "e columns"]:
         """[A | B | V], the factors of all heads side by side, (d, 3 m r); if A has a row more, B and V get one of 0."""
         xp = namespace(self.a)
-        turned = [xp.permute_dims(one, (1, 0, 2)) for one in (self.a, self.b, self.v)]
-        a, b, v = (xp.reshape(one, (one.shape[0], -1)) for one in turned)
+        turned = [xp.permute_dims(factor, (1, 0, 2)) for factor in (self.a, self.b, self.v)]
+        a, b, v = (xp.reshape(factor, (factor.shape[0], -1)) for factor in turned)
         below = xp.concat([b, v], axis=1)
         if self.biased:
             below = xp.concat([below, 0 * below[:1, :]], axis=0)
@@ -182,7 +182,7 @@ class LowRankHeads(Heads):
         """Take the derivative at `parameters`, the point of the last call of `reads`; `linear` has the O_i."""
         engine = self.engine
         self._pattern, self._queries, self._keys, self._values = (
-            engine.cast(one, engine.low) for one in self._last
+            engine.cast(factor, engine.low) for factor in self._last
         )
         linear = linear[: self.columns, :]
         self._o = engine.cast(linear, engine.low)
@@ -220,7 +220,8 @@ class LowRankHeads(Heads):
         """
         each = zip(self._damped, precisions, strict=True)
         blocks = [
-            self.engine.put(damping * one + p * np.eye(len(one)), self.engine.single) for one, p in each
+            self.engine.put(damping * factor + p * np.eye(len(factor)), self.engine.single)
+            for factor, p in each
         ]
         return lambda direction: self._by_blocks(direction, blocks)
 
@@ -243,7 +244,7 @@ class LowRankHeads(Heads):
         a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
         tiny = 1e-12 * float(xp.max(squares))
         ratios = ((a + tiny) / (b + tiny), (b + tiny) / (a + tiny), v, 1 / (v + tiny))
-        if max(float(xp.max(one)) for one in ratios) <= self.unbalanced**2:
+        if max(float(xp.max(factor)) for factor in ratios) <= self.unbalanced**2:
             return None
         heads = self._factors(parameters, linear).balanced()
         o = xp.reshape(heads.o, (size, -1))
@@ -260,8 +261,8 @@ class LowRankHeads(Heads):
     def _factors(self, parameters: Any, linear: Any) -> "LowRankHeads":
         xp, m, cut, d = self.engine.xp, self.heads, self.columns, self.x.shape[2]
         a, b, v = (
-            xp.permute_dims(xp.reshape(one, (one.shape[0], m, -1)), (1, 0, 2))
-            for one in (parameters[:, :cut], parameters[:d, cut : 2 * cut], parameters[:d, 2 * cut :])
+            xp.permute_dims(xp.reshape(factor, (factor.shape[0], m, -1)), (1, 0, 2))
+            for factor in (parameters[:, :cut], parameters[:d, cut : 2 * cut], parameters[:d, 2 * cut :])
         )
         return LowRankHeads(a=a, b=b, v=v, o=xp.reshape(linear[:cut, :], (m, -1, d)))
 
@@ -280,9 +281,9 @@ class LowRankHeads(Heads):
 
     def _by_blocks(self, direction: Any, matrices: list[Any]) -> Any:
         parts, first = [], 0
-        for one in matrices:
-            parts.append(direction[:, first : first + one.shape[0]] @ one)
-            first += one.shape[0]
+        for factor in matrices:
+            parts.append(direction[:, first : first + factor.shape[0]] @ factor)
+            first += factor.shape[0]
         return self.engine.xp.concat(parts, axis=1)
 
     def _couple(self, factors: np.ndarray, linear: np.ndarray) -> None:
@@ -302,7 +303,9 @@ class LowRankHeads(Heads):
         flat = xp.reshape(pattern, (m, -1))
         by_values = to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64) * (n / few)
         cut = m * r
-        a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], linear))
+        a, b, o = (
+            factor.astype(np.float64) for factor in (factors[:, :cut], factors[:, cut : 2 * cut], linear)
+        )
         forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
         for between, gram in forms:

@@ -30,7 +30,7 @@ class PairMoments:
         upper, lower = rows * d + columns, columns * d + rows
         place = np.empty(d * d, dtype=np.int64)
         place[lower], place[upper] = np.arange(half) + half, np.arange(half)
-        self._upper, self._lower, self._place = (engine.put(one) for one in (upper, lower, place))
+        self._upper, self._lower, self._place = (engine.put(index) for index in (upper, lower, place))
 
         def squares(z: Any) -> Any:
             return xp.take(xp.reshape(xp.matrix_transpose(z) @ z, (n, d * d)), self._upper, axis=1)
