@@ -6,11 +6,12 @@
 * `loop`: `gauss_newton` from one start. `damping`, `annealed_prior`, `precision` and `inner_solve` are its parts.
 * `full_heads`, `low_rank`, `span`: parametrisations, with reads, products with the derivative, and a preconditioner.
 * `whitening`: tokens far from isotropic. `certificate`: which directions of a layer given tokens determine, from the
-  `derivative`. `other_inputs`: whether other inputs contradict a fit.
+  `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?
 """
 
+from upper.newton.causal import examples_are_causal
 from upper.newton.certificate import certify_layer
 from upper.newton.learner import Newton
 from upper.newton.loop import gauss_newton
 
-__all__ = ["Newton", "certify_layer", "gauss_newton"]
+__all__ = ["Newton", "certify_layer", "examples_are_causal", "gauss_newton"]

@@ -24,12 +24,8 @@ class HeadCountRules:
     """When a head counts, and how long to look for another: stricter rules drop weak heads, laxer ones fit noise."""
 
     directions: int = 16  #: singular values of the cross-moments that the guess uses
-    coarse: float = (
-        1e-3  #: the residual at which students are compared; later digits say nothing of their number
-    )
-    held_out: float = (
-        50.0  #: times that, held-out examples are explained: a student far too large first overfits
-    )
+    coarse: float = 1e-3  #: the residual at which students are compared; later digits say nothing of heads
+    held_out: float = 50.0  #: times that, held-out examples are explained: a large student first overfits
     starts: int = 2  #: for each number of heads; after local minima, a larger student is tried
     growth: float = 1.5  #: the next student has so many times as many heads
     misses: int = 2  #: growing ends after so many larger students in a row without improvement
@@ -38,9 +34,7 @@ class HeadCountRules:
     #: to 1000
     units: float = 3.5
     certain: float = 20.0  #: a head that takes more units is not dropped on trial
-    dead: float = (
-        1e-10  #: a head that reduces the residual by a smaller share of the squared labels may be superfluous
-    )
+    dead: float = 1e-8  #: a head that takes a smaller share of the squared labels is dropped on trial at last
     same_noise: float = 0.7  #: students of several sizes estimate one noise up to this, unless they overfit
 
 
@@ -103,7 +97,8 @@ def count_heads(
     heads tried that explains held-out rows no worse than the best student does.
 
     *Last digits.* A student that explains everything is fitted to the last digit. If it does not reach it, heads are
-    added one at a time while they count. Then heads with nearly no effect are dropped, while the rest is as exact.
+    added one at a time while they count. Then heads with nearly no effect are dropped, while the rest explains held-out
+    rows no worse.
 
     Growing tries O(log(most)) sizes, or O(most) if starts agree; the rest tries O(most).
     """
@@ -126,7 +121,9 @@ def _guess(problem: Problem, rules: HeadCountRules) -> tuple[int, dict[str, Any]
     x, y = problem.examples.x, problem.examples.y
     if 1 in x.shape[1:] or not np.any(y):
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
-    moment = cross_moment(x, y, directions=min(rules.directions, x.shape[2] ** 2), rng=problem.rng)
+    moment = cross_moment(
+        x, y, directions=min(rules.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
+    )
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
@@ -171,7 +168,8 @@ class _Search:
         """The student without heads."""
         d, y = self.problem.examples.x.shape[2], self.problem.examples.y
         zeros = np.zeros((1, d, d))
-        return _Student(0, Iterate(zeros, zeros, float(np.any(y)), damping=0.0, passes=0))
+        causal = self.problem.known.causal
+        return _Student(0, Iterate(zeros, zeros, float(np.any(y)), 0.0, passes=0, causal=causal))
 
     def result(self, student: _Student) -> HeadCount:
         """What was found, with whether it is at the level of the noise."""
@@ -206,12 +204,11 @@ class _Search:
             heads = min(self.most, heads + 1 if student.agreed else math.ceil(self.rules.growth * heads))
 
     def shrink(self, student: _Student, *, last: bool) -> _Student:
-        """Drop the weakest head repeatedly, while the rest explains everything, coarsely or to the last digit.
+        """Drop the weakest head repeatedly, while the rest explains everything coarsely, or held-out examples no worse.
 
         At last, only heads with nearly no effect are dropped; before that, not to a number of heads that has failed.
         """
-        goal = self.last_digit if last else self.coarse
-        while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
+        while student.heads > 1 and self.passes < self.work:
             costs, fewer = self._costs(student), student.heads - 1
             failed = any(
                 other.heads == fewer and other.end.residual > 10 * self.coarse for other in self.tried
@@ -219,7 +216,12 @@ class _Search:
             if costs.min() > self.rules.dead if last else failed:
                 break
             rest = self._drop(student, np.argsort(costs)[:1], last=last)
-            if not self.explains(rest, goal):
+            worse = (
+                not no_worse(self._errors(rest), self._errors(student))
+                if last
+                else not self.explains(rest, self.coarse)
+            )
+            if worse:
                 break
             student = rest
         return student
