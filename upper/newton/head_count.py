@@ -216,12 +216,9 @@ class _Search:
             if costs.min() > self.rules.dead if last else failed:
                 break
             rest = self._drop(student, np.argsort(costs)[:1], last=last)
-            worse = (
-                not no_worse(self._errors(rest), self._errors(student))
-                if last
-                else not self.explains(rest, self.coarse)
-            )
-            if worse:
+            before = self._errors(student)
+            good = no_worse(self._errors(rest), before) if last else self.explains(rest, self.coarse)
+            if not good:
                 break
             student = rest
         return student

@@ -89,8 +89,9 @@ def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray,
     For features phi, the sum of <phi_i, phi_j> over pairs i != j of examples has the mean zero if the R_i are noise: a
     flip of the sign of each R_i leaves its distribution as it is, and gives the standard error (derived here). No fit
     is needed, so a few hundred examples tell, far fewer than fit one more head. The features are sum_a r_a for missing
-    biases; X^T R; and sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's
-    output depends on to first order in its logits. O(n^2 d^2), from a limited number of examples, one of each orbit.
+    biases; X^T R; sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's
+    output depends on to first order in its logits; and all x_a ⊗ r_a for a mask, whose rows see other tokens.
+    O(n^2 d^2), from a limited number of examples, one of each orbit.
     """
     d = x.shape[2]
     first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(1000, (1 << 25) // d**2)]
