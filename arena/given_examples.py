@@ -30,7 +30,7 @@ from attention.validation import count
 from runs import single_thread
 from upper import Newton, certify_layer
 from upper.newton.causal import examples_are_causal
-from upper.newton.determined import LayerCertificate
+from upper.newton.certificate import LayerCertificate
 
 __all__ = ["LearnedExamples", "learn_examples"]
 

@@ -73,7 +73,7 @@ def derivative(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     layer = make_nice_layer(heads=m, dim=d, rng=rng)
     x = BooleanInputs(k, d).sample(50, rng=rng)
     direction, residual = rng.standard_normal(layer.theta.shape) / d, rng.standard_normal(x.shape)
-    heads = FullHeads(Engine.of(x, low=x.dtype), x, m, rng)
+    heads = FullHeads(layer.theta).on(Engine.of(x, low=x.dtype), x, rng)
     heads.go_to(x.dtype)
     theta, change = (one.transpose(1, 0, 2).reshape(d, m * d) for one in (layer.theta, direction))
     heads.reads(theta)
