@@ -7,12 +7,10 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from upper.baselines import (
         LBFGS,
-        FrozenAttention,
         GradientDescent,
         KnownPart,
         LinearBaseline,
         OneGradientStep,
-        TunedAdam,
     )
     from upper.engine import choose_engine
     from upper.floor import counting_floor
@@ -24,7 +22,6 @@ __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "LBFGS",
-    "FrozenAttention",
     "GradientDescent",
     "KnownPart",
     "LinearAttentionLearner",
@@ -32,7 +29,6 @@ __all__ = [
     "Newton",
     "OneGradientStep",
     "SixPhase",
-    "TunedAdam",
     "certify_layer",
     "choose_engine",
     "counting_floor",
