@@ -11,7 +11,7 @@ from runs import Scale
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study
-from upper.value_queries import ByQueries
+from upper import ByQueries
 
 __all__ = ["STUDY"]
 
@@ -51,8 +51,8 @@ def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, dr
     return {
         "outcome": fit.outcome.name,
         "queries": fit.examples_used,
-        "answers": counted.get("answers"),
-        "step_length": counted.get("stretch"),
+        "answers": counted.get("repetitions"),
+        "step_length": counted.get("step_length"),
         "noise_found": None if fit.precision is None else fit.precision.noise / noise,
         **{
             f"{name}_{stage}": errors.get(stage, (None, None))[place]

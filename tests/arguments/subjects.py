@@ -23,7 +23,6 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
-import upper.value_queries as queries
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
 from attention.conversion import Projections
 from upper.linear_attention import tasks
@@ -130,7 +129,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.ValueOracle, target=LAYER, k=2),
         partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
         partial(attention.AnswerPrecision),
-        partial(queries.ByQueries, m=2),
+        partial(upper.ByQueries, heads=2),
         partial(upper.certify_layer, layer=LAYER, x=X),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
         partial(oracle().split, workers=2),

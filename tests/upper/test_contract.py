@@ -8,6 +8,7 @@ from attention import BooleanInputs, make_nice_layer
 from attention.testing import check_learner
 from upper import (
     LBFGS,
+    ByQueries,
     FrozenAttention,
     GradientDescent,
     KnownPart,
@@ -18,7 +19,6 @@ from upper import (
     SixPhase,
     TunedAdam,
 )
-from upper.value_queries import ByQueries
 
 SMALL = {"work": 60, "batch": 16}
 LEARNERS = [
