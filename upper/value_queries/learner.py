@@ -74,9 +74,9 @@ class ByQueries(LearnerBase):
 
     A causal layer is found to be one, and only the last rows of its answers are used.
 
-    Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
-    ``condition_1`` and so on: how much larger rounding gets for that head. A layer whose biases are found to be
-    rounding has none.
+    Nothing is assumed of the norms or coherence of the Theta_i. A step of the trace that separates heads has
+    ``condition``: how much larger rounding gets for the worst head. Where heads are not separated, a step says why
+    (`Refusal`). A layer whose biases are found to be rounding has none.
 
     Examples
     --------
