@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from arena.comparison import compare
     from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
     from arena.drawing import Drawing
-    from arena.generated_targets import family_target, lwr_target, nice_target, parity_target, preset_targets
+    from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
     from arena.learned import Learned, UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         instance_target,
         layer_target,
         load_target,
+        nice_target,
         save_target,
     )
 

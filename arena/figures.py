@@ -16,16 +16,14 @@ from runs.figures import (
     FAINT,
     INK,
     LEAST_EXPONENT,
-    ON_STRONG,
-    ON_WEAK,
     axes_in,
     canvas,
     decade_limits,
     decade_ticks,
     heat_colours,
     heat_level,
-    is_strong,
     power_of_ten,
+    text_on,
 )
 
 __all__ = ["LEAST_ERROR", "curve_points", "heat_map", "learning_curves"]
@@ -48,10 +46,10 @@ def heat_map(results: ComparisonRecord) -> Drawing:
     secrets_from = sum(target.certificate is None for target in targets)
     gap = 0.22 if 0 < secrets_from < len(targets) else 0.0
     rows, columns = max(len(targets), 1), max(len(learners), 4)
-    with canvas(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
+    with canvas(1.12 * (1.66 + columns), 1.35 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        axes.set_xlim(-1.5, columns + 0.06)
+        axes.set_xlim(-1.6, columns + 0.06)
         axes.set_ylim(rows + gap + 1.32, -0.82)
         for place, learner in enumerate(learners):
             _text(axes, place + 0.5, -0.12, _fold(learner.title, 13), va="bottom", weight="bold")
@@ -171,9 +169,9 @@ def _paint(axes: Any, column: int, top: float | int, summary: Summary, seeds: in
         plate = {"facecolor": CARD, "edgecolor": "none", "pad": 2.0}
         _text(axes, column + 0.5, top + 0.5, _fold(summary.verdict, 9), fontsize=8.5, bbox=plate)
         return
-    level = heat_level(summary.error)
-    colour = ON_STRONG if is_strong(level) else ON_WEAK
-    axes.add_patch(Rectangle(*box, facecolor=heat_colours()[level], edgecolor="none"))
+    ground = heat_colours()[heat_level(summary.error)]
+    colour = text_on(ground)
+    axes.add_patch(Rectangle(*box, facecolor=ground, edgecolor="none"))
     note = f"{summary.done} of {seeds} seeds" if summary.done < seeds else ""
     heights = (0.29, 0.57, 0.8) if note else (0.39, 0.72, 0.0)
     number = error_text(summary.error)

@@ -1,8 +1,10 @@
-"""A comparison as data frames: a row per fit, per pair of target and learner, or per step of a fit."""
+"""A comparison as tables: a row per fit, per pair of target and learner, or per step of a fit."""
 
+import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from arena.comparison_record import ComparisonRecord
@@ -11,7 +13,7 @@ from arena.records import Cell
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["TARGET_COLUMNS", "cell_frame", "csv_of", "pair_frame", "step_frame", "typed_frame"]
+__all__ = ["TARGET_COLUMNS", "Table", "cell_table", "csv_of", "pair_table", "step_table"]
 
 TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
 """The columns of a row about its target; their names begin with ``target_``."""
@@ -39,20 +41,68 @@ _WHOLE = (
 _REAL = ("error", "error_rate_bound", "seconds", "timeout", "error_min", "error_max", "examples")
 
 
-def cell_frame(results: ComparisonRecord) -> "pandas.DataFrame":
-    """One row per cell with what is known of target and learner; missing numbers are NA or NaN."""
+@dataclass(frozen=True)
+class Table:
+    """Rows with the same columns, in order; a missing value is None.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The names of the columns.
+    rows : tuple of mapping
+        For each row the value of every column: a text, a number, a bool or None.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> "Table":
+        """Rows that may have further columns; each value gets the type of its column."""
+        return cls(tuple(columns), tuple({name: _typed(name, row[name]) for name in columns} for row in rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_csv(self) -> str:
+        """The rows as CSV, as `csv_of` writes them."""
+        return csv_of(self.columns, self.rows)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A data frame; a column has its type even without rows, and missing numbers are NA or NaN.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "A data frame needs pandas, of the extra tables: install it with pip install pandas, or write CSV."
+            ) from None
+        return pandas.DataFrame(
+            {
+                name: pandas.Series(values, dtype=_frame_type(name, values))
+                for name in self.columns
+                for values in [[row[name] for row in self.rows]]
+            }
+        )
+
+
+def cell_table(results: ComparisonRecord) -> Table:
+    """One row per cell with what is known of target and learner."""
     rows = []
     for cell in results.cells:
         target = results.target(cell.target)
         row = {name: getattr(cell, name) for name in _CELL_COLUMNS}
         row |= {f"target_{name}": getattr(target, name) for name in TARGET_COLUMNS}
         rows.append(row | {"learner_title": results.learner(cell.learner).title})
-    return typed_frame(
-        (*_CELL_COLUMNS, *(f"target_{name}" for name in TARGET_COLUMNS), "learner_title"), rows
-    )
+    return Table.of((*_CELL_COLUMNS, *(f"target_{name}" for name in TARGET_COLUMNS), "learner_title"), rows)
 
 
-def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
+def pair_table(results: ComparisonRecord) -> Table:
     """One row per target and learner, summarised over seeds, in the order of display."""
     rows = []
     for target in results.shown:
@@ -67,10 +117,10 @@ def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
                 "verdict": summary.verdict,
             }
             rows.append(names | asdict(summary))
-    return typed_frame(_PAIR_COLUMNS, rows)
+    return Table.of(_PAIR_COLUMNS, rows)
 
 
-def step_frame(results: ComparisonRecord, target: str | None = None) -> "pandas.DataFrame":
+def step_table(results: ComparisonRecord, target: str | None = None) -> Table:
     """One row per step of every finished fit, on one target or on all, and a last row, "end", per fit.
 
     Raises
@@ -89,49 +139,44 @@ def step_frame(results: ComparisonRecord, target: str | None = None) -> "pandas.
                 end = {"name": "end", "examples": cell.examples_used, "seconds": cell.seconds}
                 steps = [*map(asdict, cell.trace), end | {"error": cell.unknown_part_error}]
                 rows += [names | {"step": place} | step for place, step in enumerate(steps, start=1)]
-    return typed_frame(_STEP_COLUMNS, rows)
+    return Table.of(_STEP_COLUMNS, rows)
 
 
-def typed_frame(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
-    """A frame with these columns; each column has its type even without rows."""
-    import pandas
-
-    series = {}
-    for name in columns:
-        values = [row[name] for row in rows]
-        if name == "succeeded":
-            kind = "bool"
-        elif name in _REAL or name.endswith("_error"):
-            kind = "float64"
-        elif name in _WHOLE:
-            # a seed may be larger than 64 bits
-            fits = all(value is None or -(2**63) <= value < 2**63 for value in values)
-            kind = "Int64" if fits else "object"
-        else:
-            kind, values = "string", [None if value is None else str(value) for value in values]
-        series[name] = pandas.Series(values, dtype=kind)
-    return pandas.DataFrame(series)
-
-
-def csv_of(frame: "pandas.DataFrame") -> str:
-    r"""A frame as CSV: floats are exact, and no text can be taken for a formula by a spreadsheet.
+def csv_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    r"""Rows as CSV: floats are exact, and no text can be taken for a formula by a spreadsheet.
 
     Examples
     --------
-    >>> csv_of(typed_frame(("target", "error"), [{"target": "=1+1", "error": 0.1}]))
+    >>> csv_of(("target", "error"), [{"target": "=1+1", "error": 0.1}])
     "target,error\r\n'=1+1,0.1\r\n"
     """
-    safe = frame.copy()
-    for name in safe.columns:
-        if safe[name].dtype == "string":
-            safe[name] = safe[name].map(_disarmed, na_action="ignore")
-    text: str = safe.to_csv(index=False, lineterminator="\r\n", float_format=_digits)
-    return text
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_value(row.get(name)) for name in columns] for row in rows)
+    return out.getvalue()
 
 
-def _disarmed(text: str) -> str:
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(float(value))
+    harmful = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if harmful else value
 
 
-def _digits(value: float) -> str:
-    return "inf" if math.isinf(value) else repr(float(value))
+def _typed(name: str, value: Any) -> Any:
+    if value is None or name in _WHOLE or name == "succeeded":
+        return value
+    return float(value) if _is_real(name) else str(value)
+
+
+def _is_real(name: str) -> bool:
+    return name in _REAL or name.endswith("_error")
+
+
+def _frame_type(name: str, values: Sequence[Any]) -> str:
+    """The type of a column of a data frame; a seed may be larger than 64 bits."""
+    if name in _WHOLE:
+        fits = all(value is None or -(2**63) <= value < 2**63 for value in values)
+        return "Int64" if fits else "object"
+    return "bool" if name == "succeeded" else "float64" if _is_real(name) else "string"

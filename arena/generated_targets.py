@@ -1,11 +1,10 @@
-"""Generated targets: nice layers, hard instances of every family, the targets of a preset."""
+"""Generated targets: hard instances of every family, the targets of a preset."""
 
 from collections.abc import Callable
 from functools import partial
 
-from arena.origin import made_by, made_of_family
-from arena.targets import Target, inputs_named, instance_target, layer_target
-from attention import make_nice_layer
+from arena.origin import made_of_family
+from arena.targets import Target, instance_target, nice_target
 from attention.validation import count, require_callable, require_instance
 from lower import FAMILIES, Family
 from lwe import Distribution, LWRFamily, parse_distribution
@@ -13,38 +12,7 @@ from lwe.parameters import Matrix
 from sq import ParityFamily, TargetFamily
 from sq.parities import Construction
 
-__all__ = ["family_target", "lwr_target", "nice_target", "parity_target", "preset_count", "preset_targets"]
-
-
-def nice_target(
-    *,
-    heads: int,
-    tokens: int,
-    dim: int,
-    sigma: float = 2.0,
-    inputs: str = "boolean",
-    seed: int = 0,
-    name: str = "",
-) -> Target:
-    """A nice random layer, as drawn by `attention.make_nice_layer`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range or `inputs` names no distribution.
-    """
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
-    tokens_in = inputs_named(inputs, tokens, dim)
-    layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
-    parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
-    return layer_target(
-        layer,
-        tokens=tokens,
-        inputs=tokens_in,
-        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
-        made=made_by("nice", parameters, seed),
-    )
+__all__ = ["family_target", "lwr_target", "parity_target", "preset_count", "preset_targets"]
 
 
 def parity_target(

@@ -29,10 +29,12 @@ from attention.learning import Progress
 from attention.validation import count
 from runs import single_thread
 from upper import Newton, certify_layer
+from upper.newton.causal import examples_are_causal
 from upper.newton.determined import LayerCertificate
 
 __all__ = ["LearnedExamples", "learn_examples"]
 
+_ABOUT = {"biases": "biased", "causal": "causal"}
 # With these outcomes examples that the learner never saw have no larger error, or they contradict it.
 _TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
 # A certificate of so many unknown entries takes half a minute.
@@ -80,6 +82,8 @@ class LearnedExamples(LearnerRun):
         rows = {"error on held-out examples": f"{self.held_out_error:.3g} of the labels (not squared)"}
         if self.learner.parameters.get("biases") == "auto" and self.layer is not None:
             rows["biases"] = "found" if self.layer.biased else "none are needed"
+        if self.layer is not None and self.layer.causal:
+            rows["mask"] = "causal"
         text = self.text(title, rows)
         left_out = f"The certificate of the determined directions is left out: {self.uncertified}."
         found = left_out if self.certificate is None else str(self.certificate)
@@ -90,7 +94,7 @@ class LearnedExamples(LearnerRun):
         own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         own["certificate"], own["uncertified"] = _as_json(self.certificate), self.uncertified
-        own["biases"] = None if self.layer is None else self.layer.biased
+        own |= {name: None if self.layer is None else getattr(self.layer, of) for name, of in _ABOUT.items()}
         return as_plain({**own, **shape}) | super().to_json()
 
     def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
@@ -119,8 +123,8 @@ def learn_examples(
     seed : int
         Seed of every random choice, including the choice of held-out examples.
     progress, **settings
-        As for `arena.learn`: preset, examples, work, rank, biases, engine, device. By default, Newton learns biases
-        if the examples need them.
+        As for `arena.learn`: preset, examples, work, rank, biases, causal, engine, device. By default, Newton learns
+        biases if the examples need them, and a causal layer if `upper.newton.examples_are_causal`.
 
     Raises
     ------
@@ -146,7 +150,8 @@ def learn_examples(
     given = ExampleOracle.from_files(*(Path(file) for file in files))
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
-    chosen = set_up(_stand_in(given.k, given.d, number), learner, heads=heads, **settings)
+    stand_in = _stand_in(given.k, given.d, number, causal=examples_are_causal(x, y))
+    chosen = set_up(stand_in, learner, heads=heads, **settings)
     if (
         isinstance(chosen.learner, Newton)
         and not isinstance(learner, Newton)
@@ -242,10 +247,12 @@ def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[n
     return held
 
 
-def _stand_in(k: int, d: int, heads: int) -> Target:
-    """A target with the shape of the examples, to set a learner up; only the shape is used."""
+def _stand_in(k: int, d: int, heads: int, *, causal: bool) -> Target:
+    """A target with the shape and the mask of the examples, to set a learner up; only these are used."""
     zero = np.zeros((heads, d, d))
     record = TargetRecord(
         name="examples", title="Examples", kind="file", heads=heads, tokens=k, dim=d, inputs={}, how=""
     )
-    return Target(record, AttentionLayer(theta=zero, w=zero), BooleanInputs(k, d), instance=None, made={})
+    return Target(
+        record, AttentionLayer(theta=zero, w=zero, causal=causal), BooleanInputs(k, d), instance=None, made={}
+    )

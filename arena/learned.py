@@ -235,6 +235,7 @@ def learn(
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
     biases: bool | None = None,
+    causal: bool | None = None,
     accuracy: float | None = None,
     noise: float = 0.0,
     engine: str | None = None,
@@ -260,6 +261,8 @@ def learn(
         For Newton: the rank of every head, if known.
     biases : bool, optional
         For Newton: whether it learns biases too; by default where the target has some.
+    causal : bool, optional
+        For Newton: whether it learns a causal layer; by default where the target is one.
     accuracy : float, optional
         For value queries: the relative rounding unit of the answers; found if not given.
     noise : float
@@ -302,6 +305,7 @@ def learn(
         heads=heads,
         rank=rank,
         biases=biases,
+        causal=causal,
         accuracy=accuracy,
         engine=engine,
         device=device,

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from arena.attacking import attack_here, attack_result, longest_seconds
 from arena.attacks import ATTACKS, choose_attacks
@@ -16,9 +16,6 @@ from lwe.parameters import Matrix
 from lwe.residues import Modulus
 from runs import Cell, run
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above
-
-if TYPE_CHECKING:
-    import pandas
 
 __all__ = ["draw_lwr_curve", "lwr_curve", "lwr_table"]
 
@@ -41,7 +38,7 @@ def lwr_curve(
     seed: NonNegativeInt = 0,
     on_point: Callable[[dict[str, Any]], Any] | None = None,
     **options: Any,
-) -> "pandas.DataFrame":
+) -> list[dict[str, Any]]:
     """Run each attack at each p on growing n, until two sizes in a row stay unbroken.
 
     Parameters
@@ -68,7 +65,7 @@ def lwr_curve(
 
     Returns
     -------
-    pandas.DataFrame
+    list of dict
         A row for each attack, p and n, in that order. Sizes beyond the second failure are not tried. `broken` says
         whether 95 % of the fresh labels are predicted.
 
@@ -82,8 +79,6 @@ def lwr_curve(
     What is broken within the seconds depends on the machine. Each size has one secret: a lucky or unlucky secret moves
     a point. A round runs the next size of each attack at each p together; it ends when all of them have ended.
     """
-    from pandas import DataFrame
-
     for name, values in (("attacks", attacks), ("dims", dims), ("levels", levels)):
         if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
@@ -118,7 +113,7 @@ def lwr_curve(
             found[row["attack"], row["levels"]].append(row)
             if on_point is not None:
                 on_point(row)
-    return DataFrame([row for rows in found.values() for row in rows])
+    return [row for rows in found.values() for row in rows]
 
 
 def _attacked(
@@ -157,52 +152,64 @@ def _is_over(broken: Sequence[bool]) -> bool:
     return len(broken) >= _PATIENCE and not any(broken[-_PATIENCE:])
 
 
-def lwr_table(curve: "pandas.DataFrame") -> str:
-    """The largest n broken, a row for each attack and a column for each p, from the frame of `lwr_curve`."""
-    largest = int(curve.secret_dim.max())
-    series = {key: _reach(own, largest) for key, own in curve.groupby(["attack", "levels"])}
-    levels = sorted(curve.levels.unique())
+def lwr_table(curve: Sequence[Mapping[str, Any]]) -> str:
+    """The largest n broken, a row for each attack and a column for each p, from the rows of `lwr_curve`."""
+    largest = max(row["secret_dim"] for row in curve)
+    levels = sorted({row["levels"] for row in curve})
     rows = [("largest n broken", *(f"p = {p}" for p in levels))]
-    for name in curve.attack.unique():
-        rows.append((ATTACKS[name].title, *(series.get((name, p), "?") for p in levels)))
+    for name in _attacks(curve):
+        series = ([row for row in curve if (row["attack"], row["levels"]) == (name, p)] for p in levels)
+        rows.append((ATTACKS[name].title, *(_reach(own, largest) for own in series)))
     legend = f"Broken: {_BROKEN_FROM:.0%} of fresh labels predicted; + the largest n tried, ? interrupted."
-    missing = ", ".join(curve[curve.outcome == "MISSING"].attack.unique())
+    missing = ", ".join(_attacks([row for row in curve if row["outcome"] == "MISSING"]))
     said = [f"For want of a package, not run: {missing}."] if missing else []
     return "\n".join([aligned(rows, left=1), "", legend, *said, "A failed attack is no claim of security."])
 
 
-def _reach(series: "pandas.DataFrame", largest: int) -> str:
-    tried, broken = series.secret_dim.max(), list(series.broken)
-    reached = max(series.secret_dim[series.broken], default="-")
+def _attacks(curve: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["attack"] for row in curve))
+
+
+def _reach(series: Sequence[Mapping[str, Any]], largest: int) -> str:
+    if not series:
+        return "?"
+    tried, broken = max(row["secret_dim"] for row in series), [row["broken"] for row in series]
+    reached = max((row["secret_dim"] for row in series if row["broken"]), default="-")
     end = "+" if reached == largest else "" if tried == largest or _is_over(broken) else "?"
     return f"{reached}{end}"
 
 
-def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
-    """A figure of the largest n that each attack and learner breaks, against q/p, from the frame of `lwr_curve`.
+def draw_lwr_curve(curve: Sequence[Mapping[str, Any]]) -> Drawing:
+    """A figure of the largest n that each attack and learner breaks, against q/p, from the rows of `lwr_curve`.
 
     Raises
     ------
     ValueError
-        If the frame has no rows.
+        If there are no rows.
 
     Notes
     -----
     Attacks that break no size are named below the figure. The shaded area marks the sizes at which a table of the
     samples suffices. Marks stand side by side at each q/p, so that attacks with the same reach are all visible.
     """
-    if curve.empty:
+    if not curve:
         raise ValueError("There is no point to draw: give sizes, levels and attacks.")
-    first, tried = curve.iloc[0], sorted(curve.secret_dim.unique())
-    ratios = [float(first.modulus / p) for p in sorted(curve.levels.unique(), reverse=True)]
-    reached = curve[curve.broken].groupby(["attack", "levels"]).secret_dim.max()
-    breaking = [name for name in curve.attack.unique() if name in reached.index]
+    first, tried = curve[0], sorted({row["secret_dim"] for row in curve})
+    modulus = first["modulus"]
+    levels = sorted({row["levels"] for row in curve}, reverse=True)
+    ratios = [modulus / p for p in levels]
+    reached: dict[tuple[str, int], int] = {}
+    for row in curve:
+        if row["broken"]:
+            series = row["attack"], row["levels"]
+            reached[series] = max(row["secret_dim"], reached.get(series, 0))
+    breaking = [name for name in _attacks(curve) if any(attack == name for attack, _ in reached)]
     looks = learner_looks(list(ATTACKS))
     with canvas(6.2, 4.3) as figure:
         axes = axes_in(figure, (0.09, 0.235, 0.88, 0.695 - 0.045 * -(-len(breaking) // _COLUMNS)))
         aside = _aside(ratios, len(breaking))
         for name, factor in zip(breaking, aside, strict=True):
-            sizes = [reached.get((name, round(first.modulus / ratio)), math.nan) for ratio in ratios]
+            sizes = [reached.get((name, p), math.nan) for p in levels]
             look, title = looks[name], ATTACKS[name].title
             axes.plot([factor * ratio for ratio in ratios], sizes, label=title, clip_on=False, **look)
         dimension_axis(axes, ratios)
@@ -213,16 +220,16 @@ def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
         axes.set_ylim(low, high)
         axes.set_yticks(tried, [str(size) for size in tried])
         axes.set_yticks([], minor=True)
-        bits = {"binary": 1.0, "ternary": 1.5}.get(first.matrix, math.log2(first.modulus))
-        known = math.log2(first.samples) / bits  # up to this n there are at most as many rows as samples
+        bits = {"binary": 1.0, "ternary": 1.5}.get(first["matrix"], math.log2(modulus))
+        known = math.log2(first["samples"]) / bits  # up to this n there are at most as many rows as samples
         axes.axhspan(low, min(max(low, known), high), color=FAINT, alpha=0.1, linewidth=0, zorder=0)
         axes.set_xlabel("q / p", labelpad=1)
         axes.set_title("largest n broken", loc="left", fontsize=9.5, pad=4)
         legend_above(figure, columns=_COLUMNS)
-        silent = ", ".join(ATTACKS[name].title for name in curve.attack.unique() if name not in breaking)
+        silent = ", ".join(ATTACKS[name].title for name in _attacks(curve) if name not in breaking)
         note = (
-            f"q = {first.modulus}, {first.matrix} public matrix, {first.secret} secret, {first.samples} samples, "
-            f"{first.seconds:g} s an attack, n up to {tried[-1]}.\n"
+            f"q = {modulus}, {first['matrix']} public matrix, {first['secret']} secret, {first['samples']} samples, "
+            f"{first['seconds']:g} s an attack, n up to {tried[-1]}.\n"
             "Shaded: a table of the samples predicts as well."
         ) + (f"\nNo size broken by {silent}." if silent else "")
         figure.text(0.015, 0.015, note, color=FAINT, fontsize=8, va="bottom", linespacing=1.3)

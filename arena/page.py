@@ -12,13 +12,13 @@ from typing import Any
 from arena.comparison_record import ComparisonRecord
 from arena.figures import curve_points, heat_map, learning_curves
 from arena.formats import count_text, error_text, number_text, seconds_text
-from arena.frames import cell_frame, csv_of, pair_frame, step_frame
+from arena.frames import cell_table, pair_table, step_table
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
 from arena.student_table import learner_looks
 from arena.summary import Summary
 from arena.table import legend, outcome_legend
-from runs.figures import heat_colours, heat_level, is_strong
+from runs.figures import heat_colours, heat_level, text_on
 
 __all__ = ["render_map", "render_page", "template"]
 
@@ -45,10 +45,6 @@ class _Pair:
     @property
     def level(self) -> int:
         return heat_level(self.summary.error)
-
-    @property
-    def strong(self) -> bool:
-        return is_strong(self.level)
 
     @property
     def ended(self) -> str:
@@ -83,9 +79,9 @@ def render_page(results: ComparisonRecord) -> str:
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
         sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", csv_of(cell_frame(results)))),
-            ("table.csv", "one line per target and learner", _link("text/csv", csv_of(pair_frame(results)))),
-            ("curves.csv", "one line per step of every fit", _link("text/csv", csv_of(step_frame(results)))),
+            ("results.csv", "one line per fit", _link("text/csv", cell_table(results).to_csv())),
+            ("table.csv", "one line per target and learner", _link("text/csv", pair_table(results).to_csv())),
+            ("curves.csv", "one line per step of every fit", _link("text/csv", step_table(results).to_csv())),
         ],
         made=made,
         json=_json_in_script(results.to_json()),
@@ -124,7 +120,11 @@ def template(name: str) -> Any:
             "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
         ),
     }
-    environment.globals |= {"heat": heat_colours(), "dark_heat": heat_colours(dark=True)}
+    # the ground of every level of the map and the text on it, by light and by dark
+    environment.globals |= {
+        f"{theme}heat": [(ground, text_on(ground)) for ground in heat_colours(dark=bool(theme))]
+        for theme in ("", "dark_")
+    }
     return environment.get_template(name)
 
 

@@ -20,7 +20,6 @@ from runs.figures import (
     canvas,
     decade_limits,
     decade_ticks,
-    heat_colours,
     legend_above,
     name_axes,
     widened,
@@ -29,7 +28,7 @@ from upper.six_phase import AffineHull, AttentionSpan, NetSearch, Phases
 
 __all__ = ["draw_phases"]
 
-_MOST_POINTS = 500  # of a scatter
+_MOST_POINTS = 200  # of a scatter
 _LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
 _NEWEST = {
     "zorder": 5,
@@ -197,7 +196,7 @@ def _draw_span(steps: Sequence[Step]) -> Drawing:
 
 def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Drawing:
     """Held-out error of every pair of points of the net for two heads; the chosen and the true pair are marked."""
-    from matplotlib.colors import ListedColormap, LogNorm
+    from matplotlib.colors import LogNorm
 
     grid, surface = np.asarray(net.grid), np.asarray(net.surface, dtype=np.float64)
     known = np.isfinite(surface)
@@ -210,7 +209,7 @@ def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Dra
         # the smallest error has the strongest colour
         image = axes.imshow(
             np.where(known, np.maximum(surface, low), np.nan),
-            cmap=ListedColormap(heat_colours()[:1:-4]),
+            cmap="cividis",
             norm=LogNorm(low, max(high, 1.001 * low)),
             extent=(*edges, *edges),
             origin="lower",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from arena.comparison_record import ComparisonRecord
 from arena.drawing import Drawing
 from arena.figures import heat_map, learning_curves
-from arena.frames import cell_frame, csv_of
+from arena.frames import cell_table
 from arena.page import render_map, render_page
 from arena.table import table_text
 from attention import FileFormatError
@@ -76,8 +76,14 @@ class Results(ComparisonRecord):
         return heat_map(self)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The cells as a data frame, one row each, with what is known of target and learner."""
-        return cell_frame(self)
+        """The cells as a data frame, one row each, with what is known of target and learner.
+
+        Raises
+        ------
+        ImportError
+            If pandas, of the extra ``tables``, is not installed; `to_csv` does without.
+        """
+        return cell_table(self).to_pandas()
 
     def page(self) -> str:
         """The page of the comparison: one HTML document that needs no network."""
@@ -131,4 +137,4 @@ class Results(ComparisonRecord):
 
     def to_csv(self) -> str:
         """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
-        return csv_of(self.to_pandas())
+        return cell_table(self).to_csv()

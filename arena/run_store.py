@@ -1,24 +1,22 @@
-"""The stored cells of comparisons, as a data frame and as a file."""
+"""The stored cells of comparisons, as a table and as a file."""
 
 import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from arena.cells import stored_cell, stored_results
-from arena.frames import TARGET_COLUMNS, csv_of, typed_frame
+from arena.formats import as_plain
+from arena.frames import TARGET_COLUMNS, Table
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text
 from attention.validation import as_path, require_instance
 from lower import Certificate
 from runs import Result, Store, StoreError
-
-if TYPE_CHECKING:
-    import pandas
 
 __all__ = ["EXPORTS", "export_cells", "stored_cells"]
 
@@ -31,9 +29,7 @@ _COLUMNS = (
 )
 
 
-def stored_cells(
-    store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None
-) -> "pandas.DataFrame":
+def stored_cells(store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None) -> Table:
     """The cells of comparisons in a store, one row each, the oldest first.
 
     Parameters
@@ -47,9 +43,9 @@ def stored_cells(
 
     Returns
     -------
-    pandas.DataFrame
+    Table
         The columns of `Results.to_pandas`, and the time and the package versions of each computation. Versions,
-        parameters and traces are JSON text.
+        parameters and traces are JSON text. `Table.to_pandas` gives a data frame.
 
     Raises
     ------
@@ -67,10 +63,10 @@ def stored_cells(
         and fnmatchcase(row["learner"], learner)
         and seed in (None, row["seed"])
     ]
-    return typed_frame(_COLUMNS, sorted(chosen, key=lambda row: row["finished"]))
+    return Table.of(_COLUMNS, sorted(chosen, key=lambda row: row["finished"]))
 
 
-def export_cells(path: FilePath, cells: "pandas.DataFrame") -> None:
+def export_cells(path: FilePath, cells: Table) -> None:
     """Write stored cells to a file; its ending decides the format: .csv, .json or .parquet.
 
     Raises
@@ -78,14 +74,12 @@ def export_cells(path: FilePath, cells: "pandas.DataFrame") -> None:
     ValueError
         If the ending is another, or a whole number does not fit into the format.
     ImportError
-        If pyarrow is needed and not installed.
+        If pandas and pyarrow are needed and not installed.
     OSError
         If the file cannot be written; an existing file is then kept.
     """
-    import pandas
-
     path = as_path(path)
-    require_instance("cells", cells, pandas.DataFrame, needed="what stored_cells gives")
+    require_instance("cells", cells, Table, needed="what stored_cells gives")
     if path.suffix not in EXPORTS:
         raise ValueError(
             f"The path {str(path)!r} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
@@ -121,30 +115,25 @@ def _label(target: Mapping[str, Any]) -> str | None:
     return msgspec.convert(certificate, Certificate).label
 
 
-def _json(cells: "pandas.DataFrame") -> bytes:
-    # pandas itself writes at most fifteen digits
-    rows = cells.astype(object).where(cells.notna(), None).to_dict(orient="records")
-    return json_text(rows).encode()
-
-
-def _parquet(cells: "pandas.DataFrame") -> bytes:
+def _parquet(cells: Table) -> bytes:
     out = io.BytesIO()
     try:
-        cells.to_parquet(out, index=False)
+        cells.to_pandas().to_parquet(out, index=False)
     except (OverflowError, ValueError):
         raise ValueError(
             "A whole number does not fit into the 64 bits of Parquet: write .csv or .json."
         ) from None
     except ImportError:
         raise ImportError(
-            "Parquet needs pyarrow: install it with pip install pyarrow, or write .csv or .json."
+            "Parquet needs pandas and pyarrow, the extra tables: install them with pip install pandas pyarrow, or "
+            "write .csv or .json."
         ) from None
     return out.getvalue()
 
 
-EXPORTS: Mapping[str, Callable[["pandas.DataFrame"], bytes]] = {
-    ".csv": lambda cells: csv_of(cells).encode(),
-    ".json": _json,
+EXPORTS: Mapping[str, Callable[[Table], bytes]] = {
+    ".csv": lambda cells: cells.to_csv().encode(),
+    ".json": lambda cells: json_text(as_plain(list(cells.rows))).encode(),
     ".parquet": _parquet,
 }
 """The formats of `export_cells` by the ending of the file."""

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import sq  # noqa: F401 - registers its families, as the import from lwe does
 from arena.formats import plural
-from arena.origin import FROM_ARRAYS, how_made, made_of_import
+from arena.origin import FROM_ARRAYS, how_made, made_by, made_of_import
 from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
@@ -21,7 +20,7 @@ from attention import (
     Inputs,
     SphereInputs,
     ValueOracle,
-    read_checkpoint_layer,
+    make_nice_layer,
 )
 from attention._arrays import shown as shown_value
 from attention._arrays import to_numpy
@@ -33,7 +32,6 @@ from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
 from lower import FAMILIES, Fact, HardInstance, family_of, load_instance, save_instance
-from lwe.sample_files import kind_of_file
 
 __all__ = [
     "INPUTS",
@@ -44,6 +42,7 @@ __all__ = [
     "layer_target",
     "load_target",
     "load_targets",
+    "nice_target",
     "save_target",
 ]
 
@@ -200,6 +199,37 @@ def layer_target(
     )
 
 
+def nice_target(
+    *,
+    heads: int,
+    tokens: int,
+    dim: int,
+    sigma: float = 2.0,
+    inputs: str = "boolean",
+    seed: int = 0,
+    name: str = "",
+) -> Target:
+    """A nice random layer, as drawn by `attention.make_nice_layer`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or `inputs` names no distribution.
+    """
+    require_instance("name", name, str, needed="a text")
+    seed = count("seed", seed, least=0)
+    tokens_in = inputs_named(inputs, tokens, dim)
+    layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
+    parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
+    return layer_target(
+        layer,
+        tokens=tokens,
+        inputs=tokens_in,
+        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+        made=made_by("nice", parameters, seed),
+    )
+
+
 def checkpoint_target(
     path: str | Path,
     *,
@@ -234,6 +264,8 @@ def checkpoint_target(
     ValueError
         If a parameter is out of range.
     """
+    from attention import read_checkpoint_layer
+
     imported = read_checkpoint_layer(
         path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
     )
@@ -249,6 +281,9 @@ def checkpoint_target(
 
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
     """The target that a hard instance is."""
+    import lwe  # noqa: F401 - both register their families
+    import sq  # noqa: F401
+
     require_instance("name", name, str, needed="a text")
     require_instance("instance", instance, HardInstance, needed="a HardInstance")
     require_mapping("made", made)
@@ -316,6 +351,8 @@ def load_target(
     ValueError
         If the file does not store the number of tokens and `tokens` is not given either.
     """
+    from lwe.sample_files import kind_of_file
+
     if kind_of_file(Path(require_path(path))) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)

@@ -20,6 +20,8 @@ def namespace(*arrays: Any) -> Any:
                 f"Expected an array (NumPy, torch or any other array-API array), got {type(array).__name__}: "
                 "convert it first, for example with numpy.asarray."
             )
+    if all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+        return np  # the compatible namespace imports all of NumPy, f2py too, and differs in nothing used here
     try:
         return array_api_compat.array_namespace(*arrays)
     except TypeError:
@@ -43,7 +45,8 @@ def to_numpy(array: Any) -> np.ndarray:
 
 def as_floating(array: Any, dtype: Any, xp: Any) -> Any:
     """`array` in `dtype` or wider when it holds real numbers; integers become `dtype`."""
-    if isinstance(array, np.ma.MaskedArray):  # some NumPy products change its type
+    # some NumPy products change the type of a masked array; its module is imported for a subclass only
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
         if np.ma.is_masked(array):
             raise ValueError("Got an array with masked entries, which are no numbers: give a plain array.")
         array = array.data

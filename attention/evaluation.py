@@ -77,7 +77,7 @@ class Outcome(Enum):
     )
     RESIDUAL_FLOOR = (
         "Too small or stuck: independent starts end at the same error, on held-out examples too, and what is left of "
-        "the labels is not noise, for it depends on the tokens; allow more heads, a higher rank or biases."
+        "the labels is not noise, for it depends on the tokens; allow more heads, a higher rank, biases or a mask."
     )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."

@@ -161,7 +161,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    with drawing(path, "Hard cases", (9, 0.8 + 0.32 * len(rows))) as figure:
+    with drawing(path, (9, 0.8 + 0.32 * len(rows))) as figure:
         axes = figure.subplots()
         for position, row in enumerate(rows):
             axes.plot(row["errors"], [position] * len(row["errors"]), "o", color="C0", alpha=0.6)

@@ -55,7 +55,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     """The shares as bars, one panel per case."""
     cases = sorted({(row["m"], row["k"], row["d"]) for row in rows}, key=lambda case: (case[2], *case))
     names = list(dict.fromkeys(row["engine"] for row in rows))
-    with drawing(path, "Shares of the product's rate", (2.3 * len(cases), 3.2)) as figure:
+    with drawing(path, (2.3 * len(cases), 3.2)) as figure:
         panels = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
         for panel, case in zip(panels, cases, strict=True):
             of_case = [row for row in rows if (row["m"], row["k"], row["d"]) == case]

@@ -247,7 +247,13 @@ def _run(one: Contender, m: int, k: int, d: int, seed: int) -> dict[str, Any]:
 
 
 def _trace(fit: Fit) -> list[tuple[int, float, float]]:
-    return [(step.examples, step.seconds, step.measures["relative_error"]) for step in fit.trace]
+    """The first and the last step, and those between that quarter the error or first reach one of `ERRORS`."""
+    steps = [(step.examples, step.seconds, step.measures["relative_error"]) for step in fit.trace]
+    kept = steps[:1]
+    for step in steps[1:-1]:
+        if step[2] <= kept[-1][2] / 4 or any(step[2] <= error < kept[-1][2] for error in ERRORS):
+            kept.append(step)
+    return [(n, float(f"{at:.6g}"), float(f"{error:.3g}")) for n, at, error in kept + steps[1:][-1:]]
 
 
 def _engine(learner: Learner, m: int, k: int, d: int) -> str:

@@ -1,6 +1,5 @@
 """Output shared by the benchmarks: tables, JSON, figures."""
 
-import io
 import json
 import platform
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from arena.formats import as_plain
+from runs.figures import canvas, save_figure
 
 __all__ = ["case_words", "drawing", "machine", "show_table", "write_json"]
 
@@ -34,9 +34,15 @@ def case_words(row: Any) -> str:
 
 
 def write_json(path: Path | None, found: Any) -> None:
-    """Write the results to a file, if one is given."""
-    if path is not None:
-        path.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    """Write the results to a file, if one is given: of lists an item a line, for git."""
+    if path is None:
+        return
+    parts = []
+    for name, value in as_plain(found).items():
+        items = value if isinstance(value, list) else [value]
+        text = ",\n".join(json.dumps(item, allow_nan=False) for item in items)
+        parts.append(f"{json.dumps(name)}: " + (f"[\n{text}\n]" if isinstance(value, list) else text))
+    path.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
 
 
 def machine() -> dict[str, Any]:
@@ -45,15 +51,10 @@ def machine() -> dict[str, Any]:
 
 
 @contextmanager
-def drawing(path: Path | None, title: str, size: tuple[float, float]) -> Iterator[Any]:
+def drawing(path: Path | None, size: tuple[float, float]) -> Iterator[Any]:
     """A figure that is written as SVG when the context ends; the same numbers give the same file."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
-        figure = Figure(figsize=size, layout="constrained")
+    with canvas(*size) as figure:
+        figure.set_layout_engine("constrained")
         yield figure
         if path is not None:
-            out = io.StringIO()
-            figure.savefig(out, format="svg", metadata={"Date": None, "Title": title})
-            path.write_text(out.getvalue(), encoding="utf-8")
+            save_figure(figure, path)

@@ -240,7 +240,7 @@ def _power(power: Mapping[str, float] | None) -> str:
 def _draw(found: Mapping[str, Any], path: Path) -> None:
     """A panel for each of d, m and k, and for time, examples and memory: the measurements and the fitted power."""
     rows = {"seconds": None, "examples": "floor", "bytes": "stated bytes"}
-    with drawing(path, "How Newton's costs grow", (3.4 * len(found["powers"]) + 0.6, 8.6)) as figure:
+    with drawing(path, (3.4 * len(found["powers"]) + 0.6, 8.6)) as figure:
         panels = figure.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)
         for column, (name, powers) in enumerate(found["powers"].items()):
             values = _column(found["cases"], name, name)

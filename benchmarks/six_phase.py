@@ -111,7 +111,7 @@ def run_agreement(figure: Path, *, rows: int | None = None) -> dict[tuple[int, i
 
 def _draw_agreement(laws: dict[tuple[int, int], AgreementLaw], path: Path) -> None:
     """The measured probabilities against the tolerance, both axes logarithmic, with lines of slope (m-1)(k-1)."""
-    with drawing(path, "How often heads agree", (6.4, 4.4)) as figure:
+    with drawing(path, (6.4, 4.4)) as figure:
         axes = figure.add_subplot()
         for ((m, k), law), colour, marker in zip(
             laws.items(), ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "osD^", strict=False

@@ -15,8 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 from arena.cli.main import app as command_line
 from paper_checks import all_checks
 from paper_checks.claims_folder import ClaimsFolder
-from studies import STUDIES, find_studies, load_result
-from studies.folder import render_page
 
 project = "attention-bounds"
 author = "The attention-bounds authors"
@@ -80,11 +78,7 @@ def _norms_are_not_substitutions(app, what, name, obj, options, lines):
 
 
 def _fill_in(app, name, source):
-    # pages of studies quote the numbers of the record beside them; the page of commands is their help
-    folder, _, study = name.partition("/")
-    if folder == "studies" and study in STUDIES:
-        record = Path(app.srcdir) / f"{name}.json"
-        source[0] = render_page(source[0], *find_studies([study]), load_result(record))
+    # the page of commands is their help
     if name == "commands":
         source[0] += "\n".join(_describe("attention-bounds", typer.main.get_command(command_line)))
 
@@ -109,7 +103,7 @@ def _describe(name: str, command) -> Iterator[str]:
 
 
 def setup(app):
-    """Connect the docstrings, the pages of claims and studies, and the page of commands with their sources."""
+    """Connect the docstrings, the pages of claims, and the page of commands with their sources."""
     app.connect("builder-inited", _write_claims)
     app.connect("autodoc-process-docstring", _norms_are_not_substitutions)
     app.connect("source-read", _fill_in)

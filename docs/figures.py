@@ -44,7 +44,7 @@ def make_phases(out: Path) -> None:
     for mode in ("paper", "practical"):
         told = learn_phases(target, "six-phase-paper" if mode == "paper" else "six-phase", preset="quick")
         for name, drawing in told.drawings.items():
-            if mode == "paper" or name in ("phase-2-thresholds", "phase-6-residual"):
+            if mode == "paper" or name == "phase-6-residual":
                 drawing.save(out / f"{mode}-{name}.svg")
 
 

@@ -3,18 +3,23 @@
 What has no reference is derived here.
 """
 
-from lower.bounds import (
-    query_lower_bound,
-)
-from lower.certificate import Certificate, Fact, Key, Status, Word
-from lower.family import FAMILIES, Family, family_of, option, register
-from lower.gf2 import solve_gf2
-from lower.heads import Heads
-from lower.instance import HardInstance, load_instance, save_instance
-from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
-from lower.low_degree import SecretPairs
-from lower.verify import Verification, verify_instance
-from lower.walsh import all_sign_matrices
+from typing import TYPE_CHECKING
+
+from attention.lazy import lazily
+
+if TYPE_CHECKING:
+    from lower.bounds import query_lower_bound
+    from lower.certificate import Certificate, Fact, Key, Status, Word
+    from lower.family import FAMILIES, Family, family_of, option, register
+    from lower.gf2 import solve_gf2
+    from lower.heads import Heads
+    from lower.instance import HardInstance, load_instance, save_instance
+    from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
+    from lower.low_degree import SecretPairs
+    from lower.verify import Verification, verify_instance
+    from lower.walsh import all_sign_matrices
+
+__getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "FAMILIES",

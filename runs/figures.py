@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,8 +18,6 @@ __all__ = [
     "LEAST_EXPONENT",
     "MAIN",
     "MOST_DRAWN",
-    "ON_STRONG",
-    "ON_WEAK",
     "OTHER",
     "THIRD",
     "axes_in",
@@ -28,8 +27,6 @@ __all__ = [
     "dimension_axis",
     "heat_colours",
     "heat_level",
-    "is_strong",
-    "learner_colours",
     "learner_look",
     "legend_above",
     "line_look",
@@ -39,24 +36,22 @@ __all__ = [
     "save_figure",
     "scales",
     "svg_text",
+    "text_on",
     "widened",
 ]
 
 INK, FAINT, CARD = "#1d2733", "#5d6875", "#fefefe"
 """Colours of text, of secondary elements and of the background; the page replaces them to follow its theme."""
-ON_WEAK, ON_STRONG = "#010101", "#fffffe"
-"""Colours of text on the weak and on the strong colours of the heat map; the page swaps them in dark mode."""
 LEAST_EXPONENT = -16
 """The heat map has its strongest colour at 10 to this power."""
 
-_LEVELS, _STRONG = 64, 44
-# blue, red, green, pink, ochre, sky and grey, found by search in CIELAB: distinct for protanopia, deuteranopia and
-# tritanopia, with a contrast of at least 3:1 to the background, also inverted for dark mode; the tests measure both
-_COLOURS = ("#0c4aa2", "#b0180c", "#12843e", "#ea5298", "#bf8409", "#0a94f0", "#2b2b2b")
+_LEVELS = 64
+# Okabe and Ito, Color universal design, 2008: without yellow, which is too pale for lines on white
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 
-_STYLE = {
+_STYLE: dict[str, Any] = {
     "svg.hashsalt": "attention-bounds",  # otherwise the ids in the file change from run to run
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType, which publishers accept, instead of Type 3
@@ -71,8 +66,12 @@ _STYLE = {
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
+    **dict.fromkeys(("xtick.major.size", "xtick.minor.size", "ytick.major.size", "ytick.minor.size"), 0),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "hatch.linewidth": 0.8,
     "hatch.color": FAINT,
+    "axes.prop_cycle": f"cycler(color={list(_COLOURS)})",
 }
 
 MOST_DRAWN = 1e300
@@ -101,12 +100,32 @@ def _styled() -> Iterator[None]:
 
 
 def svg_text(figure: Any) -> str:
-    """The figure as an SVG document, without a date."""
+    """The figure as an SVG document: without a date, numbers to a hundredth of a point, the font named once."""
     out = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with _styled():
         figure.savefig(out, format="svg", metadata=nothing, facecolor=CARD)
-    return out.getvalue()
+    # text is escaped: without comments, what stands between < and > is a tag
+    text = re.sub(r"<!DOCTYPE[^>]*>|<!--.*?-->", "", out.getvalue(), flags=re.DOTALL)
+    open_groups: list[str] = []
+
+    def short(tag: re.Match[str]) -> str:
+        written = _short_tag(tag[0])
+        if written.startswith("<g") and not written.endswith("/>"):
+            open_groups.append(written)
+        empty = written in ("<g>", "<g/>") or (written == "</g>" and open_groups.pop() == "<g>")
+        return "" if empty else written
+
+    text = re.sub(r"<[^>]+>", short, text)
+    family = ", ".join(_STYLE["font.sans-serif"])
+    return re.sub(r"\n\s*", "\n", text.replace("<svg ", f'<svg font-family="{family}" ', 1))
+
+
+def _short_tag(tag: str) -> str:
+    text = re.sub(r"(?<![\w.-])-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+    idle = r' transform="rotate\(-?0 [^"]*"| id="[a-z0-9]+(\.axis)?_\d+"'
+    defaults = r"font-family: [^;\"]*(; )?|stroke-dashoffset: 0; |text-anchor: start; "
+    return " ".join(re.sub(f"{idle}|{defaults}", "", text).split()).replace(' "', '"')
 
 
 def power_of_ten(exponent: int) -> str:
@@ -159,30 +178,32 @@ def heat_level(error: float) -> int:
     return 2 + round(_LEVELS * math.log10(max(error, 10.0**LEAST_EXPONENT)) / LEAST_EXPONENT)
 
 
-def is_strong(level: int) -> bool:
-    """Whether text on this level has the colour `ON_STRONG`; light and dark mode switch at the same level."""
-    return level >= _STRONG + 2
-
-
 @cache
 def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
-    """The colour of every level of `heat_level`, as #rrggbb.
+    """The colour of every level of `heat_level`, as #rrggbb: worse than nothing, nothing, and then cividis.
 
-    Worse than nothing is reddish, and nothing is grey. Above that the lightness changes monotonically with what was
-    learned, so that the map is readable without hue.
+    On a light ground more learned is darker, on a dark one lighter.
     """
-    from matplotlib.colors import LinearSegmentedColormap, to_hex
-
-    if dark:
-        turn = (_STRONG - 0.5) / _LEVELS
-        anchors = [(0.0, "#20475b"), (0.25, "#265a73"), (turn, "#297e9e"), (1.0, "#a5e6f6")]
-        chosen = LinearSegmentedColormap.from_list("", anchors, N=4096)
-        return ("#4a2a2a", "#29333e", *(to_hex(chosen(level / _LEVELS)) for level in range(_LEVELS + 1)))
     from matplotlib import colormaps
+    from matplotlib.colors import to_hex
 
-    # ColorBrewer's YlGnBu, which is safe for colour-blind readers, without its ends
-    scale = (to_hex(colormaps["YlGnBu"](0.12 + 0.82 * level / _LEVELS)) for level in range(_LEVELS + 1))
-    return ("#f7dcd6", "#ebedf0", *scale)
+    shares = [level / _LEVELS if dark else 1 - level / _LEVELS for level in range(_LEVELS + 1)]
+    aside = ("#4a2a2a", "#29333e") if dark else ("#f7dcd6", "#ebedf0")
+    return (*aside, *(to_hex(colormaps["cividis"](share)) for share in shares))
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever has the larger contrast to a colour (Web Content Accessibility Guidelines 2.2).
+
+    Examples
+    --------
+    >>> text_on("#ffffff"), text_on("#00224e")
+    ('#010101', '#fffffe')
+    """
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#010101" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#fffffe"
 
 
 def learner_look(place: int) -> dict[str, Any]:
@@ -194,20 +215,14 @@ def learner_look(place: int) -> dict[str, Any]:
     }
 
 
-def learner_colours() -> tuple[str, ...]:
-    """The colours of learners in order, as #rrggbb; they repeat if there are more learners than colours."""
-    return _COLOURS
-
-
-MAIN, OTHER, THIRD = learner_colours()[0], learner_colours()[3], learner_colours()[4]
+MAIN, OTHER, THIRD = _COLOURS[0], _COLOURS[3], _COLOURS[4]
 """Colours for the newest data, for earlier data, and for a third set; the page replaces them in dark mode."""
 
 
 def axes_in(figure: Any, box: tuple[float, float, float, float], *, grid: bool = True) -> Any:
     """Axes in the common style, in a box given in fractions of the figure."""
     axes = figure.add_axes(box)
-    axes.tick_params(which="both", length=0, labelsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(which="both", labelsize=9)
     if grid:
         axes.set_axisbelow(True)
         axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)

@@ -50,16 +50,26 @@ def pool(jobs: int, module: str) -> "Iterator[_Pool]":
     modules = (module, *getattr(sys.modules.get(module), "PRELOADED", ()))
     if _METHOD == "forkserver" and module != "__main__" and is_installed(module):  # others may change
         _Base.set_forkserver_preload(["runs.pool", *modules])
+    context, processes = copy.copy(_Base), []
+
+    def process(*given: Any, **named: Any) -> _Process:
+        processes.append(_Process(*given, **named))
+        return processes[-1]
+
+    context.Process = process
     with _apart():
         if os.name == "posix":
             resource_tracker.ensure_running()
         workers = ProcessPool(
-            max_workers=jobs, context=_context, initializer=_begin, initargs=(modules, sys.path)
+            max_workers=jobs, context=context, initializer=_begin, initargs=(modules, sys.path)
         )
     try:
         yield _Pool(workers)
     finally:
         workers.stop()
+        for each in processes:  # pebble takes locks from processes that are starting, before it ends them
+            if each.is_alive():
+                each.kill()
         workers.join()
 
 
@@ -177,10 +187,6 @@ class _Process(_Base.Process):
     def start(self) -> None:
         with _apart():
             super().start()
-
-
-_context = copy.copy(_Base)
-_context.Process = _Process
 
 
 def pack(function: Any, arguments: dict[str, Any]) -> bytes:

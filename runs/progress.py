@@ -11,7 +11,8 @@ from runs.cell import Cell
 
 __all__ = ["Progress", "duration_text", "showing"]
 
-_INTERVAL = 5.0  # seconds between two lines
+# Seconds before the first line, after a second or two of imports, and between two lines.
+_FIRST, _INTERVAL = 3.0, 5.0
 _MOST_NAMES = 2
 
 
@@ -96,7 +97,7 @@ def duration_text(seconds: float) -> str:
 
 @contextmanager
 def showing(state: object) -> Iterator[None]:
-    """Within this context `str(state)` is shown on standard error: on a terminal in place, else a line every 5 s."""
+    """Within this context `str(state)` is shown on standard error: on a terminal in place, else in lines, every 5 s."""
     if sys.stderr is None or sys.stderr.closed:
         yield
         return
@@ -118,8 +119,10 @@ def showing(state: object) -> Iterator[None]:
 
     def write() -> None:
         with suppress(OSError, ValueError):  # nobody reads any more
-            while not ended.wait(_INTERVAL):
+            interval = _FIRST
+            while not ended.wait(interval):
                 print(state, file=sys.stderr, flush=True)
+                interval = _INTERVAL
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()

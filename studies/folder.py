@@ -1,10 +1,11 @@
-"""A study in a folder: its record, its table and its figure; and its page, with the numbers filled in."""
+"""A study in a folder: its record, its table, its figure, and its page with the numbers of the record."""
 
 import csv
 import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ _VERSION = 1
 def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResult) -> list[Path]:
     """Write NAME.json with the rows, NAME.csv with the table, and the figure as NAME.svg and NAME.pdf.
 
+    If the folder has a template of a page, NAME.rst.j2, the page NAME.rst is written from it, too. Records keep six
+    digits of every measured number.
+
     Returns
     -------
     list of path
@@ -41,6 +45,7 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
         raise ValueError(f"No cell of the study {study.name} was measured: there is nothing to write.")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    result = replace(result, rows=tuple(_six_digits(row) for row in result.rows))
     record = {"version": _VERSION, **result_json(result)}
     rows = record.pop("rows")
     head, *lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) for one in (record, *rows))
@@ -53,7 +58,20 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
     write_whole(folder / f"{study.name}.csv", out.getvalue().encode())
     figure = study.figure(result.rows)
     figures = [save_figure(figure, folder / f"{study.name}.{ending}") for ending in ("svg", "pdf")]
-    return [folder / f"{study.name}.json", folder / f"{study.name}.csv", *figures]
+    files = [folder / f"{study.name}.json", folder / f"{study.name}.csv", *figures]
+    template, page = (folder / f"{study.name}.{ending}" for ending in ("rst.j2", "rst"))
+    if template.is_file():
+        write_whole(page, render_page(template.read_text(encoding="utf-8"), study, result).encode())
+        files.append(page)
+    return files
+
+
+def _six_digits(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _six_digits(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_six_digits(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def result_json(result: StudyResult) -> dict[str, Any]:
@@ -108,7 +126,7 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(page)
     return template.render(
         n=study.numbers(result.rows),
-        table=_list_table(study.table(result.rows)),
+        table=_simple_table(study.table(result.rows)),
         cells=len(result.rows),
         scale=result.scale.value,
         seed=result.seed,
@@ -116,12 +134,18 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     )
 
 
-def _list_table(table: Sequence[Mapping[str, str]]) -> str:
-    lines = [".. list-table::", "   :header-rows: 1", "   :class: study", ""]
-    for row in ([*table[0]], *([*line.values()] for line in table)):
-        # bars around a norm would be read as a substitution
-        lines += [
-            f"   {'* -' if place == 0 else '  -'} {text}".replace("|", r"\|")
-            for place, text in enumerate(row)
-        ]
-    return "\n".join(lines)
+def _simple_table(table: Sequence[Mapping[str, str]]) -> str:
+    """A table of reStructuredText that reads as it stands."""
+    # bars would be read as a substitution, a dash as a list, an empty first cell as a line that goes on
+    rows = [
+        ["–" if text == "-" else text.replace("|", r"\|") for text in row]
+        for row in ([*table[0]], *([*line.values()] for line in table))
+    ]
+    rows = [[row[0] or "\\", *row[1:]] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = "  ".join("=" * max(width, 1) for width in widths)
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    body = [rule, lines[0], rule, *lines[1:], rule]
+    return "\n".join([".. table::", "   :class: study", "", *(f"   {line}" for line in body)])

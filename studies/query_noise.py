@@ -42,7 +42,7 @@ def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, dr
     def see(step: Step) -> None:
         if step.layer is not None and step.layer.heads == heads:
             found = parameter_errors(step.layer, layer)
-            stage = "polished" if step.name == "Polished" else "estimate"
+            stage = "polished" if step.name == "Fitted" else "estimate"
             errors[stage] = float(found.theta.max()), float(found.w.max())
 
     oracle = ValueOracle(layer, noise=noise, rng=for_noise)

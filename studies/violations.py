@@ -1,5 +1,6 @@
 """Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from numpy.random import Generator
 
 from attention.intervals import proportion_interval
 from runs import Scale
-from runs.figures import INK, ON_STRONG, axes_in, canvas, heat_colours, is_strong
+from runs.figures import axes_in, canvas, heat_colours, text_on
 from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer
@@ -263,8 +264,7 @@ def _figure(rows: Sequence[Row]) -> Any:
         for line, row in enumerate(settings):
             texts = [_phase_text(rows, row, mode, phase) for mode, phase in places]
             texts = [*texts[:6], "", *texts[6:], "", *_ends(rows, row)]
-            for column, text in enumerate(texts):
-                _box(axes, column, line, text)
+            _draw_line(axes, line, texts)
         axes.set_xlim(0, len(heads))
         axes.set_ylim(len(settings), 0)
         axes.xaxis.tick_top()
@@ -276,23 +276,32 @@ def _figure(rows: Sequence[Row]) -> Any:
         return figure
 
 
-def _box(axes: Any, column: int, line: int, text: str) -> None:
-    """Text on its colour: strong if an error is a thousand times the usual one, or if no run succeeds."""
-    from matplotlib.patches import Rectangle
-
-    if not text:
-        return
+def _strength(text: str) -> float:
+    """0 if an error is at most twice the usual one, or every run succeeds; 1 at a thousand times, or if none does."""
     if "/" in text:
         some, of = map(int, text.split("/"))
-        strength = 1 - some / of
-    else:
-        strength = 1.0 if text == "end" else math.log(max(float(text), 1.0)) / math.log(1000)
-    level = 2 + round(64 * min(strength, 1.0))
-    axes.add_patch(
-        Rectangle((column, line), 0.96, 0.93, facecolor=heat_colours()[level], linewidth=0, clip_on=False)
-    )
-    ink = ON_STRONG if is_strong(level) else INK
-    axes.text(column + 0.48, line + 0.48, text, fontsize=7.5, ha="center", va="center", color=ink)
+        return 1 - some / of
+    return 1.0 if text == "end" else math.log(float(text)) / math.log(1000) if float(text) > 2 else 0.0
+
+
+def _draw_line(axes: Any, line: int, texts: Sequence[str]) -> None:
+    """A line of texts on their colours; neighbours that are as usual share a ground, and are left blank."""
+    from matplotlib.patches import Rectangle
+
+    strengths = [_strength(text) if text else None for text in texts]
+    column = 0
+    for strength, group in itertools.groupby(strengths):
+        count = len(list(group))
+        if strength is not None:
+            ground = heat_colours()[2 + round(64 * min(strength, 1.0)) if strength else 1]
+            box = (column, line), count - 0.04, 0.93
+            axes.add_patch(Rectangle(*box, facecolor=ground, linewidth=0, clip_on=False))
+            for place in range(column, column + count):
+                text = texts[place]
+                if strength or ("/" not in text and float(text) < 0.5):
+                    look = {"fontsize": 7.5, "ha": "center", "va": "center", "color": text_on(ground)}
+                    axes.text(place + 0.48, line + 0.48, text, **look)
+        column += count
 
 
 STUDY = Study(

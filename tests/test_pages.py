@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import re
 import shlex
 import shutil
@@ -15,11 +16,20 @@ import pytest
 import typer
 
 from arena.cli.main import app
+from arena.formats import error_text
+from arena.results import Results
 
 ROOT = Path(__file__).parent.parent
-_spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-pages = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pages)
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pages, comparison = script("pages"), script("comparison")
 
 PAGES = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in pages.pages()]
 TEXTS = {path: path.read_text(encoding="utf-8") for path in pages.pages()}
@@ -88,6 +98,31 @@ def test_files_that_markdown_links_to_exist(page):
 def test_the_citation_is_of_this_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_tables_and_picture_of_the_comparison_are_of_its_record():
+    results = Results.load(comparison.RECORD)
+    assert comparison.record_of(results) == results
+    for page, fill in (
+        (comparison.README, comparison.fill_readme),
+        (comparison.GUIDE, comparison.fill_guide),
+    ):
+        text = page.read_text(encoding="utf-8")
+        assert fill(text, results) == text
+    picture = comparison.PICTURE.read_text(encoding="utf-8")
+    for target, learner in itertools.product(results.targets, results.learners):
+        if (summary := results.summary(target.name, learner.name)).done:
+            assert f">{error_text(summary.error)}<" in picture
+
+
+def test_no_drawing_of_the_documentation_is_large():
+    drawings = [
+        path
+        for path in (ROOT / "docs").rglob("*.svg")
+        if "_build" not in path.parts and "gallery" not in path.parts
+    ]
+    assert len(drawings) > 30
+    assert {path.name for path in drawings if path.stat().st_size > 60_000} == set()
 
 
 def test_types_of_the_architecture_are_public():

@@ -18,7 +18,6 @@ from attention.conversion import Biases
 from attention.files import write_whole
 from attention.foreign import json_text, printable
 from attention.validation import count
-from runs import Store, showing, versions
 
 if TYPE_CHECKING:
     from arena.drawing import Drawing
@@ -124,6 +123,8 @@ class RunOptions:
         if out is not None:
             require_writable(out, directory=True)
             place = out / f"{name}.sqlite" if place is None else place
+        from runs import Store
+
         kept = None if place is None else Store(place)
         return {
             "jobs": processes,
@@ -269,6 +270,8 @@ def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
     callable
         Call it with a few words after each step.
     """
+    from runs import showing
+
     steps = _Steps(label)
     with showing(steps):
         yield steps.take
@@ -306,19 +309,17 @@ def report_curve(
     out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
 ) -> None:
     """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
-    from pandas import DataFrame
-
     from arena.frames import csv_of
+    from runs import versions
 
     data = {"versions": versions(), "points": as_plain(list(rows))}
     write_json(out / f"{name}.json", data)
     flat = [
         {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
-        for row in rows
+        for row in data["points"]
     ]
-    # columns of whole numbers stay whole, also with missing values or above 64 bits
-    frame = DataFrame(flat, dtype=object).convert_dtypes()
-    write_whole(out / f"{name}.csv", csv_of(frame).encode())
+    columns = list(dict.fromkeys(key for row in flat for key in row))
+    write_whole(out / f"{name}.csv", csv_of(columns, flat).encode())
     for ending in ("svg", "pdf"):
         figure.save(out / f"{name}.{ending}")
     if as_json:

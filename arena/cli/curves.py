@@ -151,19 +151,16 @@ def lwr_curve_command(
 
     Example: attention-bounds curves lwr --modulus 64 --levels 2,4,8,16,32 --budget 5 --out lwr-curves
     """
-    from pandas import DataFrame
-
     names = find_names(attacks, ATTACKS, "attack") if attacks else list(ATTACKS)
     sizes = listed("--dims", dims, int, "whole numbers", "8,16,24")
     numbers = listed("--levels", levels, int, "whole numbers", "2,8,32")
     given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
     options = run.begin(out, "lwr") | {"seed": seed, **given}
     done, whole = gather(
-        lambda keep: lwr_curve(names, sizes, modulus, numbers, on_point=keep, **options).to_dict("records"),
+        lambda keep: lwr_curve(names, sizes, modulus, numbers, on_point=keep, **options),
     )
     if done:
-        curve = DataFrame(done)
-        report_curve(out, "lwr", done, draw_lwr_curve(curve), lwr_table(curve), as_json)
+        report_curve(out, "lwr", done, draw_lwr_curve(done), lwr_table(done), as_json)
     require_all(whole, f"{len(done)} attacks")
 
 

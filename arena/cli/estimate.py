@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, print_json, say
+from arena.cli.console import JsonOption, print_json, say, showing_steps
 from arena.names import find_name
 from lwe import PRESETS, LWEParameters, estimate, parse_distribution
 from lwe.costs import Cost
@@ -65,7 +65,8 @@ def estimate_command(
     Example: attention-bounds estimate kyber512
     """
     parameters = _problem(name, n, q, levels, sigma, noise, secret, samples)
-    costs = estimate(parameters, model=model)
+    with showing_steps("Estimates"):
+        costs = estimate(parameters, model=model)
     if as_json:
         print_json([cost.to_json() for cost in costs])
         return

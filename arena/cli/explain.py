@@ -14,9 +14,8 @@ from arena.cli.console import (
     say,
     showing_steps,
 )
-from arena.generated_targets import nice_target
 from arena.phases import LAYER_FILE, learn_phases
-from arena.targets import load_target
+from arena.targets import load_target, nice_target
 
 __all__ = ["explain_command"]
 

@@ -1,15 +1,14 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from arena.attacking import open_samples
 from arena.cli.console import (
     BiasesOption,
     CoordinatesOption,
@@ -26,12 +25,12 @@ from arena.cli.console import (
     say,
     write_target,
 )
-from arena.generated_targets import family_target, nice_target
-from arena.targets import checkpoint_target
-from lower import FAMILIES, Family
-from lower.family import Option
-from lwe import StoredSamples, save_samples, write_matrix
-from lwe.samples import Rounding
+from arena.targets import checkpoint_target, nice_target
+
+if TYPE_CHECKING:
+    from lower import Family
+    from lower.family import Option
+    from lwe import StoredSamples
 
 __all__ = ["generate_app"]
 
@@ -42,13 +41,37 @@ class _FamilyCommands(typer.core.TyperGroup):
     """A group with its own commands and one command for each registered family."""
 
     @property  # type: ignore[override]
-    def commands(self) -> dict[str, Any]:
+    def commands(self) -> Mapping[str, Any]:
         """The group's own commands, and those of the families."""
-        return {**self._own, **{name: _command(FAMILIES[name]) for name in sorted(FAMILIES)}}
+        return _Commands(self._own)
 
     @commands.setter
-    def commands(self, own: dict[str, Any]) -> None:
+    def commands(self, own: Any) -> None:
         self._own = own
+
+
+class _Commands(Mapping[str, Any]):
+    """The group's own commands, then those of the families, which are imported only when one is not the group's own."""
+
+    def __init__(self, own: Mapping[str, Any]) -> None:
+        self._own = own
+
+    def __getitem__(self, name: str) -> Any:
+        return self._own[name] if name in self._own else _command(_families()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._own, *sorted(_families())])
+
+    def __len__(self) -> int:
+        return len(self._own) + len(_families())
+
+
+def _families() -> "Mapping[str, type[Family]]":
+    import lwe  # noqa: F401 - both register their families
+    import sq  # noqa: F401
+    from lower import FAMILIES
+
+    return FAMILIES
 
 
 generate_app = typer.Typer(
@@ -108,7 +131,8 @@ def samples_command(
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
     rounding: Annotated[
-        Rounding, typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber.")
+        Literal["down", "nearest"],
+        typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber."),
     ] = "down",
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -117,6 +141,9 @@ def samples_command(
 
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
+    from arena.attacking import open_samples
+    from lwe import save_samples, write_matrix
+
     for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
@@ -137,7 +164,7 @@ def samples_command(
         print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
 
 
-def _attack_on(matrix: Path, labels: Path, stored: StoredSamples) -> str:
+def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
     """The command that attacks samples in two files of matrices."""
     parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
     given = {
@@ -188,7 +215,9 @@ def checkpoint_command(
 
 
 @cache
-def _command(family: type[Family]) -> Any:
+def _command(family: "type[Family]") -> Any:
+    from arena.generated_targets import family_target
+
     options = family.options()
 
     def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
@@ -218,7 +247,7 @@ def _command(family: type[Family]) -> Any:
     return typer.main.get_command(app)
 
 
-def _flag(name: str, one: Option) -> str:
+def _flag(name: str, one: "Option") -> str:
     return one.flag or f"--{name.replace('_', '-')}"
 
 
@@ -238,13 +267,13 @@ def _alternatives(hint: Any) -> Sequence[Any]:
     return [one for part in get_args(hint) for one in _alternatives(part)]
 
 
-def _default(one: Option) -> Any:
+def _default(one: "Option") -> Any:
     if isinstance(one.preset, tuple):
         return ",".join(f"{number:g}" for number in one.preset)
     return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
 
 
-def _read(one: Option, name: str, value: Any) -> Any:
+def _read(one: "Option", name: str, value: Any) -> Any:
     if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
         return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
     return value if one.read is None else one.read(value)

@@ -71,6 +71,12 @@ def learn_command(
             help="Whether newton learns biases too; by default where the target has some, or the examples need them."
         ),
     ] = None,
+    causal: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether newton learns a causal layer; by default where the target is one, or the examples show it."
+        ),
+    ] = None,
     noise: Annotated[
         float | None,
         typer.Option(
@@ -134,8 +140,8 @@ def learn_command(
         if file is not None or examples_from is not None:
             other = "--examples-from" if file is None else file
             raise ValueError(f"--ask and {other} are two things to learn from: leave one out.")
-        unused: dict[str, Any] = {"--work": work, "--rank": rank, "--biases": biases, "--inputs": inputs}
-        unused |= {"--engine": engine, "--device": device}
+        unused: dict[str, Any] = {"--work": work, "--rank": rank, "--biases": biases, "--causal": causal}
+        unused |= {"--inputs": inputs, "--engine": engine, "--device": device}
         if unfit := [option for option, value in unused.items() if value is not None]:
             raise ValueError(f"{unfit[0]} is not for --ask: leave it out.")
         _learn_function(ask, learner, tokens, dim, heads, examples, noise, accuracy, out, seed, as_json)
@@ -153,6 +159,7 @@ def learn_command(
     settings |= {
         "rank": rank,
         "biases": biases,
+        "causal": causal,
         "accuracy": accuracy,
         "engine": engine,
         "device": device,

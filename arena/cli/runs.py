@@ -1,19 +1,16 @@
 """``attention-bounds runs``: the content of a run store, as a list or as a file."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from arena.cli.console import JsonOption, require_writable, say
 from arena.formats import aligned, count_text, error_text, plural, seconds_text
+from arena.frames import Table
 from arena.run_store import EXPORTS, export_cells, stored_cells
 from attention.foreign import printable
 from runs import Store
-
-if TYPE_CHECKING:
-    import pandas
 
 __all__ = ["runs_command"]
 
@@ -52,7 +49,7 @@ def runs_command(
         _list(cells, store)
 
 
-def _list(cells: "pandas.DataFrame", store: Path) -> None:
+def _list(cells: Table, store: Path) -> None:
     header = [
         "finished (UTC)",
         "target",
@@ -65,7 +62,7 @@ def _list(cells: "pandas.DataFrame", store: Path) -> None:
         "how it ended",
     ]
     lines = [header]
-    for row in json.loads(EXPORTS[".json"](cells)):
+    for row in cells.rows:
         ended = row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}"
         lines.append(
             [

@@ -82,6 +82,11 @@ def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated
         assert "attack on hidden parities only" in cli(*command, status=2).err
 
 
+def test_estimates_say_for_how_long_they_run(cli, monkeypatch):
+    monkeypatch.setattr("runs.progress._FIRST", 0.01)
+    assert "Estimates, 0 s" in cli("estimate", "--n", 40, "--q", 97, "--sigma", 3).err
+
+
 def test_numbers_of_an_estimate_make_the_same_problem_as_a_name(cli):
     numbers = ["--n", 512, "--q", 3329, "--noise", "binomial:3", "--secret", "binomial:3"]
     found = [
@@ -108,7 +113,6 @@ def test_compare_writes_what_it_prints_as_json_and_tells_files_of_one_name_apart
     other.write_bytes(file.read_bytes())
     out = tmp_path / "made" / "here"
     said = cli("compare", file, other, "--learners", "known-part", "--jobs", 1, "--out", out, "--json")
-    assert said.err == ""
     results = Results.from_json(said.out)
     assert results.to_json() == (out / "results.json").read_text(encoding="utf-8")
     assert [target.name for target in results.targets] == [str(file), str(other)]

@@ -104,8 +104,16 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
         1
     ] * 3
     stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in stored["engine"]] == ["numpy", "numpy", "torch"]
-    assert [json.loads(text).get("device") for text in stored["parameters"]] == [None, "cpu", "cpu"]
+    assert [engine.split()[0] for engine in (row["engine"] for row in stored.rows)] == [
+        "numpy",
+        "numpy",
+        "torch",
+    ]
+    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored.rows)] == [
+        None,
+        "cpu",
+        "cpu",
+    ]
 
 
 def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypatch):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas
 import pytest
 
-from arena.frames import cell_frame, csv_of, pair_frame, step_frame
+from arena.frames import cell_table, pair_table, step_table
 from attention.foreign import printable
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://a","b")', "="]
@@ -38,7 +38,7 @@ def test_there_is_a_row_for_every_fit_with_numbers_of_their_types(sample_results
 
 
 def test_there_is_a_row_for_every_pair(eventful_results):
-    lines = {(line["target"], line["learner"]): line for line in rows(csv_of(pair_frame(eventful_results)))}
+    lines = {(line["target"], line["learner"]): line for line in rows(pair_table(eventful_results).to_csv())}
     assert len(lines) == 25
     for (target, learner), line in lines.items():
         summary = eventful_results.summary(target, learner)
@@ -54,7 +54,7 @@ def test_there_is_a_row_for_every_pair(eventful_results):
 
 
 def test_there_is_a_row_for_every_step_and_for_the_end(eventful_results):
-    lines = iter(rows(csv_of(step_frame(eventful_results))))
+    lines = iter(rows(step_table(eventful_results).to_csv()))
     for target in eventful_results.targets:
         for learner in eventful_results.learners:
             for cell in eventful_results.cell(target.name, learner.name):
@@ -84,7 +84,7 @@ def test_a_text_is_no_formula_and_breaks_no_line(sample_results, evil):
     results = replace(sample_results, learners=(replace(first, title=evil), *others), cells=cells)
     shown = printable(evil)  # what begins with a tab or breaks a line is then no formula and breaks none
     wanted = "'" + shown if evil in FORMULAS and shown == evil else shown
-    fits, pairs, steps = (rows(csv_of(make(results))) for make in (cell_frame, pair_frame, step_frame))
+    fits, pairs, steps = (rows(make(results).to_csv()) for make in (cell_table, pair_table, step_table))
     assert {line["message"] for line in fits} == {wanted}
     assert wanted in {line["learner_title"] for line in pairs}
     assert wanted in {line["name"] for line in steps}

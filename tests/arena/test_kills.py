@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,6 +71,9 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     process.send_signal(getattr(signal, name))
     out, error = process.communicate(timeout=120)
     assert process.returncode == 130
+    error = re.sub(
+        r"^\d+ of \d+\b.*\n", "", error, flags=re.M
+    )  # how far it is, it says on a slow machine only
     assert error.count("\n") == 1, error
     assert error.startswith("attention-bounds: Interrupted: ")
     assert "of 24 cells are done and kept" in error
@@ -93,6 +97,7 @@ def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder, cli, mo
     assert len(found.cells) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_recovery_that_is_killed_keeps_its_layers_and_computes_the_others_only(tmp_path, checkpoint):
     checkpoint(tmp_path / "model", dim=48, layers=8)

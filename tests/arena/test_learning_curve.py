@@ -55,6 +55,7 @@ def test_biases_and_masks_raise_the_floor_and_are_learned():
     assert by_fraction(points, "value queries")[1.0].theta_error < 1e-8
 
 
+@pytest.mark.slow
 def test_a_second_run_computes_nothing_and_other_layers_are_computed(points, tmp_path):
     store, target = Store(tmp_path / "examples.sqlite"), nice_target(heads=1, tokens=3, dim=4)
     seen = []
@@ -73,6 +74,7 @@ def test_a_second_run_computes_nothing_and_other_layers_are_computed(points, tmp
     assert not set(learning_curve(other, seeds=1, isolated=False, store=store)) & set(whole)
 
 
+@pytest.mark.slow
 def test_given_examples_have_a_held_out_error_and_a_certificate(cli, tmp_path):
     x = BooleanInputs(k=TOKENS, d=DIM).sample(100, rng=1)
     for name, array in (("x", x), ("y", LAYER(x))):

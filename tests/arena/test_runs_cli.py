@@ -4,9 +4,9 @@ import csv
 import json
 import os
 import sqlite3
+import sys
 from dataclasses import asdict
 
-import pandas
 import pytest
 
 from arena import Cell, LearnerRecord, Status, TargetRecord, TracePoint, export_cells, stored_cells
@@ -65,7 +65,8 @@ def test_filters(cli, path, options, numbers):
 
 
 def test_a_data_frame_of_every_cell_with_its_trace(path):
-    frame = stored_cells(Store(path, read_only=True))
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = stored_cells(Store(path, read_only=True)).to_pandas()
     assert frame["status"].tolist() == [cell.status.value for cell in CELLS]
     assert frame["unknown_part_error"][3] == 1 / 3
     assert json.loads(frame["trace"][0]) == [{"name": "step", "examples": 3, "seconds": 0.25, "error": 0.5}]
@@ -85,9 +86,20 @@ def test_csv_keeps_every_digit_and_starts_no_formula(cli, path, tmp_path):
 
 def test_parquet_keeps_every_type(path, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    frame = stored_cells(Store(path, read_only=True))
-    export_cells(tmp_path / "cells.parquet", frame)
-    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "cells.parquet"), frame)
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    cells = stored_cells(Store(path, read_only=True))
+    export_cells(tmp_path / "cells.parquet", cells)
+    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "cells.parquet"), cells.to_pandas())
+
+
+def test_without_pandas_everything_but_frames_and_parquet(cli, path, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="extra tables"):
+        stored_cells(Store(path, read_only=True)).to_pandas()
+    for ending in (".csv", ".json"):
+        assert "5 cells" in cli("runs", path, "--out", tmp_path / f"cells{ending}").out
+    (line,) = cli("runs", path, "--out", tmp_path / "cells.parquet", status=2).err.splitlines()
+    assert "extra tables" in line
 
 
 def test_a_number_too_large_for_parquet_is_a_sentence(cli, tmp_path):

@@ -185,7 +185,13 @@ def test_the_streams_of_recorded_comparisons_stay():
     assert target_stream(parity_target(heads=2, dim=24, seed=1)) == 3582006625176005400
 
 
-def test_a_program_that_reads_targets_knows_every_family():
-    code = "import arena.targets, lower; print(*lower.FAMILIES)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(told.stdout.split()) == {*lower.FAMILIES}
+def test_a_program_that_reads_targets_knows_every_family(tmp_path):
+    target = parity_target(heads=2, dim=24)
+    save_target(tmp_path / "parity.safetensors", target)
+    code = (
+        "import sys, arena, lower; print(arena.load_target(sys.argv[1]).record.title); print(*lower.FAMILIES)"
+    )
+    program = [sys.executable, "-c", code, str(tmp_path / "parity.safetensors")]
+    title, families = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert title == target.record.title
+    assert set(families.split()) == {*lower.FAMILIES}

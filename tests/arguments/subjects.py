@@ -6,7 +6,6 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-import pandas
 
 import arena
 import attention
@@ -23,6 +22,7 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
+from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
 from attention.conversion import Projections
 from upper.linear_attention import tasks
@@ -330,7 +330,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.checkpoint_target, path="none", layer=0),
         partial(arena.choose_attacks),
         partial(arena.choose_students),
-        partial(arena.export_cells, path=folder / "cells.csv", cells=pandas.DataFrame()),
+        partial(arena.export_cells, path=folder / "cells.csv", cells=Table((), ())),
         partial(arena.family_target, family=PARITY),
         partial(arena.inspect, target=TARGET),
         partial(arena.instance_target, name="mine", instance=INSTANCE, made={}),

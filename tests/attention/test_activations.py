@@ -124,6 +124,7 @@ def test_a_block_like_that_of_bert_gives_what_is_before_the_residual_connection(
     assert np.array_equal(x, tokens.numpy())
 
 
+@pytest.mark.slow
 def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
     torch.manual_seed(1)
     model = Encoder()

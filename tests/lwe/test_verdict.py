@@ -77,6 +77,7 @@ def test_labels_that_are_coins_are_objected_to_and_never_called_easy(dim, noise,
     assert not judge_secret([1] * dim, parameters.updated(Xe=NO_NOISE)).coins
 
 
+@pytest.mark.slow
 def test_uniform_matrices_are_judged_without_a_sum_of_bits():
     found = judge_secret(drawn(PRESETS["kyber512"]), PRESETS["kyber512"])
     assert found.rho is None

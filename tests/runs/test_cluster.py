@@ -80,6 +80,7 @@ def test_a_cell_can_time_out_there(address):
     ]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_no_value(tmp_path):
     cells = [Cell(later, {"number": number, "seconds": 0.5}) for number in range(10)]
     with started(tmp_path, workers=2) as (address, workers):

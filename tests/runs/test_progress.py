@@ -37,7 +37,8 @@ def test_says_what_is_done_what_runs_and_what_is_left(monkeypatch):
 
 
 def test_counts_equal_cells_and_those_of_the_store(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(runs.progress, "_INTERVAL", 0.02)
+    for name in ("_FIRST", "_INTERVAL"):
+        monkeypatch.setattr(runs.progress, name, 0.02)
     store = Store(tmp_path / "runs.sqlite")
     list(run([Cell(round, {"number": 1.5})], store=store, isolated=False))
     cells = [Cell(round, {"number": number}) for number in (1.5, 2.5, 2.5)]
@@ -49,14 +50,16 @@ def test_counts_equal_cells_and_those_of_the_store(tmp_path, monkeypatch, capsys
 
 
 def test_is_silent_unless_asked(capfd, monkeypatch):
-    monkeypatch.setattr(runs.progress, "_INTERVAL", 0.01)
+    for name in ("_FIRST", "_INTERVAL"):
+        monkeypatch.setattr(runs.progress, name, 0.01)
     for _ in run([Cell(round, {"number": 1.5}), Cell(round, {"number": 2.5})], isolated=False):
         time.sleep(0.05)
     assert capfd.readouterr() == ("", "")
 
 
 def test_ends_with_the_run_and_outlives_a_closed_output(monkeypatch):
-    monkeypatch.setattr(runs.progress, "_INTERVAL", 0.01)
+    for name in ("_FIRST", "_INTERVAL"):
+        monkeypatch.setattr(runs.progress, name, 0.01)
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     with showing("working"):

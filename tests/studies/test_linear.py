@@ -80,6 +80,7 @@ def test_a_reader_of_fourteen_dimensions_is_learned_exactly():
     assert row["learned_error"] < 6e-15
 
 
+@pytest.mark.slow
 def test_turing_machines_for_a_thousand_steps_in_whole_numbers_and_learned():
     runs = {"stop": None, "machines": 1}
     for size in ([2, 2, 4], [3, 3, 6], [4, 3, 10]):
@@ -100,6 +101,7 @@ def test_learned_from_random_machines_it_runs_unseen_ones_at_the_exact_rank():
     assert np.mean(half["shares"]) < 0.9
 
 
+@pytest.mark.slow
 def test_cubic_features_on_softmax_attention():
     row = measured("softmax", {"k": 4, "d": 8, "draws": 16, "samples": 8000}, seed=9)
     means = {kind: np.mean(values, axis=1) for kind, values in row["missed"].items()}

@@ -31,8 +31,8 @@ _GROWTH = 1.5
 # unknowns. At four floors with 10 to 40 per cent noise, a superfluous head takes 2 to 2.8 units, a head of a nice layer
 # 4.5 to 1000.
 _UNITS = 3.5
-# A head that reduces the residual by less than this share of the squared labels may be superfluous.
-_DEAD = 1e-10
+# Dropping a head that reduces the squared residual by less than this share of the labels is tried.
+_DEAD = 1e-8
 # The search does not try to drop a head that takes more units than this.
 _CERTAIN = 20.0
 # Students of several sizes estimate the same noise up to this ratio, unless they overfit a target that is too hard.
@@ -67,6 +67,7 @@ def count_heads(
     most: int,
     starts: int,
     work: int,
+    causal: bool,
     tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None],
     rng: np.random.Generator,
 ) -> HeadCount:
@@ -80,6 +81,8 @@ def count_heads(
         The first number of heads to try (None estimates it from the cross-moments of the examples), and the largest.
     starts, work : int
         The most starts for each number of heads (two are enough), and the budget in passes for all students together.
+    causal : bool
+        Whether the heads are causal.
     tell : callable
         Called with the name of a step, the examples, the student's iterate (or None) and its measures.
 
@@ -102,12 +105,13 @@ def count_heads(
     heads tried that explains held-out rows no worse than the best student does.
 
     *Last digits.* A student that explains everything is fitted to the last digit. If it does not reach it, heads are
-    added one at a time while they count. Then heads with nearly no effect are dropped, while the rest is as exact.
+    added one at a time while they count. Then heads with nearly no effect are dropped, while the rest explains held-out
+    rows no worse.
 
     Growing tries O(log(most)) sizes, or O(most) if starts agree; pruning and adding try O(most).
     """
-    search = _Search(runner, draw, most, min(starts, _STARTS), work, tell, examples=draw(1, None))
-    heads, measures = _guess(search.examples, rng) if guess is None else (guess, {})
+    search = _Search(runner, draw, most, min(starts, _STARTS), work, causal, tell, examples=draw(1, None))
+    heads, measures = _guess(search.examples, causal, rng) if guess is None else (guess, {})
     heads = max(1, min(heads, most))
     tell("Spectrum of the cross-moments", search.examples, None, {"heads": heads, **measures})
     if not np.any(search.examples.y):
@@ -121,20 +125,20 @@ def count_heads(
     return search.result(found)
 
 
-def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
+def _guess(examples: SplitExamples, causal: bool, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
     d = examples.x.shape[2]
     if 1 in examples.x.shape[1:] or not np.any(examples.y):
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
-    moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), rng=rng)
+    moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), causal=causal, rng=rng)
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
-def most_heads(k: int, d: int, budget: int | None, *, biases: bool = False) -> int:
+def most_heads(k: int, d: int, budget: int | None, *, biases: bool = False, causal: bool = False) -> int:
     """The most heads, up to 2 d, for which the budget reaches the counting floor and two equations per unknown."""
     most = 2 * d
     while budget is not None and most > 1:
         enough = 2 * unknowns(heads=most, tokens=k, dim=d, biases=biases) <= budget * k * d
-        if enough and counting_floor(heads=most, tokens=k, dim=d, biases=biases) < budget:
+        if enough and counting_floor(heads=most, tokens=k, dim=d, biases=biases, causal=causal) < budget:
             break
         most -= 1
     return most
@@ -158,6 +162,7 @@ class _Search:
     most: int
     starts: int
     work: int
+    causal: bool
     tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None]
     examples: SplitExamples
     tried: list[_Student] = field(default_factory=list)
@@ -179,7 +184,9 @@ class _Search:
     def nothing(self) -> _Student:
         """The student without heads."""
         zeros = np.zeros((1, self.examples.x.shape[2], self.examples.x.shape[2]))
-        return _Student(0, Iterate(zeros, zeros, float(np.any(self.examples.y)), damping=0.0, passes=0))
+        return _Student(
+            0, Iterate(zeros, zeros, float(np.any(self.examples.y)), 0.0, passes=0, causal=self.causal)
+        )
 
     def result(self, found: _Student) -> HeadCount:
         held = self.examples.held_out
@@ -243,13 +250,12 @@ class _Search:
         return self.smallest_of_the_best()
 
     def drop_dead(self, student: _Student) -> _Student:
-        """Drop heads with nearly no effect one after another, while the remaining heads are as exact."""
-        goal = self.last_digit
-        while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
+        """Drop heads with nearly no effect one after another, while held-out examples are explained no worse."""
+        while student.heads > 1 and self.passes < self.work:
             if float(self._costs(student).min()) > _DEAD:
                 break
             fewer = self._drop(student, self._by_cost(student)[:1], last=True)
-            if not self.explains(fewer, goal):
+            if not no_worse(self._errors(fewer), self._errors(student)):
                 break
             student = fewer
         return student
@@ -341,8 +347,7 @@ class _Search:
         return ((student.end.layer(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
 
     def _costs(self, student: _Student) -> np.ndarray:
-        end = student.end
-        costs = cost_of_each_head(self.examples.x, end.theta, end.w, end.key_bias)
+        costs = cost_of_each_head(self.examples.x, student.end)
         return costs / float(np.sum(self.examples.y**2))
 
     def _unit(self, student: _Student) -> float:

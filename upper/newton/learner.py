@@ -75,7 +75,7 @@ class Newton(LearnerBase):
         b with W. With "auto" they are learned, and dropped again if the examples do not need them (see `needs_biases`);
         with fewer examples than biases need there are none.
     causal : bool
-        Whether the layer is causal: row j attends to the tokens up to j only.
+        Whether the layer is causal: row j attends to the tokens up to j only. `examples_are_causal` tells.
     engine : "numpy", "torch" or "auto"
         The library of arrays. Results differ in the last digits, so the number of passes may differ too. "auto" is
         torch for larger problems if it is installed and the processor multiplies bfloat16, and else NumPy.
@@ -85,8 +85,8 @@ class Newton(LearnerBase):
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank or a mask is given with m = "auto". On `fit`, if there are
-        fewer examples than the counting floor, the layer to start from has another shape, or the rank is above d.
+        If a parameter is out of range, or a rank is given with m = "auto". On `fit`, if there are fewer examples than
+        the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
         On `fit`, if torch is requested but not installed.
 
@@ -135,8 +135,6 @@ class Newton(LearnerBase):
     def __post_init__(self) -> None:
         if self.m == "auto" and self.rank is not None:
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
-        if self.m == "auto" and self.causal:
-            raise ValueError("m is 'auto' and causal is True: for causal layers a number of heads is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The counting floor (of one head if m is "auto"), and one example to hold out."""
@@ -223,7 +221,8 @@ class Newton(LearnerBase):
                 runner,
                 draw,
                 guess=None if isinstance(self.start, str) else self.start.heads,
-                most=most_heads(oracle.k, oracle.d, budget, biases=bool(self.biases)),
+                most=most_heads(oracle.k, oracle.d, budget, biases=bool(self.biases), causal=self.causal),
+                causal=self.causal,
                 starts=self.starts,
                 work=self.work,
                 tell=tell,
@@ -254,7 +253,7 @@ class Newton(LearnerBase):
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
         )
         starts = len(ends.iterates)
-        if self.rank is None and not self.causal:
+        if self.rank is None:
             ends = runner.redraw_weakest(
                 examples,
                 ends,

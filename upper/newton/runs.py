@@ -65,9 +65,10 @@ _HELD_OUT_RATIO = 1.2
 # No local minimum of a nice layer was seen below the residual _LOW. A smaller residual is noise, such as inputs rounded
 # to float32; this noise is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
-# A residual depends on the tokens above these standard errors of its constant, linear and cubic part. A fit to noise
-# takes of the last two: on 36 such fits of at least three floors, they were below -0.6.
-_DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0), 1000, 1 << 25
+# A residual depends on the tokens above these standard errors of its constant, linear and cubic part, and of its rows.
+# A fit to noise takes of the last three. On 36 such fits of at least three floors, linear and cubic were below -0.6;
+# on 24, the rows were below 0.9.
+_DEPENDS, _MOST_COMPARED, _MOST_NUMBERS = (4.0, 3.0, 3.0, 3.0), 1000, 1 << 25
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
@@ -356,7 +357,7 @@ class Runner:
         for _ in range(heads if heads > 1 else 0):
             if not ends.at_floor or ends.passes >= work:
                 break
-            costs = cost_of_each_head(examples.x, best.theta, best.w, best.key_bias)
+            costs = cost_of_each_head(examples.x, best)
             rest = best.only(np.arange(heads) != np.argmin(costs))
             start = self.with_a_head(examples, rest)
             again = self.one(examples, start, heads, work=work - ends.passes, tell=tell)
@@ -538,19 +539,22 @@ def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray,
     For features phi, the sum of <phi_i, phi_j> over pairs i != j of examples has the mean zero if the R_i are noise: a
     flip of the sign of each R_i leaves its law as it is, and gives the standard error (derived here). No fit is needed,
     so a few hundred examples tell, far fewer than fit one more head. The features are sum_a r_a for missing biases;
-    X^T R; and sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's output
-    depends on to first order in its logits. O(n^2 d^2), from at most 1000 examples, one of each orbit.
+    X^T R; sum_a x_a ⊗ r_a ⊗ C with C the covariance of the tokens of an example, which is all that a head's output
+    depends on to first order in its logits; and all x_a ⊗ r_a for a mask, whose rows see other tokens. O(n^2 d^2), from
+    at most 1000 examples, one of each orbit.
     """
     d = x.shape[2]
     first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(_MOST_COMPARED, _MOST_NUMBERS // d**2)]
     x, residual = x[first], residual[first]
     centred = x - x.mean(axis=1, keepdims=True)
     covariance = np.matrix_transpose(centred) @ centred
-    linear = _inner_products(np.matrix_transpose(x) @ (residual / np.abs(residual).max(initial=1e-300)))
+    residual = residual / np.abs(residual).max(initial=1e-300)
+    linear = _inner_products(np.matrix_transpose(x) @ residual)
     parts = (
-        _inner_products(residual.sum(axis=1) / np.abs(residual).max(initial=1e-300)),
+        _inner_products(residual.sum(axis=1)),
         linear,
         linear * _inner_products(covariance - covariance.mean(axis=0)),
+        sum(_inner_products(x[:, a]) * _inner_products(residual[:, a]) for a in range(x.shape[1])),
     )
     for part, most in zip(parts, _DEPENDS, strict=True):
         np.fill_diagonal(part, 0.0)
@@ -597,24 +601,21 @@ def with_key_bias(theta: Any, key_bias: Any) -> Float[np.ndarray, "m e d"]:
 
 
 def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"],
-    theta: Float[np.ndarray, "m d d"],
-    w: Float[np.ndarray, "m d d"],
-    key_bias: Float[np.ndarray, "m d"] | None = None,
+    x: Float[np.ndarray, "n k d"], heads: Iterate | AttentionLayer
 ) -> Float[np.ndarray, " m"]:
     """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
-    `x` are the fitted examples, and the projections `w` are a least-squares fit. With Z = [P_1 X ... P_m X] and
+    `x` are the fitted examples, and the projections W_i are a least-squares fit. With Z = [P_1 X ... P_m X] and
     H = (Z^T Z)^-1, the growth is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression. It is zero for
     W_i = 0 and for Theta_i = Theta_j. With biases, Z has a column of ones. O(n k (m d)^2 + (m d)^3).
     """
-    m, d, _ = theta.shape
-    _, read = read_tokens(x, theta, key_bias)
-    if key_bias is not None:
+    m, d, _ = heads.w.shape
+    _, read = read_tokens(x, heads.theta, heads.key_bias, causal=heads.causal)
+    if heads.key_bias is not None:
         read = np.pad(read, ((0, 0), (0, 1)), constant_values=1.0)
     gram = read.T @ read
     # equal heads make it singular; with this ridge, the cost of each of them is zero up to rounding
     ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
     blocks = np.linalg.inv(gram + ridge * np.eye(len(gram)))[: m * d, : m * d].reshape(m, d, m, d)
     each = np.stack([blocks[i, :, i, :] for i in range(m)])
-    return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))
+    return np.einsum("iab,iab->i", heads.w, np.linalg.solve(each, heads.w))

@@ -7,7 +7,6 @@ from jaxtyping import Float, Shaped
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear import linear_part
 
 __all__ = ["CrossMoment", "cross_moment"]
 
@@ -62,6 +61,7 @@ def cross_moment(
     y: Float[np.ndarray, "n k d"],
     *,
     directions: PositiveInt,
+    causal: bool = False,
     rng: Rng = None,
 ) -> CrossMoment:
     """The leading singular triples of T = sum over a, b != a of (x_a ⊗ x_b) (x_b ⊗ y_a)^T, centred.
@@ -72,6 +72,8 @@ def cross_moment(
         Tokens, independent and isotropic, and labels; k >= 2.
     directions : int
         The number p of singular triples, at most d^2; the last few are less accurate than the others.
+    causal : bool
+        Whether row a depends on the tokens up to a only: all sums and means are then over these.
 
     Raises
     ------
@@ -108,8 +110,8 @@ def cross_moment(
             f"x has entries of up to {largest:.3g}: their products are taken in float32, so tokens from "
             f"{1 / _LARGEST:g} to {_LARGEST:g} are needed. Scale them to about 1."
         )
-    rest = _without_linear_part(x, y)
-    operator = _Operator(x, rest)
+    rest = _without_linear_part(x, y, causal)
+    operator = _Operator(x, rest, causal)
     w = random_generator(rng).standard_normal((p, d, d))
     values = np.full(p, np.inf)
     for _ in range(_MOST_ITERATIONS):
@@ -122,24 +124,35 @@ def cross_moment(
     return CrossMoment(values=values, theta=np.tensordot(turn.T, theta, 1), w=right.reshape(p, d, d))
 
 
-def _without_linear_part(x: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "n k d"]:
+def _without_linear_part(x: np.ndarray, y: np.ndarray, causal: bool) -> Float[np.ndarray, "n k d"]:
     """The labels minus their linear part, scaled to root mean square 1; zero if the remainder is rounding."""
     y = y / (float(np.abs(y).max()) or 1.0)
-    rest = y - linear_part(x, y)[0](x)
+    d, seen = x.shape[2], _seen(x.shape[1], causal)
+    means = seen / seen.sum(axis=1, keepdims=True) @ x
+    features, labels = np.concatenate([x, means], axis=2).reshape(-1, 2 * d), y.reshape(-1, d)
+    rest = (labels - features @ np.linalg.lstsq(features, labels)[0]).reshape(y.shape)
     size = float(np.sqrt(np.mean(rest**2)))
     if size <= _LEAST_REST * float(np.sqrt(np.mean(y**2))):
         return np.zeros_like(rest)
     return rest / size
 
 
+def _seen(k: int, causal: bool) -> Float[np.ndarray, "k k"]:
+    """1 where row a sees token b, else 0."""
+    return np.tri(k, dtype=np.float32) if causal else np.ones((k, k), dtype=np.float32)
+
+
 class _Operator:
     """Products with T and its transpose, for stacks of matrices."""
 
-    def __init__(self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> None:
+    def __init__(self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], causal: bool) -> None:
         n, k, d = x.shape
         self._x, self._y = x.astype(np.float32), y.astype(np.float32)
-        self._others = k > 2 and n * k * (k - 1) > _FEW_PAIRS * d * d
-        self._off_diagonal = (1 - np.eye(k, dtype=np.float32))[:, None, :]
+        seen = _seen(k, causal)
+        if k > 2 and n * k * (k - 1) > _FEW_PAIRS * d * d:
+            seen -= np.eye(k, dtype=np.float32)
+        self._seen = seen[:, None, :]
+        self._count = np.maximum(self._seen.sum(axis=-1, keepdims=True), 1)
 
     def times(self, w: Float[np.ndarray, "p d d"]) -> Float[np.ndarray, "p d d"]:
         """Sum over a, b of (x_b V y_a) x_a x_b^T across the mean over b, for each V."""
@@ -162,12 +175,9 @@ class _Operator:
             few = slice(first, first + at_once)
             x, a, b = self._x[few], left[few].reshape(-1, d), right[few].reshape(-1, d)
             c = np.matmul((a @ stacked).reshape(-1, k * p, d), x.transpose(0, 2, 1)).reshape(-1, k, p, k)
-            if self._others:
-                c *= self._off_diagonal
-                c -= c.sum(axis=-1, keepdims=True) / (k - 1)
-                c *= self._off_diagonal
-            else:
-                c -= c.mean(axis=-1, keepdims=True)
+            c *= self._seen
+            c -= c.sum(axis=-1, keepdims=True) / self._count
+            c *= self._seen
             total += b.T @ np.matmul(c.reshape(-1, k * p, k), x).reshape(-1, p * d)
         return total.reshape(d, p, d).transpose(1, 0, 2) / (n * k * (k - 1))
 

@@ -21,6 +21,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", CASES, ids=str)
 def test_labels_of_a_secret_are_told_from_the_same_labels_in_random_order(parameters):
     pytest.importorskip("fpylll", reason=WITHOUT)

@@ -50,6 +50,7 @@ def test_evidence_has_a_mean_of_at_most_one_over_all_random_labels(q, p, noise, 
     assert total[1] > 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "number"),
     [

@@ -41,6 +41,7 @@ def test_a_puzzle_of_few_labels_is_broken_where_its_secret_is_unique(n, number, 
     assert not sure or np.array_equal(result.secret, secret)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "least"), [(0.42, -400), (0.45, -400), (0.49, -4)])
 def test_parity_with_noise_near_one_half_is_found_by_a_transform_of_all_samples(rate, least):
     noisy = LWEParameters(20, 2, 2, Xe=Flips(rate))

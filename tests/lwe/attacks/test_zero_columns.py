@@ -126,6 +126,7 @@ def test_matrices_of_bits_and_trits_are_broken(parameters):
         assert result.details["zero_columns"] > 0
 
 
+@pytest.mark.slow
 def test_random_labels_are_never_broken():
     pytest.importorskip("fpylll", reason=WITHOUT)
     for seed in range(3):

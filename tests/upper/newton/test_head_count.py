@@ -92,6 +92,7 @@ def test_heads_are_counted(m, layer, inputs):
         assert errors["theta_error"] <= 1e-10
 
 
+@pytest.mark.slow
 def test_no_dead_heads_are_returned():
     nice = make_nice_layer(heads=2, dim=16, rng=6)
     fit, heads = _find(
@@ -194,10 +195,11 @@ def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_s
         return float(np.sum(rest)), w
 
     whole, w = squared_residual([0, 1, 2])
-    costs = cost_of_each_head(x, layer.theta, w.reshape(3, 6, 6))
+    costs = cost_of_each_head(x, AttentionLayer(layer.theta, w.reshape(3, 6, 6)))
     dropped = [squared_residual([i for i in range(3) if i != head])[0] - whole for head in range(3)]
     assert np.allclose(costs, dropped, rtol=1e-8)
     twice = np.stack([layer.theta[0], layer.theta[0], layer.theta[1]])
-    costs = cost_of_each_head(x, twice, np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]]))
+    costs = cost_of_each_head(x, AttentionLayer(twice, np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]])))
     assert np.all(costs[:2] < 1e-8 * costs[2])
-    assert cost_of_each_head(x, layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])[0] == 0
+    without = AttentionLayer(layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])
+    assert cost_of_each_head(x, without)[0] == 0
