@@ -35,7 +35,6 @@ PACKAGES = [
     linear,
     tasks,
     phases,
-    queries,
     lower,
     sq,
     lwe,
