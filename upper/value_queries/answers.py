@@ -11,7 +11,6 @@ __all__ = [
     "LastRows",
     "RecordedAnswers",
     "Tolerances",
-    "ask_often",
     "first_copies",
     "is_causal",
     "measure_precision",
@@ -180,14 +179,6 @@ class RecordedAnswers(ValueOracle):
         else:
             self.record.append((x, answers, 1))
         return answers
-
-
-def ask_often(oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int) -> Float[np.ndarray, "n k d"]:
-    """The mean of `repeats` answers to each query."""
-    answers = oracle.ask(x)
-    for _ in range(repeats - 1):
-        answers = answers + oracle.ask(x)
-    return answers / repeats
 
 
 def first_copies(x: Float[np.ndarray, "n k d"]) -> np.ndarray:

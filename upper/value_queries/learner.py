@@ -24,15 +24,12 @@ from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
-from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
+from upper.value_queries.two_tokens import TwoTokens, find_scale_and_rank, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
 
 # Where equal tokens have answers that are less linear than this share, though they repeat, it is no layer that answers.
 _NOT_LINEAR = 0.1
-# Times that rays are drawn along which a scale is looked for, and points at which heads are counted: they may miss
-# where heads bend that cancel elsewhere.
-_SCALES = 4
 
 
 @dataclass(frozen=True)
@@ -156,30 +153,29 @@ class ByQueries(LearnerBase):
     def _from_exact(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
-        for _ in range(_SCALES):
-            scale = find_scale(pairs, random)
-            at_scale = pairs if scale is None else pairs.at_scale(scale)
-            rank = 0 if scale is None else rank_of_values(at_scale, random)
-            if rank > 0:
-                break
-        if scale is None:  # one head that attends to all tokens alike
-            alike = Parameters.alike(pairs.linear).layer
-            return alike, judge(pairs, alike, random)
-        pairs = at_scale
+        pairs, rank = find_scale_and_rank(pairs, random)
         heads = rank if self.heads == "auto" else self.heads
-        recorder.step("Heads counted", heads=heads, rank=rank, scale=scale)
-        separated = separate_heads(pairs, heads, rank, random, recorder)
-        if isinstance(separated, Refusal):
-            recorder.step(separated.value, heads=heads, rank=rank)
-        else:
-            layer = read_logits(pairs, separated.w, separated.directions).layer
-            recorder.step("Logits", layer=layer)
-            verdict = judge(pairs, layer, random)
-            if verdict.outcome is Outcome.EXACT or rank > 1:
-                return layer, verdict
+        layer = self._layer(pairs, heads, rank, random, recorder)
+        verdict = _NOT_SEPARATED[1] if layer is None else judge(pairs, layer, random)
+        if layer is not None and (verdict.outcome is Outcome.EXACT or rank != 1):
+            return layer, verdict
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
             rank = rank_of_values(pairs, random)
         return self._of_one_direction(pairs, random, recorder) if rank == 1 else _NOT_SEPARATED
+
+    def _layer(
+        self, pairs: TwoTokens, heads: int, rank: int, random: np.random.Generator, recorder: Recorder
+    ) -> AttentionLayer | None:
+        if rank == 0:  # one head that attends to all tokens alike
+            return Parameters.alike(pairs.linear).layer
+        recorder.step("Heads counted", heads=heads, rank=rank, scale=pairs.scale)
+        separated = separate_heads(pairs, heads, rank, random, recorder)
+        if isinstance(separated, Refusal):
+            recorder.step(separated.value, heads=heads, rank=rank)
+            return None
+        layer = read_logits(pairs, separated.w, separated.directions).layer
+        recorder.step("Logits", layer=layer)
+        return layer
 
     def _of_one_direction(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder

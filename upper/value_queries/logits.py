@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from attention import AttentionLayer
-from upper.value_queries.answers import ask_often
 from upper.value_queries.two_tokens import LinearPart, TwoTokens
 
 __all__ = ["Parameters", "read_logits", "read_noisy_logits"]
@@ -157,7 +156,7 @@ def _row_logits(
     tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
     copies = (pairs.oracle.k or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
-    answers = ask_often(pairs.oracle, tokens, pairs.repeats)[:, :copies].mean(axis=1)
+    answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
     columns = (-apart @ w).reshape(-1, x.shape[1])
     weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T.reshape(len(x), len(w), len(far))
@@ -221,7 +220,7 @@ def _read(
         tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
     n, size, d = tokens.shape
     copies = (pairs.oracle.k or size) - size + 1  # of the first token
-    answers = ask_often(pairs.oracle, tokens[:, [0] * (copies - 1) + list(range(size))], pairs.repeats)
+    answers = pairs.ask(tokens[:, [0] * (copies - 1) + list(range(size))])
     rest = answers[:, copies - 1 :] - pairs.linear.bias - tokens[:, :1] @ pairs.linear.projection_sum
     others = tokens[:, None, 1:] - tokens[:, None, :1]
     columns = np.swapaxes((others @ w).reshape(n, -1, d), 1, 2)

@@ -7,13 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AnswerPrecision, ValueOracle
-from upper.value_queries.answers import Tolerances, ask_often
+from upper.value_queries.answers import Tolerances
 
 __all__ = [
     "LinearPart",
     "OneDirection",
     "TwoTokens",
     "find_scale",
+    "find_scale_and_rank",
     "linear_part",
     "orthonormal",
     "rank_of_values",
@@ -37,10 +38,19 @@ def linear_part(
     """
     axes = length * np.eye(oracle.d)
     tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.d)), axes])
-    answers = ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
+    answers = _ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
     if opposite:
         return LinearPart(answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length))
     return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
+
+
+def _ask_often(
+    oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int
+) -> Float[np.ndarray, "n k d"]:
+    answers = oracle.ask(x)
+    for _ in range(repeats - 1):
+        answers = answers + oracle.ask(x)
+    return answers / repeats
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,10 @@ class TwoTokens:
         equal = (2 * scale) ** 2 * np.mean(slope**2) + np.mean(bias**2) / self.step_length**2
         return replace(self, scale=scale, size=3.0 * float(np.sqrt(values**2 + equal)))
 
+    def ask(self, tokens: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The means of the answers to queries of any tokens."""
+        return _ask_often(self.oracle, tokens, self.repeats)
+
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
@@ -112,8 +126,7 @@ class TwoTokens:
         other = x - delta
         first, k = self.copies[0], sum(self.copies)
         tokens = np.stack([x, other], axis=-2).repeat(self.copies, axis=-2)
-        answers = ask_often(self.oracle, tokens.reshape(-1, k, x.shape[-1]), self.repeats)
-        answers = answers.reshape(*x.shape[:-1], k, x.shape[-1])
+        answers = self.ask(tokens.reshape(-1, k, x.shape[-1])).reshape(*x.shape[:-1], k, x.shape[-1])
         rest = self.linear.bias + other @ self.linear.projection_sum
         return answers[..., :first, :].mean(axis=-2) - rest, answers[..., first:, :].mean(axis=-2) - rest
 
@@ -149,6 +162,7 @@ class _Search:
     """How a scale is looked for, and what counts in it."""
 
     rays: int = 3  #: random rays, because one may miss a head
+    scales: int = 4  #: times that rays are drawn, and points at which heads are counted
     #: distances double or halve at most so often: from 1e-12 to 1e12
     doublings: int = 40
     #: sigmoids bend between a distance and twice that if the odd part grows by less than twice this
@@ -215,6 +229,20 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
             return float(np.sqrt(distance if factor > 1 else distance * factor))
         distance, here = distance * factor, there
     return None
+
+
+def find_scale_and_rank(pairs: TwoTokens, rng: np.random.Generator) -> tuple[TwoTokens, int]:
+    """The same pairs at their scale, and the rank of values there; 0 where the weights do not depend on the tokens.
+
+    Other rays and points repair those that miss where heads bend that cancel elsewhere.
+    """
+    for _ in range(_SEARCH.scales):
+        scale = find_scale(pairs, rng)
+        at_scale = pairs if scale is None else pairs.at_scale(scale)
+        rank = 0 if scale is None else rank_of_values(at_scale, rng)
+        if rank > 0:
+            break
+    return at_scale, rank
 
 
 def rank_of_values(pairs: TwoTokens, rng: np.random.Generator) -> int:
