@@ -66,13 +66,13 @@ def polish(
 
     unknowns = np.zeros(_flat(start).size)
     begun = residual(unknowns)
-    # a step that takes off less than a hundredth of the squared residual is the last
+    # a step that takes off less than a thousandth of the squared residual is the last; the first step is not cut short
     fit = scipy.optimize.least_squares(
         residual,
         unknowns,
         jacobian,
-        x_scale=max(float(np.linalg.norm(begun)), _TINY),
-        ftol=1e-2,
+        x_scale=max(100 * float(np.linalg.norm(begun)), _TINY),
+        ftol=1e-3,
         xtol=None,
         gtol=None,
         max_nfev=5,
