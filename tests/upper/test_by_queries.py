@@ -393,6 +393,14 @@ def test_a_causal_layer_is_found_to_be_one(k, rounded, worst):
     assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=k), rng=1).layer.causal
 
 
+def test_a_causal_layer_is_found_to_be_one_in_noisy_answers():
+    truth = replace(make_nice_layer(heads=2, dim=8, rng=0), causal=True)
+    fit = ByQueries().fit(ValueOracle(truth, k=2, noise=1e-4, rng=1), rng=1)
+    assert fit.outcome is Outcome.NOISE_FLOOR
+    assert fit.layer.causal
+    assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=2, noise=1e-4, rng=1)).layer.causal
+
+
 def test_another_mask_than_the_causal_one_is_no_success():
     """Row 1 sees itself alone, the last row sees all, and the others see the last token too."""
     full = biased(2, 8, seed=0)
