@@ -108,7 +108,7 @@ def fit_target(
     which = target_stream(target)
     engine_used(learner, target)  # imports torch if needed, so that it too has one thread
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
-    with single_thread(torch=extra == "torch"):
+    with single_thread(torch="torch" in extra):
         truth = target.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
         seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)

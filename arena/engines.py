@@ -42,12 +42,9 @@ def engine_used(learner: Learner, target: Target) -> str:
         heads = target.layer.heads if learner.m == "auto" else learner.m
         return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
     if isinstance(learner, upper.GradientDescent):
-        return "numpy" if learner.library == "numpy" else f"torch {learner.device} {learner.dtype}"
-    if isinstance(learner, upper.TunedAdam):
-        return f"torch {learner.device} float32"
+        return f"torch {learner.device} {learner.dtype}"
     of_numpy = (
         upper.LBFGS,
-        upper.FrozenAttention,
         upper.LinearAttentionLearner,
         upper.LinearBaseline,
         upper.OneGradientStep,

@@ -5,7 +5,7 @@ from functools import partial
 
 from arena.origin import made_of_family
 from arena.targets import Target, instance_target, nice_target
-from attention.validation import count, require_callable, require_instance
+from attention.validation import check, count, require_instance
 from lower import FAMILIES, Family
 from lwe import Distribution, LWRFamily, parse_distribution
 from lwe.parameters import Matrix
@@ -60,7 +60,7 @@ def family_target(
     """
     require_instance("name", name, str, needed="a text")
     seed = count("seed", seed, least=0)
-    require_callable("The instance of the family", getattr(family, "instance", None), needed="a family")
+    check("The instance of the family", getattr(family, "instance", None), Callable)
     instance = family.instance(number, rng=seed)
     made = made_of_family(instance.family, family, number, seed)
     heads, dim = instance.layer.heads, instance.layer.dim

@@ -30,7 +30,7 @@ from attention.validation import count
 from runs import single_thread
 from upper import Newton, certify_layer
 from upper.newton.causal import examples_are_causal
-from upper.newton.determined import LayerCertificate
+from upper.newton.certificate import LayerCertificate
 
 __all__ = ["LearnedExamples", "learn_examples"]
 
@@ -174,7 +174,7 @@ def learn_examples(
     if isinstance(placed, Newton) and placed.examples is None:
         placed = replace(placed, examples=oracle.remaining)
     engine = engine_used(placed, chosen.target)
-    with single_thread(torch=chosen.student.extra == "torch"):
+    with single_thread(torch="torch" in chosen.student.extra):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:

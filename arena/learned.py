@@ -18,7 +18,7 @@ from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
-from attention.validation import non_negative
+from attention.validation import NonNegativeFloat, check
 
 __all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -338,7 +338,7 @@ class SetUp:
 
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
-        noise = non_negative("noise", noise)
+        noise = check("noise", noise, NonNegativeFloat)
         fit, measures = fit_target(
             self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
         )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from runs import Cell, Result, fingerprint, run
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped
 from upper import ByQueries, Newton, counting_floor
+from upper.floor import LayerClass
 
 __all__ = ["LearningPoint", "draw_learning_curve", "learning_curve", "learning_table"]
 
@@ -87,9 +88,9 @@ class LearningPoint:
 class _UnderdeterminedNewton(Newton):
     """Newton that also fits fewer examples than the counting floor, which then fit many layers."""
 
-    def _floor(self, heads: int, k: int, d: int) -> int:
-        floor = super()._floor(heads, k, d)
-        return floor if self.examples is None else min(floor, self.examples - 1)
+    @property
+    def _known(self) -> LayerClass:
+        return replace(super()._known, cap=None if self.examples is None else self.examples - 1)
 
 
 def learning_curve(

@@ -41,7 +41,7 @@ _ERRORS = {
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
 _EXAMPLES = 3  # times Newton's default
-# From sequences of a few tokens a path of priors finds every head: attention to few tokens is nearer to a linear
+# From sequences of a few tokens an annealed prior finds every head: attention to few tokens is nearer to a linear
 # function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
 # rough fit ends at this error.
 _FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5

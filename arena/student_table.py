@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ class Effort:
     Attributes
     ----------
     adam_steps, adam_steps_hard : int
-        Steps on nice and on hard targets, for Adam, for gradient descent, and for each setting of the tuned Adam.
+        Steps on nice and on hard targets, for Adam and for gradient descent.
     adam_tolerance : float
         The error at which these learners stop.
     newton_passes, newton_passes_hard : int
@@ -161,15 +161,6 @@ def _heads(target: Target) -> int:
     # on hard targets, a student with as many heads as the target would only be slower
     heads = target.layer.heads
     return min(heads, _MOST_HEADS_ON_HARD_TARGETS) if _is_hard(target) else heads
-
-
-def _tuned_adam(target: Target, effort: Effort) -> Learner:
-    steps = effort.steps(target)
-    lengths = (max(1, steps // 3), steps)
-    grid = upper.TunedAdam(
-        m=_heads(target), lengths=lengths, schedules=("cosine",), tolerance=effort.adam_tolerance
-    )
-    return replace(grid, work=sum(setting.work for setting in grid.settings()))
 
 
 def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learner:
@@ -333,16 +324,6 @@ STUDENTS: Mapping[str, Student] = {
             cost=0.5,
         ),
         # baselines run only when named: together they take longer than all the others
-        Student(
-            "tuned-adam",
-            "Tuned Adam",
-            "No theorem. The best of six settings of Adam, with the cost of all six: what Adam costs who has to find "
-            "them.",
-            _tuned_adam,
-            cost=8.0,
-            extra="torch",
-            by_default=False,
-        ),
         *(
             Student(
                 name,
@@ -356,7 +337,7 @@ STUDENTS: Mapping[str, Student] = {
                     **more,
                 ),
                 cost=3.0,
-                extra="" if name == "sgd" else "torch",
+                extra="pytorch_optimizer" if name == "soap" else "torch",
                 by_default=False,
             )
             for name, title, what, more in (
@@ -382,14 +363,6 @@ STUDENTS: Mapping[str, Student] = {
             "several times its passes.",
             lambda target, effort: upper.LBFGS(m=_heads(target), work=effort.passes(target)),
             cost=6.0,
-            by_default=False,
-        ),
-        Student(
-            "frozen-attention",
-            "Frozen attention",
-            "The best projections of 64 random heads that stay as they are, by ridge regression: a convex problem, "
-            "exactly solved.",
-            lambda target, effort: upper.FrozenAttention(),
             by_default=False,
         ),
         Student(

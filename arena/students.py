@@ -158,13 +158,7 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
         title=_numbered(kind.__name__, number, " "),
         guarantee=_own_guarantee(kind),
         build=lambda target, effort: learner,
-        extra="torch" if _needs_torch(learner) else "",
-    )
-
-
-def _needs_torch(learner: Learner) -> bool:
-    return isinstance(learner, upper.TunedAdam) or (
-        isinstance(learner, upper.GradientDescent) and learner.library == "torch"
+        extra="torch" if isinstance(learner, upper.GradientDescent) else "",
     )
 
 

@@ -30,7 +30,7 @@ from attention.files import StoredLayer, load_layer, save_layer
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
-from attention.validation import count, require_instance, require_mapping
+from attention.validation import check, count, require_instance
 from lower import FAMILIES, Fact, HardInstance, family_of, load_instance, save_instance
 
 __all__ = [
@@ -159,7 +159,7 @@ def layer_target(
     require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
     tokens = count("tokens", tokens)
     if made is not None:
-        require_mapping("made", made)
+        check("made", made, Mapping)
     distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
     if not (hasattr(distribution, "k") and hasattr(distribution, "d")):
         raise ValueError(
@@ -286,7 +286,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
 
     require_instance("name", name, str, needed="a text")
     require_instance("instance", instance, HardInstance, needed="a HardInstance")
-    require_mapping("made", made)
+    check("made", made, Mapping)
     layer, inputs = instance.layer, instance.inputs
     seed = made.get("seed")
     record = TargetRecord(

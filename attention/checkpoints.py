@@ -22,7 +22,7 @@ from attention.files import (
     wrong,
 )
 from attention.namings import NAMINGS, Naming, find_layers, unwrapped
-from attention.torch_files import read_torch_file
+from attention.torch_files import read_torch_file, read_torch_settings
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
 __all__ = ["checkpoint_layers", "read_checkpoint_layer"]
@@ -49,8 +49,8 @@ def read_checkpoint_layer(
     layer : int
         The number of the layer, from 0.
     heads : int, optional
-        The number m of heads. If None, it is read from the ``config.json`` beside the file. If both are given and
-        differ, this one is used, with a note.
+        The number m of heads. If None, it is read from the ``config.json`` beside the file, or else from the settings
+        inside a PyTorch file. If both are given and differ, this one is used, with a note.
     prefix : str, optional
         The prefix of the layers' names, or its beginning; needed if the file holds several models.
     biases, coordinates
@@ -94,7 +94,7 @@ def read_checkpoint_layer(
         raise ValueError(
             f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(stems)}."
         )
-    stem, config = stems[layer], _Config.read(shown.parent, prefix)
+    stem, config = stems[layer], _Config.read(shown, prefix)
     causal = _require_plain(shown, naming, config, places, stem)
     arrays, types = _read_maps(shown, naming, places, stem)
     (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
@@ -230,7 +230,7 @@ def _choose(shown: Path, places: _Places, prefix: str | None) -> tuple[Naming, s
     layers = find_layers(places)
     if not layers:
         some = ", ".join(repr(name) for name in sorted(places)[:3]) or "none"
-        why = _Config.read(shown.parent, "").other_logits or _RENAME
+        why = _Config.read(shown, "").other_logits or _RENAME
         raise wrong(
             shown,
             f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}; {why}",
@@ -258,16 +258,18 @@ def _ranges(numbers: Collection[int]) -> str:
 
 @dataclass(frozen=True)
 class _Config:
-    """What the ``config.json`` beside a checkpoint says of the model with a prefix; no values if there is none."""
+    """What the ``config.json`` beside a checkpoint, or else the checkpoint, says of the model with a prefix."""
 
     path: Path
     prefix: str
     values: Mapping[str, Any]
 
     @classmethod
-    def read(cls, folder: Path, prefix: str) -> "_Config":
-        path = folder / "config.json"
+    def read(cls, checkpoint: Path, prefix: str) -> "_Config":
+        path = checkpoint.parent / "config.json"
         values = read_json(path, "config") if path.exists() else {}
+        if not path.exists() and _is_pickle(checkpoint) and (settings := read_torch_settings(checkpoint)):
+            path, values = checkpoint, settings
         parts = [re.sub("_(model|tower)$", "", segment) for segment in prefix.split(".")]
         sections = [values.get(name) for part in parts for name in (part, f"{part}_config")]
         # a composite model has a section for each part
@@ -292,7 +294,7 @@ class _Config:
         why = "its logits have terms, a scale or a window that no layer of this class has"
         if any(word in f"{keys[0]} {positions}" for word in ("rope", "rotary")):
             why = _ROTATES
-        return f"by config.json ({keys[0]} = {self.values[keys[0]]!r:.60}), {why}"
+        return f"by {self.path.name} ({keys[0]} = {self.values[keys[0]]!r:.60}), {why}"
 
     def flag(self, name: str) -> bool | None:
         if not isinstance(value := self.values.get(name), bool | None):
@@ -315,7 +317,7 @@ class _Config:
         """The number of heads, with the name that it has in the config."""
         stacks = [part for part in self.prefix.split(".") if part in ("encoder", "decoder")]
         return self.count(*(f"{stack}_attention_heads" for stack in stacks[:1])) or self.count(
-            "num_attention_heads", "attention_heads", "n_head", "n_heads", "num_heads"
+            "num_attention_heads", "attention_heads", "n_head", "n_heads", "num_heads", "nhead"
         )
 
 
@@ -334,8 +336,8 @@ def _require_plain(shown: Path, naming: Naming, config: _Config, places: _Places
     if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
         raise wrong(
             shown,
-            f"by config.json, the model is of type {config.model_type!r:.60}, and layers with these names are known of "
-            f"{', '.join(naming.types)} only; {_RENAME}",
+            f"by {config.path.name}, the model is of type {config.model_type!r:.60}, and layers with these names are "
+            f"known of {', '.join(naming.types)} only; {_RENAME}",
         )
     for name in sorted(places):
         match = _OF_POSITIONS.match(name)
@@ -437,15 +439,15 @@ def _heads(config: _Config, asked: int | None, p: int, d: int, *, known: bool) -
     if number and size is None and not known and p % number == 0 and not config.values.get("pruned_heads"):
         fits.add(number)
     if asked is not None:
-        other = f"{asked} heads were asked for, where config.json says {said}: this layer is then another one than the"
-        return asked, [] if asked in fits else [f"{other} model's."]
+        other = f"{asked} heads were asked for, where {config.path.name} says {said}: this layer is then another one"
+        return asked, [] if asked in fits else [f"{other} than the model's."]
     if len(fits) != 1:
         ways = "fits in two ways, with and without pruned heads," if fits else "does not fit"
         raise wrong(
             config.path, f"{said} {ways} to a query map of {p} rows and {d} columns: give heads (--heads)"
         )
     left = fits.pop()
-    pruned = f"Of the {number} heads in config.json {left} are there: the others were pruned."
+    pruned = f"Of the {number} heads in {config.path.name} {left} are there: the others were pruned."
     return left, [pruned] if left < number else []
 
 
@@ -457,7 +459,7 @@ def _expand_groups(shown: Path, config: _Config, maps: dict[str, Any], m: int) -
     groups = rows // h if rows % h == 0 else 0
     if not groups or m % groups or len(maps["value"]) != rows or (named and named[1] != groups):
         counts = f"{p} rows of queries, {rows} of keys and {len(maps['value'])} of values"
-        said = f", and config.json says {named[0]} = {named[1]}" if named else ""
+        said = f", and {config.path.name} says {named[0]} = {named[1]}" if named else ""
         raise wrong(shown, f"{counts} make no groups of {m} heads of dimension {h}{said}")
     if groups == m:
         return []
@@ -479,14 +481,18 @@ def _beyond(
         notes.append("The layer is causal: a token attends to earlier ones and itself, as in the model.")
     if config.flag("scale_attn_weights") is False:
         scale = 1.0
-        notes.append("The logits are not divided by sqrt(h), as config.json says.")
+        notes.append(f"The logits are not divided by sqrt(h), as {config.path.name} says.")
     if config.flag("scale_attn_by_inverse_layer_idx"):
         scale /= number + 1
         notes.append(
-            f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."
+            f"The logits are divided by {number + 1}, the layer's number plus one, as {config.path.name} says."
         )
     if not known:
-        why = "The config.json names no type of model" if config.path.exists() else "There is no config.json"
+        why = (
+            f"{config.path.name} names no type of model"
+            if config.path.exists()
+            else "There is no config.json"
+        )
         order = "queries, keys and values stacked in this order, " if "fused" in naming.modules else ""
         notes.append(
             f"{why} that tells more than the names of the tensors. Assumed are softmax self-attention, {order}products "

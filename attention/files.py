@@ -429,7 +429,6 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
 def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     brain = entry["dtype"] == "BF16"  # bfloat16 is the upper half of a float32
     dtype = np.dtype(np.uint16) if brain else _DTYPES[entry["dtype"]]
-    require_memory("It", (3 if brain else 1) * math.prod(entry["shape"]) * dtype.itemsize)
     array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
     array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
     return array.reshape(entry["shape"])

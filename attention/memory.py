@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -49,11 +48,19 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
 
 
 def available_memory() -> int:
-    """The bytes that this process can still allocate: the least that the system and its control groups leave."""
-    limit = _LIMIT.get()
-    if limit is not None:
+    """The bytes that the system and the memory limit of this container (control groups 1 or 2) leave free."""
+    if (limit := _LIMIT.get()) is not None:
         return limit
-    return max(0, min([*_free_in_system(), *_free_in_process(), *_free_in_groups()], default=sys.maxsize))
+    free = [sys.maxsize]
+    with contextlib.suppress(OSError, ValueError, IndexError):  # a system that does not say
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+        free.append(1024 * int(text.split("MemAvailable:")[1].split()[0]))
+    for most, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+        folder = Path("/sys/fs/cgroup", "" if most == "max" else "memory")
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
+            limit, taken = (int((folder / f"memory.{name}").read_text()) for name in (most, used))
+            free.append(limit - taken)
+    return max(0, min(free))
 
 
 @contextlib.contextmanager
@@ -78,47 +85,3 @@ def memory_text(size: int | float) -> str:
         return f"about 10^{int(math.log10(size))} bytes"
     power = min(max(int(size).bit_length() - 1, 0) // 10, 6)
     return f"{size / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}"
-
-
-def _free_in_system() -> list[int]:
-    """The bytes that are free or can be freed; empty on a system that does not say."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        text = Path("/proc/meminfo").read_text(encoding="utf-8")
-        return [1024 * int(text.split("MemAvailable:")[1].split()[0])]
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        return [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    return []
-
-
-def _free_in_process() -> list[int]:
-    """The bytes of addresses left under this process's own limit (``ulimit -v``), if it has one."""
-    with contextlib.suppress(ImportError, OSError):
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY:
-            pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
-            return [limit - pages * resource.getpagesize()]
-    return []
-
-
-def _free_in_groups() -> list[int]:
-    """The bytes left under each memory limit of this process's control groups (versions 1 and 2), up to the root."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    free = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root = Path("/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup")
-        most, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-        folder = root / path.lstrip("/")
-        # in a container, the path is the host's, and the limits are at the root
-        for place in (folder, *folder.parents, root):
-            with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
-                limit, taken = ((place / f"memory.{name}").read_text() for name in (most, used))
-                free.append(int(limit) - int(taken))
-    return free

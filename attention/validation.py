@@ -19,7 +19,6 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    no_type_check,
 )
 
 import array_api_compat
@@ -28,7 +27,6 @@ import numpy as np
 
 from attention._arrays import namespace, shown, to_numpy
 
-# Functions that run in every call are `no_type_check`: the tests check all types, and would spend most time on these.
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = Any  # a dictionary of the lengths of dimensions
 
@@ -113,9 +111,9 @@ def checked(subject: Checked) -> Checked:
     return entry  # type: ignore[return-value]
 
 
-@no_type_check
 def _converted(subject: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    found, sizes = constraints(subject), {}
+    found: Any = constraints(subject)
+    sizes: Sizes = {}
     return {name: check(name, value, found[name], sizes) for name, value in given.items() if name in found}
 
 
@@ -132,15 +130,15 @@ def constraints(subject: Any) -> Any:
     return {name: one for name, one in found.items() if one is not None}
 
 
-@no_type_check
-def check(name: str, value: Any, constraint: Constraint, sizes: Sizes = None) -> Any:
-    """`value`, converted by the constraint, or an error with its name, what was given and what is needed.
+def check(name: str, value: Any, wanted: Any, sizes: Sizes = None) -> Any:
+    """`value` as a constraint or an annotation wants it, or an error with its name, what was given and what is needed.
 
     Examples
     --------
-    >>> check("m", 3, Whole(1))
+    >>> check("heads", 3, PositiveInt)
     3
     """
+    constraint = wanted if isinstance(wanted, Constraint) else _constraint(wanted)
     try:
         return constraint.convert(value, {} if sizes is None else sizes)
     except Unfit as unfit:
@@ -169,11 +167,10 @@ def Real(
 _HOLDS = {"of at least": operator.ge, "above": operator.gt, "of at most": operator.le, "below": operator.lt}
 
 
-@no_type_check
 def _number(noun: str, convert: Any, bounds: Any) -> Constraint:
     bounds = {words: bound for words, bound in bounds.items() if bound is not None}
 
-    def within(value, sizes):
+    def within(value: Any, sizes: Sizes) -> Any:
         number = convert(value)
         if not all(_HOLDS[words](number, bound) for words, bound in bounds.items()):
             raise Unfit(shown(number))
@@ -183,7 +180,6 @@ def _number(noun: str, convert: Any, bounds: Any) -> Constraint:
     return Constraint(f"{noun} {needed}".rstrip(), within)
 
 
-@no_type_check
 def _to_whole(value: Any) -> int:
     if isinstance(value, bool | np.bool_):
         raise Unfit(shown(value))
@@ -193,7 +189,6 @@ def _to_whole(value: Any) -> int:
         raise Unfit(shown(value)) from None
 
 
-@no_type_check
 def _to_real(value: Any) -> float:
     # NumPy would convert Booleans and arrays with one entry to numbers
     plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
@@ -214,7 +209,8 @@ PositiveFloat = Annotated[float, Real(above=0)]
 NonNegativeFloat = Annotated[float, Real(least=0)]
 
 
-def _constraint(hint: Any) -> Constraint | None:
+@functools.cache
+def _constraint(hint: Any) -> Any:
     """The constraint of an annotation; None if it has none."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -233,8 +229,7 @@ def _constraint(hint: Any) -> Constraint | None:
         numpy = hint.array_type is np.ndarray and not flags
         return _array(hint.dim_str.split(), numpy=numpy, whole=whole)
     if origin is collections.abc.Sequence or (origin is tuple and args[1:] == (...,)):
-        entry = _constraint(args[0])
-        return None if entry is None else _entries(entry)
+        return None if (entry := _constraint(args[0])) is None else _entries(entry)
     if origin in (dict, collections.abc.Mapping) or hint in (dict, Mapping):
         return _mapping(_constraint(args[1]) if args else None)
     if origin is collections.abc.Callable or hint is Callable:
@@ -245,15 +240,13 @@ def _constraint(hint: Any) -> Constraint | None:
     return None
 
 
-@no_type_check
 def _given(value: Any) -> str:
     plain = value is None or isinstance(value, str | bytes | int | float | complex)
     return shown(value) if plain else f"of the type {type(value).__name__}"
 
 
-@no_type_check
 def _either(options: Any) -> Constraint:
-    def convert(value, sizes):
+    def convert(value: Any, sizes: Sizes) -> Any:
         refusals = []
         for option in options:
             try:
@@ -266,21 +259,17 @@ def _either(options: Any) -> Constraint:
     return Constraint(", or ".join(option.needed for option in options), convert)
 
 
-@no_type_check
 def _one_of(allowed: Any) -> Constraint:
-    def convert(value, sizes):
-        if not any(type(value) is type(one) and value == one for one in allowed):
-            raise Unfit(shown(value))
-        return value
-
-    return Constraint(" or ".join(map(repr, allowed)), convert)
+    return _that_is(
+        lambda value: any(type(value) is type(one) and value == one for one in allowed),
+        " or ".join(map(repr, allowed)),
+    )
 
 
-@no_type_check
 def _that_is(
     fits: Callable[[Any], bool], needed: str, made: Callable[[Any], Any] | None = None
 ) -> Constraint:
-    def convert(value, sizes):
+    def convert(value: Any, sizes: Sizes) -> Any:
         if not fits(value):
             raise Unfit(_given(value))
         return value if made is None else made(value)
@@ -288,7 +277,6 @@ def _that_is(
     return Constraint(needed, convert)
 
 
-@no_type_check
 def _kind(kind: Any) -> Constraint:
     if kind is bool:
         return _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
@@ -297,9 +285,8 @@ def _kind(kind: Any) -> Constraint:
     return _that_is(lambda value: isinstance(value, kind), name or f"{article} {kind.__name__}")
 
 
-@no_type_check
 def _entries(entry: Constraint) -> Constraint:
-    def convert(value, sizes):
+    def convert(value: Any, sizes: Sizes) -> Any:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise Unfit(_given(value))
         try:
@@ -312,11 +299,10 @@ def _entries(entry: Constraint) -> Constraint:
     return Constraint(f"a sequence with every entry {entry.needed}", convert)
 
 
-@no_type_check
 def _mapping(entry: Constraint | None) -> Constraint:
     """A mapping with text keys; its values may have a constraint."""
 
-    def convert(value, sizes):
+    def convert(value: Any, sizes: Sizes) -> Any:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Unfit(shown(value))
         try:
@@ -328,12 +314,11 @@ def _mapping(entry: Constraint | None) -> Constraint:
     return Constraint(needed, convert)
 
 
-@no_type_check
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     """An array of finite numbers with a shape: a NumPy array in double precision, or an array of any library."""
     dims = [str(dim) for dim in dims]
 
-    def convert(value, sizes):
+    def convert(value: Any, sizes: Sizes) -> Any:
         array = _doubles(value, whole) if numpy else value
         if not array_api_compat.is_array_api_obj(array):
             raise Unfit(_given(value))
@@ -349,7 +334,6 @@ def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     return Constraint(f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}", convert)
 
 
-@no_type_check
 def _doubles(value: Any, whole: bool) -> np.ndarray:
     try:
         array = np.asarray(to_numpy(value))
@@ -361,7 +345,6 @@ def _doubles(value: Any, whole: bool) -> np.ndarray:
         return np.asarray(array, dtype=np.float64)
 
 
-@no_type_check
 def _hold_shape(dims: Any, shape: Any, sizes: Sizes) -> None:
     """Check a shape against names and numbers; equal names need equal lengths, and no length is 0."""
     given = f"an array of shape {shape}"
@@ -385,11 +368,6 @@ def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> 
     return check(name, value, Whole(least, most))
 
 
-def non_negative(name: str, value: Any, *, strictly: bool = False) -> float:
-    """`value` as a finite float of at least (or, `strictly`, above) zero."""
-    return check(name, value, Real(above=0) if strictly else Real(least=0))
-
-
 def real_array(name: str, values: Any, shape: Sequence[Any] = ("...",)) -> np.ndarray:
     """`values`, an array or lists, as a finite NumPy array in double precision, of the `shape` if one is given."""
     return check(name, values, _array(shape, numpy=True))
@@ -410,20 +388,10 @@ def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
     check(name, value, _that_is(lambda one: isinstance(one, kinds), needed))
 
 
-def require_callable(name: str, value: Any, *, needed: str = "a function") -> None:
-    """Raise if `value` cannot be called."""
-    check(name, value, _that_is(callable, needed))
-
-
-def require_mapping(name: str, value: Any) -> None:
-    """Raise if `value` is not a mapping with text keys."""
-    check(name, value, _mapping(None))
-
-
 def as_path(value: Any, *, name: str = "The path") -> Path:
     """`value` as a path."""
-    return Path(
-        check(name, value, _that_is(lambda one: isinstance(one, str | os.PathLike), "the path of a file"))
+    return check(
+        name, value, _that_is(lambda one: isinstance(one, str | os.PathLike), "the path of a file", Path)
     )
 
 

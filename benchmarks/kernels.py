@@ -90,7 +90,7 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
     side_by_side = np.moveaxis(np.array(layer.theta), 0, 1).reshape(d, m * d)
     theta = engine.put(side_by_side, engine.single)
     w = engine.put(np.array(layer.w).reshape(m * d, d), engine.single)
-    heads = FullHeads(engine, x, m, rng)
+    heads = FullHeads(engine.put(np.array(layer.theta))).on(engine, x, rng)
     heads.reads(theta)
     heads.linearise(theta, w)
     direction = engine.put(rng.standard_normal((d, m * d)), engine.single)

@@ -18,10 +18,11 @@ from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.costs.primal import PrimalShape
 from lwe.distributions import SparseSigned
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
-from lwe.samples import make_samples
+from lwe.samples import LWRSamples, make_samples
 
 __all__ = [
     "BITS",
@@ -210,8 +211,8 @@ def _attack(parameters: LWEParameters, seed: int) -> tuple[float, list[tuple[int
     calls: list[tuple[int, int]] = []
     real, reducer = module.primal_embedding, bkz.BKZReduction
 
-    def embed(*given: Any) -> Embedding:
-        made.append(real(*given))
+    def embed(samples: LWRSamples, parameters: LWEParameters, shape: PrimalShape) -> Embedding:
+        made.append(real(samples, parameters, shape))
         return made[-1]
 
     class Counted(reducer):  # type: ignore[misc, valid-type]

@@ -25,8 +25,8 @@ from benchmarks.peer_settings import REUSED, adam_settings, peer_settings
 from benchmarks.referee import MISSING, OptimistixLM, has_referee
 from benchmarks.report import case_words, show_table, write_json
 from runs import single_thread, versions
-from upper import LBFGS, FrozenAttention, GradientDescent, Newton, OneGradientStep
-from upper.baselines.optimizers import OptimizerName
+from upper import LBFGS, GradientDescent, Newton, OneGradientStep
+from upper.baselines.gradient_descent import OptimizerName
 from upper.engine import EngineName
 
 __all__ = [
@@ -52,7 +52,6 @@ _MADE = ("targets", "threads", "engine", "device", "versions")
 _FRESH_INPUTS = 1000
 _LBFGS_PASSES = 3000  # twice the largest number needed so far
 _OTHERS: dict[OptimizerName, str] = {"sgd": "SGD", "muon": "Muon", "soap": "SOAP"}
-_FEATURES = 1024  # of frozen attention, R d: the cost of more is cubic and the gain is small
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def contenders(
     engine: EngineName = "auto",
     device: str | None = None,
 ) -> list[Contender]:
-    """Everything that runs on a case; without torch, all but Adam, Muon and SOAP."""
+    """Everything that runs on a case; without torch, all but gradient descent."""
     settings = adam_settings(m, k, d, full=full_grid and find_spec("torch") is not None, device=device)
     field = [
         Contender("Newton", "", Newton(m, engine=engine, device=device)),
@@ -180,10 +179,9 @@ def contenders(
             Contender(row, _words(one), one)
             for name, row in _OTHERS.items()
             for one in peer_settings(name, m, k, d)
-            if one.library == "numpy" or find_spec("torch") is not None
+            if find_spec("torch" if name != "soap" else "pytorch_optimizer") is not None
         ),
         *([Contender("Optimistix", "", OptimistixLM(m))] if has_referee() else []),
-        Contender("Frozen attention", "", FrozenAttention(heads=_FEATURES // d)),
         Contender("One step", "", OneGradientStep()),
     ]
     if find_spec("torch") is not None:
@@ -262,8 +260,7 @@ def _engine(learner: Learner, m: int, k: int, d: int) -> str:
         low = str(engine.low).removeprefix("torch.")
         return "NumPy" if engine.name == "numpy" else f"torch {engine.device} {low}"
     if isinstance(learner, GradientDescent):
-        where = "NumPy" if learner.library == "numpy" else f"torch {learner.device}"
-        return f"{where} {learner.dtype}"
+        return f"torch {learner.device} {learner.dtype}"
     return "NumPy"
 
 
@@ -283,8 +280,6 @@ def _warm_up(field: Sequence[Contender], k: int, d: int) -> None:
                 small.append(replace(learner, m=1, engine="torch"))
         elif isinstance(learner, GradientDescent | LBFGS):
             small = [replace(learner, m=1, work=60)]
-        elif isinstance(learner, FrozenAttention):
-            small = [replace(learner, heads=2)]
         for each in small:
             each.fit(ExampleOracle(layer, inputs, rng=1), rng=2, truth=truth)
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from upper import GradientDescent
-from upper.baselines.gradient_descent import Dtype
-from upper.baselines.optimizers import OptimizerName
+from upper.baselines.gradient_descent import Dtype, OptimizerName
 from upper.engine import choose_engine
 
 __all__ = ["REUSED", "adam_settings", "peer_settings"]

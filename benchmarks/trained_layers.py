@@ -23,7 +23,7 @@ from benchmarks.peer_settings import REUSED
 from benchmarks.report import machine, show_table, write_json
 from runs import single_thread
 from upper import GradientDescent, Newton, counting_floor
-from upper.baselines.optimizers import OptimizerName
+from upper.baselines.gradient_descent import OptimizerName
 
 __all__ = ["at_equal_time", "run_trained_layers"]
 

@@ -69,7 +69,7 @@ def run_transformer_shaped(
     """Learn each target by each solver from a random start on one thread, to 1e-8 in function or until a time limit.
 
     Target number t is drawn from the seed t. Every solver gets `floors` counting floors of examples; if None, the full
-    solver gets 16 and the factored one, which starts on the path of priors, 4. Memory on a CPU is the peak of the
+    solver gets 16 and the factored one, which anneals a ridge prior, 4. Memory on a CPU is the peak of the
     process so far, including earlier runs.
     The iterates are printed on standard error.
     """

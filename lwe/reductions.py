@@ -1,20 +1,20 @@
 """Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.validation import checked, random_generator
+from attention.validation import Whole, checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
 from lwe.distributions import DiscreteGaussian
-from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred, rounded
+from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
 from lwe.residues import inner_products
-from lwe.samples import LWRSamples
+from lwe.samples import LWRSamples, rounded_labels
 
 __all__ = ["Card", "Reduction", "card_of", "rounded_samples", "small_row_samples"]
 
@@ -151,10 +151,11 @@ def card_of(parameters: LWEParameters) -> Card:
 
 
 @checked
-def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSamples:
+def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
     """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
 
-    A label differs from that without the error in at most 2 B p of q residues, for errors of size B.
+    Down or to the nearest, as the samples say. A label differs from that without the error in at most 2 B p of q
+    residues, for errors of size B.
 
     Examples
     --------
@@ -162,7 +163,8 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: int) -> LWRSample
     >>> rounded_samples(fine, 16, 4).labels.tolist()
     [0, 3]
     """
-    return LWRSamples(samples.public, rounded(samples.labels, modulus, levels))
+    coarse = LWEParameters(samples.secret_dim, modulus, levels)
+    return replace(samples, labels=rounded_labels(samples.labels, coarse, samples.rounding))
 
 
 @checked
@@ -205,7 +207,8 @@ def small_row_samples(
     rows[:, :used] += (residues[:, :, None] >> np.arange(digits) & 1).reshape(number, used)
     rows[:, used:] += generator.integers(2, size=(number, n - used))
     shift = generator.integers(q, size=n)
-    return LWRSamples(rows, np.mod(samples.labels + inner_products(rows, shift, q), q)), shift
+    labels = np.mod(samples.labels + inner_products(rows, shift, q), q)
+    return replace(samples, public=rows, labels=labels), shift
 
 
 def _small_rows(parameters: LWEParameters) -> bool:

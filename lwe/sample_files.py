@@ -48,6 +48,7 @@ class StoredSamples:
     columns: int = (
         1  #: how many columns of labels the file has, each of a secret of its own; one of them was read
     )
+    rounding_known: bool = True  #: whether the file or the caller says how labels are rounded
 
 
 @checked
@@ -139,7 +140,7 @@ def read_samples(
     secret_path : path, optional
         The secret of shape (n,), where it is known.
     rounding : {"down", "nearest"}, optional
-        How labels are rounded; by default as the file says, else down.
+        How labels are rounded; by default as the file says, else to the nearest if there are labels p, else down.
     column : int
         Where b has several columns, each of a secret of its own: the one that is read, from 1.
 
@@ -200,11 +201,16 @@ def read_samples(
     known = stored or parameters
     if not isinstance(known, LWEParameters):
         known = _problem(path, public, arrays, dict(known or {}))
+    stated = rounding is not None or stored is not None or "rounding" in arrays
+    if (
+        known.p < known.q and not stated and np.any(labels == known.p)
+    ):  # p stands for 0 after rounding to the nearest
+        rounding, stated = "nearest", True
     samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
     secret = arrays.get("secret", arrays.get("s")) if secret_path is None else read_matrix(secret_path)
     if secret is not None:
         secret = _fitting_secret(secret_path or path, np.asarray(secret), known, columns, column)
-    return StoredSamples(samples, known, secret, columns)
+    return StoredSamples(samples, known, secret, columns, stated or known.p == known.q)
 
 
 @checked

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attention.intervals import Interval
+from studies.intervals import Interval
 
 __all__ = [
     "Comparison",
@@ -151,7 +151,7 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     what : str
         What was measured.
     interval : Interval
-        From `attention.intervals`.
+        From `studies.intervals`.
     expected : float
         The claim's number.
     margin : float

@@ -11,7 +11,7 @@ from attention.validation import checked
 
 __all__ = ["Fault", "given", "returned"]
 
-_PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "paper_checks")
+_PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "studies", "paper_checks")
 
 
 @checked

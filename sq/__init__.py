@@ -8,7 +8,7 @@
 * Correlations: `closed_form_gram`, `enumerated_gram`, `sq.johnson.OverlapGram`.
 * Bounds: `orthogonal_cap`, `full_query_cap`, `spectral_cap`, `szorenyi_cap`, `statistical_dimension`,
   `vstat_calls`, `sq.dimension.clique_dimension`.
-* Low degree: `SQFamily.secret_pairs`, or `enumerated_pairs` and `sampled_squared_advantage` without a formula.
+* Low degree: `SQFamily.secret_pairs`, or `enumerated_pairs` without a formula.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.
 * Gaussian tokens: `PeriodicFamily`, on `sq.single_index.SingleIndexFamily`.
 * `ParityElimination`, `PeriodicLattice`: they ask no statistical queries and break parities and periodic neurons.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sq.learners import GroupLearner, ScanLearner, SignedGroupLearner, group_learner_bound, run_by_queries
     from sq.models import CSQ, STAT, VSTAT
     from sq.oracles import ExactOracle, HonestOracle, SQOracle
-    from sq.pair_spectra import enumerated_pairs, sampled_squared_advantage
+    from sq.pair_spectra import enumerated_pairs
     from sq.periodic_lattice import PeriodicLattice
     from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, StatisticalQuery
     from sq.secret_set import SecretSet
@@ -100,7 +100,6 @@ __all__ = [
     "orthogonal_cap",
     "parity_heads",
     "run_by_queries",
-    "sampled_squared_advantage",
     "spectral_cap",
     "statistical_dimension",
     "szorenyi_cap",

@@ -11,7 +11,6 @@ from numpy.random import Generator
 from scipy.special import ndtr
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, check_conditions, make_nice_layer
-from attention.intervals import mean_interval
 from runs import Scale
 from runs.figures import (
     FAINT,
@@ -22,6 +21,7 @@ from runs.figures import (
     legend_above,
     line_look,
 )
+from studies.intervals import mean_interval
 from studies.line_figure import decade_axis, number_text, title_axes
 from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study

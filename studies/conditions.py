@@ -20,7 +20,6 @@ from attention import (
     make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
-from attention.intervals import Interval, slope_interval
 from runs import Scale
 from runs.figures import (
     FAINT,
@@ -31,6 +30,7 @@ from runs.figures import (
     legend_above,
     line_look,
 )
+from studies.intervals import Interval, slope_interval
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import of_all
 from studies.study import Parameters, Row, Study

@@ -15,10 +15,10 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from attention.intervals import mean_interval, proportion_interval
 from runs import Scale
 from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
 from studies.fits import fit_errors
+from studies.intervals import mean_interval, proportion_interval
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, of_all
 from studies.study import Parameters, Row, Study

@@ -10,9 +10,9 @@ from attention import relative_error
 from runs import Scale
 from studies.line_figure import Panel, line_figure, number_text
 from studies.study import Parameters, Row, Study
+from studies.tasks import AutomataInContext, Automaton, TapeLayout
+from studies.tasks.learned_machines import enough_examples
 from upper.linear_attention import first_independent, regress
-from upper.linear_attention.tasks import AutomataInContext, Automaton, TapeLayout
-from upper.linear_attention.tasks.learned_machines import enough_examples
 
 __all__ = ["STUDY"]
 

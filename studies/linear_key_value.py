@@ -10,8 +10,8 @@ from attention import relative_error
 from runs import Scale
 from studies.line_figure import Panel, line_figure, number_text
 from studies.study import Parameters, Row, Study
+from studies.tasks import KEYS, KeyValueMemory
 from upper.linear_attention import another_minimiser, certify, feature_moment, regress
-from upper.linear_attention.tasks import KEYS, KeyValueMemory
 
 __all__ = ["STUDY"]
 

@@ -9,14 +9,14 @@ from numpy.random import Generator
 from runs import Scale
 from studies.line_figure import Panel, line_figure, number_text
 from studies.study import Parameters, Row, Study
-from upper.linear_attention import first_independent, regress
-from upper.linear_attention.regression import CubicRegression, Model
-from upper.linear_attention.tasks import TapeLayout, TuringMachine, UniversalLayout, agreement
-from upper.linear_attention.tasks.learned_machines import (
+from studies.tasks import TapeLayout, TuringMachine, UniversalLayout, agreement
+from studies.tasks.learned_machines import (
     history_examples,
     learn_from_histories,
     learn_from_steps,
 )
+from upper.linear_attention import first_independent, regress
+from upper.linear_attention.regression import CubicRegression, Model
 
 __all__ = ["STUDY"]
 

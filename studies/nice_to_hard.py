@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, Learner, relative_error, unknown_part_error
-from attention.intervals import proportion_interval
 from lower import LinearKnownPart
 from runs import Scale
 from runs.figures import FAINT
 from sq import ParityElimination
+from studies.intervals import proportion_interval
 from studies.line_figure import Panel, line_figure
 from studies.nice_to_hard_path import STEEPEST, PathPoint, draw_path
 from studies.rows import chosen, grouped, of_all

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from attention import make_nice_layer
-from attention.intervals import mean_interval
 from runs import Scale
+from studies.intervals import mean_interval
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.noise_learners import learn_classes, learn_noisy
 from studies.rows import chosen, grouped

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attention.intervals import proportion_interval
+from studies.intervals import proportion_interval
 from studies.study import Row
 
 __all__ = ["chosen", "grouped", "of_all", "with_interval"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from attention.intervals import slope_interval
 from runs import Scale
 from runs.figures import decade_ticks
+from studies.intervals import slope_interval
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study

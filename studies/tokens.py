@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
-from attention.intervals import mean_interval
 from runs import Scale
 from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
+from studies.intervals import mean_interval
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study

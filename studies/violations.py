@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import proportion_interval
 from runs import Scale
 from runs.figures import axes_in, canvas, heat_colours, text_on
+from studies.intervals import proportion_interval
 from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
-from attention.intervals import proportion_interval
 from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, scales
+from studies.intervals import proportion_interval
 from studies.line_figure import number_text, title_axes
 from studies.rows import chosen, of_all, with_interval
 from studies.study import Parameters, Row, Study

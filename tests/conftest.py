@@ -36,6 +36,8 @@ def _first_calls(kind=None, *, typechecker):
         if dataclasses.is_dataclass(kind) and "__init__" in vars(kind):
             kind.__init__ = _first_calls(kind.__init__, typechecker=typechecker)
         return kind
+    if kind.__module__ == "attention.validation":  # it runs in every call
+        return kind
     checking = None
     name = f"{kind.__module__}.{kind.__qualname__}"  # as a key the function would keep what it closes over
 

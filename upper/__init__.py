@@ -7,12 +7,10 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from upper.baselines import (
         LBFGS,
-        FrozenAttention,
         GradientDescent,
         KnownPart,
         LinearBaseline,
         OneGradientStep,
-        TunedAdam,
     )
     from upper.engine import choose_engine
     from upper.floor import counting_floor
@@ -26,7 +24,6 @@ __getattr__ = lazily(__name__, __file__)
 __all__ = [
     "LBFGS",
     "ByQueries",
-    "FrozenAttention",
     "GradientDescent",
     "KnownPart",
     "LinearAttentionLearner",
@@ -34,7 +31,6 @@ __all__ = [
     "Newton",
     "OneGradientStep",
     "SixPhase",
-    "TunedAdam",
     "certify_layer",
     "choose_engine",
     "counting_floor",

@@ -13,7 +13,7 @@ from jaxtyping import Shaped
 from attention._arrays import namespace
 from attention.validation import checked
 
-__all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
+__all__ = ["Engine", "EngineChoice", "EngineName", "choose_engine", "has_bfloat16"]
 
 EngineName = Literal["auto", "numpy", "torch"]
 
@@ -220,6 +220,27 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from None
     return Engine.of(probe)
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine that a learner is asked for; "auto" without a device is decided by the size of the problem."""
+
+    name: EngineName = "numpy"
+    device: str | None = None  #: with any but "cpu", the engine is torch
+    worth_torch: int = (
+        1 << 23
+    )  #: from so many multiplications a pass, bfloat16 saves what the import of torch takes
+
+    def at_size(self, multiplications: int) -> Engine:
+        """The engine for a problem of so many multiplications a pass."""
+        if self.name == "numpy" and self.device not in (None, "cpu"):
+            return choose_engine("torch", self.device)
+        if self.name != "auto" or self.device is not None:
+            return choose_engine(self.name, self.device)
+        engine = choose_engine("auto" if multiplications >= self.worth_torch else "numpy")
+        # with float32 only, torch is no faster on a CPU
+        return choose_engine("numpy") if engine.low == engine.single else engine
 
 
 @lru_cache

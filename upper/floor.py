@@ -1,8 +1,10 @@
 """The counting floor: with fewer equations than unknowns, examples cannot determine a layer."""
 
+from dataclasses import dataclass
+
 from attention.validation import PositiveInt, checked
 
-__all__ = ["counting_floor", "unknowns"]
+__all__ = ["LayerClass", "counting_floor", "unknowns"]
 
 
 @checked
@@ -67,6 +69,29 @@ def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None, bias
     if tokens == 1:
         return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank))) + dim * biases
     return 2 * heads * _of_matrix(dim, rank) + (heads * (rank or dim) + dim) * biases
+
+
+@dataclass(frozen=True)
+class LayerClass:
+    """What is known of a layer besides its number of heads: their rank, and whether it has biases or is causal."""
+
+    rank: int | None = None
+    biased: bool = False
+    causal: bool = False
+    cap: int | None = None  #: the most examples that are asked for; below the counting floor many layers fit
+
+    def floor(self, heads: int, tokens: int, dim: int) -> int:
+        """The counting floor of so many heads, or the cap."""
+        floor = counting_floor(
+            heads=heads, tokens=tokens, dim=dim, rank=self.rank, biases=self.biased, causal=self.causal
+        )
+        return floor if self.cap is None else min(floor, self.cap)
+
+    def unknowns(self, heads: int, tokens: int, dim: int) -> int:
+        """The number of unknowns of so many heads; none without heads."""
+        if heads == 0:
+            return 0
+        return unknowns(heads=heads, tokens=tokens, dim=dim, rank=self.rank, biases=self.biased)
 
 
 def _of_matrix(dim: int, rank: int | None) -> int:

@@ -26,7 +26,7 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
-from attention.validation import non_negative
+from attention.validation import PositiveFloat, check
 from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
 from lwe.sample_files import kind_of_file
 from sq import PeriodicFamily
@@ -92,7 +92,10 @@ def attack_command(
     ] = None,
     rounding: Annotated[
         str | None,
-        typer.Option(help="With samples and --levels: down (the default), or nearest: floor(p x / q + 1/2)."),
+        typer.Option(
+            help="With samples and --levels: down, or nearest: floor(p x / q + 1/2).  [default: down, and nearest if "
+            "that breaks nothing]"
+        ),
     ] = None,
     column: Annotated[
         int | None, typer.Option(help="Where b has several columns, one for each secret: which, from 1.")
@@ -126,7 +129,7 @@ def attack_command(
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
     require_counts(jobs=jobs, samples=samples)
-    budget = non_negative("--budget", budget, strictly=True)
+    budget = check("--budget", budget, PositiveFloat)
     given = {
         name: value
         for name, value in zip(
@@ -147,16 +150,18 @@ def attack_command(
     stored, title = _samples(file, samples, given, seed)
     drawn, parameters = stored.samples, stored.parameters
     truth = None if stored.secret is None else tuple(map(int, stored.secret))
-    for hint in _hints(stored, given) if given or stored.columns > 1 else ():
+    for hint in _hints(stored, given) if given or stored.columns > 1 or not stored.rounding_known else ():
         say(hint, quiet=as_json)
     if out is not None:
         require_writable(out, source=file)
     there: dict[str, AttackResult] = {}
+    nearest: list[str] = []
 
     def attacked() -> Attacked:
+        rounding = "nearest" if nearest else drawn.rounding
         results = tuple(there[kind.name] for kind in kinds if kind.name in there)
         rest = tuple(kind.name for kind in kinds if kind.name not in there)
-        return Attacked(title, parameters, len(drawn), budget, results, truth, rest, drawn.rounding)
+        return Attacked(title, parameters, len(drawn), budget, results, truth, rest, rounding)
 
     def work(tell: Callable[[AttackResult], None]) -> tuple[AttackResult, ...]:
         def keep(result: AttackResult) -> None:
@@ -165,8 +170,17 @@ def attack_command(
                 write_json(out, attacked().to_json())
             tell(result)
 
+        def keep_broken(result: AttackResult) -> None:
+            if result.outcome is AttackOutcome.BROKEN:
+                nearest.append(result.attack)
+                keep(result)
+
         options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(kinds)), "seed": seed}
-        return attack_samples(drawn, parameters, kinds, on_result=keep, progress=True, **options)
+        attack_samples(drawn, parameters, kinds, on_result=keep, progress=True, **options)
+        if not stored.rounding_known and not attacked().broken_by:
+            others = replace(drawn, rounding="nearest")
+            attack_samples(others, parameters, kinds, on_result=keep_broken, progress=True, **options)
+        return tuple(there.values())
 
     _, whole = gather(work)
     if as_json:
@@ -255,8 +269,10 @@ def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
             f"b has {stored.columns} columns, one for each secret: column {given.get('column', 1)} is attacked; "
             "--column takes another."
         )
-    if parameters.p < parameters.q and "rounding" not in given and samples.rounding == "down":
-        yield "Labels are taken as rounded down: where they are rounded to the nearest, give --rounding nearest."
+    if not stored.rounding_known:
+        yield (
+            "Labels are taken as rounded down, and if that breaks nothing, to the nearest; --rounding says which."
+        )
     if parameters.p == parameters.q and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
     if len(samples) == samples.secret_dim:

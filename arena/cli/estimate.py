@@ -73,13 +73,13 @@ def estimate_command(
     if not costs:
         say("Labels do not depend on the secret: there is nothing to attack.")
         return
-    say(f"{f'{parameters.tag}: ' if parameters.tag else ''}{parameters}")
+    say(fill(f"{f'{parameters.tag}: ' if parameters.tag else ''}{parameters}", _WIDTH))
     if parameters.m is not None:
         say(f"With at most m = {parameters.m} samples.")
     _show([cost for cost in costs if not cost.failure])
     for cost in costs:
         if cost.failure:
-            say(str(cost))
+            say(fill(str(cost), _WIDTH))
     units = dict.fromkeys(cost.unit for cost in costs if not cost.failure)
     said = (
         f"Lattice reduction: {model}. One operation is, by attack: {', '.join(units)}. Heuristic estimates: an attack "

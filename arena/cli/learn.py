@@ -32,7 +32,7 @@ from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, 
 from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
 from attention.files import tensor_types
-from attention.validation import non_negative
+from attention.validation import NonNegativeFloat, check
 from upper import ByQueries
 
 __all__ = ["given_examples", "learn_command", "number_of_heads"]
@@ -175,7 +175,7 @@ def learn_command(
                     f"{option} is for examples that are drawn: leave it out, given ones are as they are."
                 )
     else:
-        settings["noise"] = non_negative("--noise", noise)
+        settings["noise"] = check("--noise", noise, NonNegativeFloat)
         target = load_target(file or "", tokens=tokens, inputs=inputs)
     in_phases = target is not None and is_six_phase(student)
     saved, folder = out, None

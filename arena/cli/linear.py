@@ -27,7 +27,7 @@ from attention import BooleanInputs, GaussianInputs, SphereInputs
 from attention.files import read_array, write_whole
 from attention.foreign import json_text
 from attention.memory import require_memory
-from attention.validation import non_negative
+from attention.validation import NonNegativeFloat, check
 from runs import Scale
 from runs.figures import save_figure
 from studies import STUDIES, find_studies
@@ -172,7 +172,7 @@ def linear_learn_command(
             )
         settings: dict[str, Any] = {"source": f"{len(x)} examples from {examples_from[0]}"}
     else:
-        relative_noise = 0.0 if noise is None else non_negative("--noise", noise)
+        relative_noise = 0.0 if noise is None else check("--noise", noise, NonNegativeFloat)
         rng = np.random.default_rng([seed, 0])
         if file is None:
             d = 8 if dim is None else dim

@@ -27,7 +27,7 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import plural
 from arena.recovery import Recovery, Way, recover_layers, recovery_cells
 from attention.checkpoints import checkpoint_layers
-from attention.validation import non_negative
+from attention.validation import PositiveFloat, check
 
 __all__ = ["recover_command"]
 
@@ -69,7 +69,7 @@ def recover_command(
     """
     require_counts(tokens=tokens, examples=examples, heads=heads)
     if timeout is not None:
-        non_negative("--timeout", timeout, strictly=True)
+        check("--timeout", timeout, PositiveFloat)
     chosen = _chosen(layers, checkpoint_layers(checkpoint, prefix=prefix))
     settings: dict[str, Any] = {"tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
     reading: dict[str, Any] = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}

@@ -19,7 +19,7 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import aligned, plural
 from arena.names import find_name
-from attention.validation import non_negative
+from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json
@@ -93,7 +93,7 @@ def measure_studies(
         If the user interrupts.
     """
     if timeout is not None:
-        non_negative("--timeout", timeout, strictly=True)
+        check("--timeout", timeout, PositiveFloat)
     options = run.begin(out, "studies")
     done: list[dict[str, Any]] = []
     failures: list[str] = []

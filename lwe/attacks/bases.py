@@ -80,10 +80,10 @@ class Embedding:
     own: Int[np.ndarray, "own D"] = field(repr=False)
     #: gives the secret from its products with the rows; None if they do not determine it, or it is in the vectors
     inverse: Int[np.ndarray, "n m"] | None = field(repr=False)
-    #: the target times `scale`, what was taken off the secret, the factors of errors and secret (0 where it is no
-    #: part of the vectors), and q
+    #: the target times `scale`, the mean of an entry of the secret times `weight`, the factors of errors and secret (0
+    #: where it is no part of the vectors), and q
     target: Int[np.ndarray, " m"] = field(repr=False)
-    shift: int
+    middle: int
     scale: int
     weight: int
     modulus: int
@@ -94,11 +94,11 @@ class Embedding:
             return None
         signed, m = vector * (1 if vector[-1] > 0 else -1), len(self.target)
         if self.weight:
-            return self.shift - signed[m:-1] // self.weight
+            return (self.middle - signed[m:-1]) // self.weight
         if self.inverse is None:
             return None
         errors = signed[:m]
-        return inner_products(self.inverse, (self.target - errors) // self.scale, self.modulus) + self.shift
+        return inner_products(self.inverse, (self.target - errors) // self.scale, self.modulus)
 
 
 def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: PrimalShape) -> Embedding:
@@ -121,8 +121,6 @@ def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: Prim
     public = samples.public[:m]
     first, after = label_residues(samples.labels[:m], parameters, samples.rounding)
     doubled = first + after - 1 - round(2 * sizes.error_mean)
-    shift = round(sizes.secret_mean) if shape.weighted else 0
-    doubled = doubled - 2 * shift * np.mod(np.sum(public, axis=1), q)
     scale = 2 if np.any(doubled % 2) else 1
     target = doubled if scale == 2 else doubled // 2
     weight = 0
@@ -143,6 +141,9 @@ def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: Prim
     else:
         basis[:-1, :-1] = scale * modular_hermite_form(public.T, q)
     basis[-1, :m] = np.mod(target + half // 2, half) - half // 2
+    middle = round(weight * sizes.secret_mean)
+    if weight:
+        basis[-1, m:-1] = middle
     basis[-1, -1] = factor
     own = np.zeros((n if sizes.column > 0 else 0, size), dtype=np.int64)
     if len(own):
@@ -150,7 +151,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWEParameters, shape: Prim
         if weight:
             own[:, m:-1] = weight * np.eye(len(own), dtype=np.int64)
     inverse = None if weight else left_inverse(public, q)
-    return Embedding(basis, factor, own, inverse, target, shift, scale, weight, q)
+    return Embedding(basis, factor, own, inverse, target, middle, scale, weight, q)
 
 
 def dual_basis(

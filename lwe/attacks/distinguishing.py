@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from attention import Learner
 from attention.inputs import Rng
-from attention.intervals import proportion_interval
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
 from lwe.attacks.attack import Attack
 from lwe.attacks.learner import label_values
@@ -66,11 +65,13 @@ class Distinguishing:
 
         It holds together with `gain_interval` with at least the given confidence (Bonferroni's inequality).
         """
+        from scipy.stats import binomtest  # slow to import and rarely needed
+
         real, random = (
-            proportion_interval(found, self.runs, confidence=(3 + self.confidence) / 4)
+            binomtest(found, self.runs).proportion_ci((3 + self.confidence) / 4)
             for found in (self.real_detected, self.random_detected)
         )
-        return real.low - random.high, real.high - random.low
+        return float(real.low - random.high), float(real.high - random.low)
 
     @property
     def gain(self) -> float:

@@ -148,7 +148,7 @@ class SampleOracle(ExampleOracle):
         shares = np.array_split(np.resize(np.arange(own), max(own, workers)), workers)
         parts = [
             SampleOracle(
-                LWRSamples(self._samples.public[share], self._samples.labels[share]),
+                self._samples.at(share),
                 self._parameters,
                 rng=stream,
                 on_gate_only=self._on_gate_only,

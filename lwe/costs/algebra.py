@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator
+from operator import mul
 
-from attention.validation import NonNegativeInt, PositiveInt, checked
 from lwe.costs.cost import MOST, Cost, log2_comb
 from lwe.costs.hybrid import normal_form
 from lwe.distributions import DiscreteGaussian
@@ -23,16 +23,14 @@ _WORD = 64
 """Bits that one operation on packed words processes."""
 
 
-@checked
-def monomials(variables: PositiveInt, degree: NonNegativeInt, *, largest: PositiveInt | None = 1) -> int:
+def monomials(variables: int, degree: int, *, largest: int | None = 1) -> int:
     """The number of monomials of at most that degree, if no variable has an exponent above `largest`."""
     if largest is None or largest >= degree:
         return math.comb(variables + degree, variables)
     return sum(monomials_by_degree(variables, degree, largest))
 
 
-@checked
-def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest: PositiveInt) -> list[int]:
+def monomials_by_degree(variables: int, degree: int, largest: int) -> list[int]:
     """The number of monomials of each degree, from 0 to the given one or the last that has any.
 
     These are the coefficients of Q = (1 + X + ... + X^L)^n, where L is the largest exponent. The identity
@@ -50,7 +48,6 @@ def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest:
     return found
 
 
-@checked
 def linearisation_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of elimination over GF(2) of all monomials up to degree q/p in the bits.
 
@@ -86,7 +83,6 @@ def linearisation_cost(parameters: LWEParameters) -> Cost | None:
     )
 
 
-@checked
 def arora_ge_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of elimination over GF(q) of all monomials in the secret; None unless q is prime.
 
@@ -125,7 +121,6 @@ def _possible_errors(parameters: LWEParameters) -> int | None:
     return -(-parameters.q // parameters.p) + len(parameters.error_support()[0]) - 1
 
 
-@checked
 def groebner_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of solving Arora and Ge's equations by a Groebner basis, with equations for a small secret.
 
@@ -211,7 +206,7 @@ def _regularity(n: int, equations: list[tuple[int, int]], *, below: int) -> int 
     series = [1]
     slopes = [n - sum(d * m for d, m in equations if j % d == 0) for j in range(below)]
     for k in range(1, below):
-        total = sum(slopes[j] * series[k - j] for j in range(1, k + 1))
+        total = sum(map(mul, slopes[1 : k + 1], reversed(series)))
         series.append(total // k)
         if total < 0:
             return k

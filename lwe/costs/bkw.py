@@ -2,13 +2,12 @@
 
 import math
 from bisect import bisect_left
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention.validation import checked
 from lwe.costs.cost import MOST, TELLING_SUMS, Cost
 from lwe.costs.deviations import error_character
 from lwe.costs.hybrid import NormalForm, normal_form, refine
@@ -21,7 +20,6 @@ _LONG_LAW = 1 << 12
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
-@checked
 def bkw_cost(parameters: LWEParameters) -> Cost | None:
     """The cost for the cheapest number of steps; None if it is above 2^1000, or errors are uniform mod q.
 
@@ -105,7 +103,6 @@ def agreement_chances(parameters: LWEParameters, steps: int) -> Float[np.ndarray
     return chances
 
 
-@checked
 def coded_bkw_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of BKW with lattice codes in its later steps; None unless the matrix is uniform and lengths tell.
 
@@ -187,6 +184,7 @@ def _best_steps(
     return (*at(steps), steps)
 
 
+@lru_cache(maxsize=1 << 14)  # it depends neither on the errors nor on how many samples are combined
 def _layout(n: int, b: int, log_q: float, coded: int) -> tuple[int, np.ndarray, float]:
     """Of n entries: how many the last step tests, how many each coded step covers, and log2 of the codes' variance."""
     if n < 1:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from attention.validation import NonNegativeInt, checked
 from lwe.parameters import LWEParameters
 
 __all__ = ["MOST", "TELLING_SUMS", "Cost", "log2_comb", "power_of_two", "size_in_words"]
@@ -105,7 +104,6 @@ def log2_comb(many: int, chosen: int) -> float:
     return math.log2(math.comb(many, chosen)) if least < 4000 else least
 
 
-@checked
-def size_in_words(number: NonNegativeInt) -> int | str:
+def size_in_words(number: int) -> int | str:
     """A positive number in a readable form: itself below 10^12, otherwise a power of two."""
     return number if number < 10**12 else f"2^{math.log2(number):.1f}"

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from attention.validation import checked
 from lwe.distributions import NO_NOISE
 from lwe.parameters import LWEParameters
 
@@ -56,7 +55,6 @@ def _power(exponent: float) -> float:
     return 2.0**exponent if exponent < 1000 else math.inf
 
 
-@checked
 def deviations(parameters: LWEParameters) -> Deviations:
     """The means and standard deviations of a problem.
 
@@ -94,7 +92,6 @@ def _deviations(parameters: LWEParameters) -> Deviations:
     )
 
 
-@checked
 def error_character(parameters: LWEParameters) -> float:
     """|E exp(2 pi i e / q)| of one error e, rounding included: the advantage of a sample for a Fourier transform.
 

@@ -1,17 +1,17 @@
 """Dual lattice attacks: short vectors of the dual lattice tell labels from random ones."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
-from attention.validation import NonNegativeInt, PositiveInt, checked
 from lwe.costs.cost import TELLING_SUMS, Cost
 from lwe.costs.deviations import deviations
 from lwe.costs.hybrid import BLOCKS, NormalForm, normal_form
 from lwe.costs.primal import fewest_samples, lengths_tell, log_size
-from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, block_sizes
+from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, chunks_of_blocks
 from lwe.parameters import LWEParameters
 
 __all__ = ["DualLattice", "best_dual_lattice", "dual_cost", "dual_hybrid_cost", "dual_lattices"]
@@ -24,8 +24,7 @@ _LARGEST_FFT_MODULUS = 8
 _NARROWEST, _WIDEST = math.log2(1e-2), 60.0
 
 
-@checked
-def dual_lattices(parameters: LWEParameters, samples: NonNegativeInt) -> list[tuple[int, float]]:
+def dual_lattices(parameters: LWEParameters, samples: int) -> list[tuple[int, float]]:
     """Dimensions and log volumes of the lattices whose short vectors a distinguisher may use.
 
     Notes
@@ -49,7 +48,6 @@ def dual_lattices(parameters: LWEParameters, samples: NonNegativeInt) -> list[tu
     return found
 
 
-@checked
 def dual_cost(
     parameters: LWEParameters,
     *,
@@ -97,10 +95,10 @@ class DualLattice:
     samples: int
 
 
-@checked
+@lru_cache(maxsize=8)  # the dual and the dual hybrid ask for the same one
 def best_dual_lattice(
     parameters: LWEParameters,
-    samples: PositiveInt | None = None,
+    samples: int | None = None,
     *,
     model: CostModelName = "core-SVP",
     floor: bool,
@@ -140,17 +138,20 @@ def best_dual_lattice(
 
 def _best_block(dim: int, log_volume: float, model: CostModel, floor: bool) -> tuple[float, int]:
     """The least exponent and its block size, for a lattice in units of q / sigma."""
-    blocks, factors = block_sizes(dim)
-    log_tau = dim * factors + log_volume / dim + model.stretch(blocks)
-    wanted = 4 * math.pi**2 * np.exp(2 * np.minimum(log_tau, 20.0)) / math.log(2)
-    if model.progressive:  # constants count: the labels are told with probability .99
-        wanted += math.log2(TELLING_SUMS)
-    exponents = model.short_vectors(blocks, dim, wanted, floor=floor)
-    place = int(np.argmin(exponents))
-    return float(exponents[place]), int(blocks[place])
+    best = math.inf, 0
+    for blocks, factors in chunks_of_blocks(dim):
+        if blocks[0] > 2 and model.least(int(blocks[0])) >= best[0]:
+            break
+        log_tau = dim * factors + log_volume / dim + model.stretch(blocks)
+        wanted = 4 * math.pi**2 * np.exp(2 * np.minimum(log_tau, 20.0)) / math.log(2)
+        if model.progressive:  # constants count: the labels are told with probability .99
+            wanted += math.log2(TELLING_SUMS)
+        exponents = model.short_vectors(blocks, dim, wanted, floor=floor)
+        place = int(np.argmin(exponents))
+        best = min(best, (float(exponents[place]), int(blocks[place])))
+    return best
 
 
-@checked
 def dual_hybrid_cost(
     parameters: LWEParameters,
     *,
@@ -184,7 +185,8 @@ def dual_hybrid_cost(
         plain = replace(plain, attack="dual_hybrid", details={**plain.details, "zeta": 0, "t": 0})
     if not _NARROWEST <= form.log2_secret <= _WIDEST:
         return plain
-    found = min(_best_split(form, p, COST_MODELS[model]) for p in range(2, _LARGEST_FFT_MODULUS + 1))
+    at = cache(partial(_split, form, COST_MODELS[model]))
+    found = min(_best_split(form, p, at) for p in range(2, _LARGEST_FFT_MODULUS + 1))
     exponent, block, guessed, transformed, p = found
     if math.isinf(exponent) or (plain is not None and plain.log2_rop <= exponent):
         return plain
@@ -202,43 +204,58 @@ def dual_hybrid_cost(
     )
 
 
-def _best_split(form: NormalForm, p: int, model: CostModel) -> tuple[float, int, int, int, int]:
+_Splits = Callable[[int, int], Mapping[int, tuple[float, int]]]
+
+
+def _best_split(form: NormalForm, p: int, at: _Splits) -> tuple[float, int, int, int, int]:
     """The least exponent, its block size, the numbers of guessed and of transformed entries, and p."""
-    at = cache(partial(_split, form, p, model))
     most = form.n // 2
     step = max(form.n // 16, 1)
     grid = [(i, j) for i in range(0, most, step) for j in range(0, most, step)]
-    best = min(grid, key=lambda one: at(*one))
+    best = min(grid, key=lambda one: at(*one)[p])
     while step > 1:
         step = (step + 1) // 2
         moves = [(best[0] + i * step, best[1] + j * step) for i in (-1, 0, 1) for j in (-1, 0, 1)]
-        best = min((one for one in moves if min(one) >= 0 and sum(one) < form.n), key=lambda one: at(*one))
-    return (*at(*best), *best, p)
+        best = min((one for one in moves if min(one) >= 0 and sum(one) < form.n), key=lambda one: at(*one)[p])
+    return (*at(*best)[p], *best, p)
 
 
-def _split(form: NormalForm, p: int, model: CostModel, guessed: int, transformed: int) -> tuple[float, int]:
+def _split(
+    form: NormalForm, model: CostModel, guessed: int, transformed: int
+) -> Mapping[int, tuple[float, int]]:
+    """For each modulus of the transform: the least exponent and its block size."""
     s, m = 2.0**form.log2_secret, min(form.n, form.samples)
     log_q = math.log(form.q)
     lattice = form.n - guessed - transformed
     dim = int(m + lattice)
-    blocks = np.arange(BLOCKS.start, min(BLOCKS.stop, dim + 1))
-    if not len(blocks):
-        return math.inf, 0
-    factors = block_sizes(int(blocks[-1]))[1][blocks - 2]
-    log_length = m / dim * form.log_error + lattice / dim * (math.log(s) + log_q)
-    log_length = log_length + 0.5 * np.log(4 / 3 * blocks / (2 * math.pi * math.e)) + (dim - blocks) * factors
-    advantage = 4 * math.pi**2 * np.exp(2 * np.minimum(log_length - log_q, 20.0))
-    advantage = advantage + transformed / 3 * (s * math.pi / p) ** 2
+    p = np.arange(2, _LARGEST_FFT_MODULUS + 1)[:, None]
     bits = 0.5 + math.log(math.sqrt(2 * math.pi) * s) - math.log(math.tanh((math.pi * s) ** 2))
     bits = bits / math.log(2)  # of an entry that is guessed
-    wanted = (advantage + math.log(guessed * bits + transformed * math.log(p) + math.log(2))) / math.log(2)
-    transform = (
-        math.log2(_MULTIPLY * transformed) + (transformed + 1) * math.log2(p) if transformed else -math.inf
+    told = transformed / 3 * (s * math.pi / p) ** 2 + np.log(
+        guessed * bits + transformed * np.log(p) + math.log(2)
     )
+    with np.errstate(divide="ignore"):
+        transform = np.log2(_MULTIPLY * transformed) + (transformed + 1) * np.log2(p)
     alpha = (math.pi * s) ** 2
     wasted = 1 + (math.log2(math.e) * (8 * alpha * math.exp(-2 * alpha) * math.tanh(alpha) - 0.5))
     guess = guessed * (bits + wasted) - math.log2(-math.expm1(-0.5 / s**2))
-    searched = guess + np.logaddexp2(transform, math.log2(4 * _ADD) + wanted)
-    exponents = np.logaddexp2(model.short_vectors(blocks, dim, wanted), searched)
-    place = int(np.argmin(exponents))
-    return float(exponents[place]), int(blocks[place])
+    least, best = np.full(len(p), math.inf), np.zeros(len(p), dtype=int)
+    for blocks, factors in chunks_of_blocks(min(BLOCKS[-1], dim), least=BLOCKS[0]):
+        if model.least(int(blocks[0])) >= least.max():
+            break
+        log_length = m / dim * form.log_error + lattice / dim * (math.log(s) + log_q)
+        log_length = (
+            log_length + 0.5 * np.log(4 / 3 * blocks / (2 * math.pi * math.e)) + (dim - blocks) * factors
+        )
+        advantage = 4 * math.pi**2 * np.exp(2 * np.minimum(log_length - log_q, 20.0))
+        wanted = (advantage + told) / math.log(2)
+        searched = guess + np.logaddexp2(transform, math.log2(4 * _ADD) + wanted)
+        exponents = np.logaddexp2(model.short_vectors(blocks, dim, wanted), searched)
+        places = exponents.argmin(axis=1)
+        lower = exponents.min(axis=1) < least
+        best = np.where(lower, blocks[places], best)
+        least = np.minimum(least, exponents.min(axis=1))
+    return {
+        int(one): (float(exponent), int(block))
+        for one, exponent, block in zip(p[:, 0], least, best, strict=True)
+    }

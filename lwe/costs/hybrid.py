@@ -1,8 +1,8 @@
 """The hybrid attacks: guess a part of the secret, and decode each guess on a reduced basis."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention.validation import checked
 from lwe.costs.cost import MOST, Cost
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import lengths_tell
@@ -23,6 +22,8 @@ BLOCKS = range(40, 1755)
 """The blocks that hybrid attacks try; a classical sieve in the largest is beyond 2^512."""
 
 _SUCCESS = 0.99
+_LONGEST = 4096  # lattices of larger dimensions have a last block below it
+_NODES = 48  # of the rule of integration: sums are right to 1e-6
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,6 @@ def normal_form(parameters: LWEParameters) -> NormalForm | None:
     return NormalForm(sizes.n, sizes.q, known, secret, error, weight, nonzero)
 
 
-@checked
 def decoding_cost(
     parameters: LWEParameters,
     *,
@@ -96,7 +96,6 @@ def decoding_cost(
     return _cost("bdd", parameters, _best_block(form, COST_MODELS[model], False, 0), model)
 
 
-@checked
 def hybrid_cost(
     parameters: LWEParameters,
     *,
@@ -139,12 +138,29 @@ def hybrid_cost(
     return _cost(name, parameters, at(best), model)
 
 
-def refine(cost: Callable[[int], float], grid: range, least: int, most: int) -> int:
-    """The place of least cost on a grid, then on finer and finer grids around the best so far."""
-    best, step = min(grid, key=cost), grid.step
+def refine(
+    cost: Callable[[int], float],
+    grid: range,
+    least: int,
+    most: int,
+    bound: Callable[[int], float] = lambda place: -math.inf,
+) -> int:
+    """The place of least cost on a grid, then on finer and finer grids around the best so far.
+
+    A place is left out where a lower `bound` of its cost is no better than the best.
+    """
+
+    def cheapest(places: Iterable[int]) -> int:
+        best, value = least, math.inf
+        for number, place in enumerate(places):
+            if number == 0 or (bound(place) < value and cost(place) < value):
+                best, value = place, cost(place)
+        return best
+
+    best, step = cheapest(grid), grid.step
     while step > 1:
         step = (step + 1) // 2
-        best = min((max(best - step, least), best, min(best + step, most)), key=cost)
+        best = cheapest((max(best - step, least), best, min(best + step, most)))
     return best
 
 
@@ -155,6 +171,8 @@ def _log2_trials(log2_chance: Float[np.ndarray, " n"] | float) -> Float[np.ndarr
     """
     chance = np.exp2(np.minimum(log2_chance, 0.0))
     few = np.log2(-math.log1p(-_SUCCESS)) - log2_chance
+    if np.max(chance) < 1e-9:
+        return few
     with np.errstate(divide="ignore"):
         exact = np.log2(np.ceil(math.log1p(-_SUCCESS) / np.log1p(-np.clip(chance, 1e-12, _SUCCESS))))
     return np.where(chance >= _SUCCESS, 0.0, np.where(chance < 1e-9, few, exact))
@@ -201,7 +219,9 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
     guesses, chances = _guesses(form, guessed)
     at = cache(partial(_attack, form, guessed, model, meet, guesses, chances))
     least, most = BLOCKS[0], BLOCKS[-1]
-    block = refine(lambda block: at(block).exponent, range(least, most, 120), least, most)
+    block = refine(
+        lambda block: at(block).exponent, range(least, most, 120), least, most, bound=cache(model.least)
+    )
     # a basis smaller than the one with the shortest vectors may suffice
     fewest, most = max(block, form.n - guessed + 1), at(block).dimension
     if most <= fewest:
@@ -250,21 +270,20 @@ def _attack(
     if dim is None:
         dim = max(block, int(min(math.ceil(math.sqrt(n * (log_q - log_weight) / log_delta)), most)))
     log_volume = (dim - n) * log_q + n * log_weight
-    profile = (dim - 1 - 2 * np.arange(dim)) * log_delta + log_volume / dim
+    # the lengths of Gram and Schmidt lie on a line
+    lengths = _Line(dim, (dim - 1) * log_delta + log_volume / dim, -2 * log_delta)
     if meet:
-        sieve, decode, planes = 2, 2 * math.log2(dim), profile
+        sieve, decode, planes = 2, 2 * math.log2(dim), lengths
     else:
         sieve = _final_sieve(dim, log_volume, log_delta, form.log_error)
         if sieve > dim:
             return none
         lift = 2 * math.log2(max(dim - sieve, 1))
-        decode, planes = (
-            float(np.logaddexp2(model.cost(sieve + 1, sieve + 1), lift)),
-            profile[: dim - sieve],
-        )
+        decode = float(np.logaddexp2(model.cost(sieve + 1, sieve + 1), lift))
+        planes = replace(lengths, number=dim - sieve)
     log2_chance = _babai(planes, form.log_error)
     if meet and guessed:
-        log2_chance += _meeting(profile, form.log_error)
+        log2_chance += _meeting(lengths, form.log_error)
     searched = decode + (guesses / 2 if meet else guesses)
     with np.errstate(divide="ignore"):
         trials = _log2_trials(log2_chance + np.log2(chances))
@@ -275,27 +294,80 @@ def _attack(
 
 def _final_sieve(dim: int, log_volume: float, log_delta: float, log_error: float) -> int:
     """The dimension of the last block in which the projected error is the shortest vector; at least 1."""
-    first = dim - BLOCKS[-1] if dim > 4096 else 0
-    size = dim - np.arange(first, dim)  # of the last block
+    size, of_size = (one[: BLOCKS[-1] if dim > _LONGEST else dim] for one in _shortest())  # of the last block
     volume = size / dim * log_volume - (dim - size) * size * log_delta + log_error
+    short = np.flatnonzero(volume - of_size < (size + 1) * log_error)
+    return int(size[short[-1]]) + 1 if len(short) else 1
+
+
+@cache
+def _shortest() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Dimensions b, and the log volumes of lattices of dimension b + 1 whose shortest vectors have length sqrt(b + 1).
+
+    A lattice of that volume times s^(b + 1) has shortest vectors as long as errors of deviation s.
+    """
+    size = np.arange(1.0, _LONGEST + 1)
     ball = (size + 1) / 2 * math.log(math.pi) - scipy.special.gammaln((size + 1) / 2 + 1)
-    short = (volume - ball) / (size + 1) < log_error + 0.5 * np.log(size + 1)
-    return int(size[np.argmax(short)]) + 1 if short.any() else 1
+    return size, ball + (size + 1) / 2 * np.log(size + 1)
 
 
-def _babai(profile: np.ndarray, log_error: float) -> float:
+def _babai(lengths: "_Line", log_error: float) -> float:
     """log2 of the probability that Babai's planes contain a vector of the error's length."""
-    if len(profile) < 2:
+    number = lengths.number
+    if number < 2:
         return 0.0
-    log_ratio = 2 * (profile - math.log(2) - log_error) - math.log(len(profile))
-    short = log_ratio[log_ratio < 0]  # the others contain every vector
-    with np.errstate(divide="ignore"):
-        return float(np.log2(scipy.special.betainc(0.5, (len(profile) - 1) / 2, np.exp(short))).sum())
+    own = math.log(2) + log_error + 0.5 * math.log(number)
+    # planes so far apart contain the vector but for a chance of e^-40
+    near = own + 0.5 * math.log(min(80 / (number - 1), 1.0))
+    return lengths.below(near).sum(lambda length: _log2_contained(length - own, number))
 
 
-def _meeting(profile: np.ndarray, log_error: float) -> float:
+def _log2_contained(log_ratio: Float[np.ndarray, " n"], number: int) -> Float[np.ndarray, " n"]:
+    share = np.exp(2 * np.clip(log_ratio, -300.0, 0.0))
+    return np.log2(scipy.special.betainc(0.5, (number - 1) / 2, share))
+
+
+def _meeting(lengths: "_Line", log_error: float) -> float:
     """log2 of the probability that two halves of a guess round to the same lattice point."""
-    log_x = profile - 0.5 * math.log(2) - log_error
-    x = np.exp(np.maximum(log_x[log_x < 40], -300.0))  # beyond, halves always meet
+    own = 0.5 * math.log(2) + log_error
+    # beyond, halves always meet
+    return lengths.below(own + 40).sum(lambda length: _log2_meeting(length - own))
+
+
+def _log2_meeting(log_x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    x = np.exp(np.clip(log_x, -300.0, 40.0))
     holds = scipy.special.erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
-    return float(np.log2(np.maximum(holds, 1e-300)).sum())
+    return np.log2(np.maximum(holds, 1e-300))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Numbers at equal steps; `number` of them from `first` on."""
+
+    number: int
+    first: float
+    step: float  #: below 0
+
+    def below(self, most: float) -> "_Line":
+        """Those of at most that size."""
+        left = min(max(math.ceil((most - self.first) / self.step), 0), self.number)
+        return _Line(self.number - left, self.first + left * self.step, self.step)
+
+    def sum(self, term: Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]) -> float:
+        """The sum of a smooth function of them: many are integrated by Gauss's rule, with the ends corrected.
+
+        By Euler and Maclaurin, the sum is the integral from half a step before the first to half a step after the last,
+        less 1/24 of the difference of the steps there.
+        """
+        places, weights = np.arange(self.number), np.ones(self.number)
+        if self.number > 2 * _NODES:
+            nodes, of_nodes = _gauss()
+            ends = np.array([-1, 0, self.number - 1, self.number])
+            places = np.append(((nodes + 1) * self.number - 1) / 2, ends)
+            weights = np.append(of_nodes * self.number / 2, np.array([-1, 1, 1, -1]) / 24)
+        return float(weights @ term(self.first + places * self.step)) if self.number else 0.0
+
+
+@cache
+def _gauss() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    return np.polynomial.legendre.leggauss(_NODES)

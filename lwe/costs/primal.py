@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from attention.validation import NonNegativeInt, PositiveInt, Real, checked
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaussian_gap
@@ -41,10 +40,7 @@ class PrimalShape:
     block_size: int | None  #: the block size that finds the planted vector, by the model; None if none does
 
 
-@checked
-def primal_shape(
-    parameters: LWEParameters, samples: NonNegativeInt, *, weighted: bool | None = None
-) -> PrimalShape:
+def primal_shape(parameters: LWEParameters, samples: int, *, weighted: bool | None = None) -> PrimalShape:
     """The lattice for m samples; by default `weighted` if the secret is smaller than a uniform one.
 
     Notes
@@ -84,7 +80,6 @@ def log_size(log2_deviation: float) -> float:
     return max(log2_deviation * math.log(2), math.log(1e-3))
 
 
-@checked
 def lengths_tell(parameters: LWEParameters) -> bool:
     """Whether short vectors carry information on the secret.
 
@@ -99,13 +94,12 @@ def lengths_tell(parameters: LWEParameters) -> bool:
     )
 
 
-@checked
 def best_primal_shape(
     parameters: LWEParameters,
-    samples: PositiveInt | None = None,
+    samples: int | None = None,
     *,
-    least_gap: Annotated[float, Real()] = 0.0,
-    most_rows: NonNegativeInt | None = None,
+    least_gap: float = 0.0,
+    most_rows: int | None = None,
     determined: bool = True,
 ) -> PrimalShape | None:
     """The lattice with the least block size, of those whose planted vector is expected to be the shortest.
@@ -156,7 +150,6 @@ def _best_shape(
     return min(found, key=order) if found else None
 
 
-@checked
 def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int:
     """The fewest samples that a lattice needs: their labels carry as many bits as the secret has.
 
@@ -189,7 +182,6 @@ def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int
     return max(math.ceil(sizes.secret_bits / sizes.told - 1e-9), 1)
 
 
-@checked
 def primal_cost(
     parameters: LWEParameters,
     *,

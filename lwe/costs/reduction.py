@@ -1,14 +1,13 @@
 """Quality and cost of lattice reduction: root-Hermite factors, block sizes, and cost models."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-
-from attention.validation import PositiveInt, Real, checked
 
 __all__ = [
     "COST_MODELS",
@@ -16,6 +15,7 @@ __all__ = [
     "CostModelName",
     "block_size_for",
     "block_sizes",
+    "chunks_of_blocks",
     "gaussian_gap",
     "reduction_floor",
     "root_hermite_factor",
@@ -28,6 +28,8 @@ _SIEVE_VECTORS = 0.2075
 
 _LARGEST_BLOCK = 1 << 16  # a sieve in it costs more than 2^17000; dimensions have no bound
 
+_FIRST_BLOCKS = 512
+
 # below this dimension the fit of MATZOV does not hold, and enumeration is counted
 _LEAST_SIEVE = 20
 
@@ -36,8 +38,7 @@ _SMALL_BLOCKS = (2, 5, 10, 15, 20, 25, 28, 40)
 _SMALL_FACTORS = (1.02190, 1.01862, 1.01616, 1.01485, 1.01420, 1.01342, 1.01331, 1.01295)
 
 
-@checked
-def root_hermite_factor(block_size: Annotated[float, Real(least=2)]) -> float:
+def root_hermite_factor(block_size: float | int) -> float:
     """delta(beta): BKZ with blocks of size beta finds vectors of length delta^d vol^(1/d) in dimension d.
 
     Above beta = 40 it is ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) (Chen 2013). Up to 40 it is
@@ -46,10 +47,7 @@ def root_hermite_factor(block_size: Annotated[float, Real(least=2)]) -> float:
     return math.exp(_log_factor(block_size))
 
 
-@checked
-def gaussian_gap(
-    dim: PositiveInt, log_volume: Annotated[float, Real()], log_deviation: Annotated[float, Real()]
-) -> float:
+def gaussian_gap(dim: int, log_volume: float, log_deviation: float) -> float:
     """The log of the ratio of the expected shortest length, sqrt(d/(2 pi e)) vol^(1/d), to exp(log_deviation) sqrt(d).
 
     If it is negative, a planted vector with entries of that deviation is not expected to be the shortest.
@@ -57,10 +55,7 @@ def gaussian_gap(
     return log_volume / dim - log_deviation - 0.5 * math.log(2 * math.pi * math.e)
 
 
-@checked
-def block_size_for(
-    dim: PositiveInt, log_volume: Annotated[float, Real()], log_deviation: Annotated[float, Real()]
-) -> int | None:
+def block_size_for(dim: int, log_volume: float, log_deviation: float) -> int | None:
     """The least block size that finds a planted vector with entries of that deviation; None if no size to 2^16 does.
 
     Notes
@@ -80,14 +75,15 @@ def block_size_for(
     >>> block_size_for(999, 486 * math.log(3329), math.log(math.sqrt(1.5)))
     406
     """
-    blocks, factors = block_sizes(dim)
-    short = log_deviation + 0.5 * np.log(blocks)
-    enough = np.flatnonzero(short <= (2.0 * blocks - dim - 1) * factors + log_volume / dim)
-    return int(blocks[enough[0]]) if len(enough) else None
+    for blocks, factors in chunks_of_blocks(dim):
+        short = log_deviation + 0.5 * np.log(blocks)
+        enough = short <= (2.0 * blocks - dim - 1) * factors + log_volume / dim
+        if enough.any():
+            return int(blocks[enough.argmax()])
+    return None
 
 
-@checked
-def reduction_floor(dim: PositiveInt) -> float:
+def reduction_floor(dim: int) -> float:
     """log2 of dim^3, the cost of a pass over a basis and the least cost of any lattice attack here.
 
     This is a convention of this project: without it, core-SVP gives 2^0.6 if LLL suffices. It changes no exponent of a
@@ -96,12 +92,22 @@ def reduction_floor(dim: PositiveInt) -> float:
     return 3 * math.log2(dim)
 
 
-@checked
-def block_sizes(most: PositiveInt) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
+def block_sizes(most: int) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
     """The block sizes 2, ..., `most`, at most 2^16, and the natural logarithms of their root-Hermite factors."""
     largest = min(max(most, 2), _LARGEST_BLOCK)
     blocks, factors = _block_tables(1 << (largest - 1).bit_length())
     return blocks[: largest - 1], factors[: largest - 1]
+
+
+def chunks_of_blocks(
+    most: int, *, least: int = 2
+) -> Iterator[tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]]:
+    """The blocks from `least` on and factors of `block_sizes`, in parts: often the first one is enough."""
+    blocks, factors = block_sizes(most)
+    start, end = least - 2, _FIRST_BLOCKS
+    while start < len(blocks):
+        yield blocks[start:end], factors[start:end]
+        start, end = end, 2 * end
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,10 @@ class CostModel:
         """log2 of the cost of reducing a basis of `dim` vectors with that block size."""
         return float(self.exponent(np.array([block_size]), dim)[0])
 
+    def least(self, block_size: int) -> float:
+        """A lower bound of log2 of the cost with blocks of that size, which is at least 20, or larger ones."""
+        return float(self._calls(np.array([block_size]), block_size)[0])
+
     def log2_memory(self, block_size: int, dim: int) -> float:
         """log2 of the numbers that the largest sieve holds: 2^(0.2075 b) vectors of `dim` entries."""
         sieve = int(self.sieve(np.array([block_size]), dim)[0])
@@ -153,10 +163,10 @@ class CostModel:
         self,
         blocks: Int[np.ndarray, " n"],
         dim: int,
-        wanted: Float[np.ndarray, " n"],
+        wanted: Float[np.ndarray, "*many n"],
         *,
         floor: bool = True,
-    ) -> Float[np.ndarray, " n"]:
+    ) -> Float[np.ndarray, "*many n"]:
         """log2 of the cost of 2^wanted short vectors.
 
         Each reduction is followed by a sieve if all calls count. Without `floor` the passes over the basis do not

@@ -2,7 +2,6 @@
 
 import math
 
-from attention.validation import checked
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LARGEST_MODULUS, LWEParameters
@@ -12,7 +11,6 @@ __all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
 _LEAST_LEAD = 1e-14  # a smaller lead of the secret over chance is a rounding error
 
 
-@checked
 def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of trying all secrets, n additions for each label used; None if labels do not depend on the secret.
 
@@ -42,12 +40,11 @@ def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
         parameters,
         "addition mod q",
         "early abort",
-        log2_m=math.log2(math.ceil(labels * max(secrets, 1))),
+        log2_m=_log2_samples(labels * max(secrets, 1), parameters),
         details={"|S|": secrets},
     )
 
 
-@checked
 def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
     """The cost of meeting in the middle: the square root of the number of secrets, times the additions of a key.
 
@@ -80,5 +77,10 @@ def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
         "addition mod q",
         "keys of cells",
         log2_mem=half,
-        log2_m=math.log2(keys),
+        log2_m=_log2_samples(keys, parameters),
     )
+
+
+def _log2_samples(needed: float | int, parameters: LWEParameters) -> float:
+    """log2 of the samples of a search, which uses all again where there are fewer than it would take."""
+    return math.log2(math.ceil(needed if parameters.m is None else min(needed, parameters.m)))

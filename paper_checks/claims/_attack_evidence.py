@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import Interval, mean_interval, proportion_interval
 from lwe import TERNARY, Budget, LeastSquaresAttack, LWEParameters, distinguish, sufficient_examples
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._heads_by_hand import label, uniform_secret
@@ -21,6 +20,7 @@ from paper_checks.comparison import (
     surely_above,
 )
 from paper_checks.faults import returned
+from studies.intervals import Interval, mean_interval, proportion_interval
 
 _NO_CLOCK = Budget(seconds=None)
 

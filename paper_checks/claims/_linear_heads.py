@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import proportion_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._linear_exact import distance, gap, rank
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, equal, may_be_at_least, surely_below
 from paper_checks.faults import given, returned
+from studies.intervals import proportion_interval
 from upper.linear_attention import (
     LinearAttention,
     alternate,

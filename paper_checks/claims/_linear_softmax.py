@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._linear_exact import pairs
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, covers, surely_below
 from paper_checks.faults import Fault
+from studies.intervals import mean_interval
 
 _STRONGER = Fault(
     "paper_checks.claims._linear_softmax:_head",

@@ -8,9 +8,9 @@ from numpy.random import Generator
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, equal
+from studies.tasks import TapeLayout, TuringMachine, UniversalLayout, agreement
+from studies.tasks.learned_machines import learn_from_steps
 from upper.linear_attention.regression import Model
-from upper.linear_attention.tasks import TapeLayout, TuringMachine, UniversalLayout, agreement
-from upper.linear_attention.tasks.learned_machines import learn_from_steps
 
 Size = tuple[int, int, int]
 
@@ -21,7 +21,7 @@ def turing_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     whole numbers, written again from the construction, and outputs are fed back unchanged. Every step is
     compared with a plain simulator, for 100 steps (in full runs 1000), and the library's model is compared
     too. Proof: by induction, as each token adds (e_w - e_x) e_p^T to that block.
-    `upper.linear_attention.tasks.turing` describes the heads.
+    `studies.tasks.turing` describes the heads.
     """
     steps = 100 if scale is Scale.QUICK else 1000
     for states, symbols, cells in ((2, 2, 4), (3, 3, 6), (4, 3, 10)):
@@ -59,7 +59,7 @@ def turing_learned(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 @checks("linear-machines/universal-machine")
 def universal_machine(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Runs the library's one model on random machines and tapes and compares every step with its plain
-    simulator, for 50 steps and in full runs 500. The docstring of `upper.linear_attention.tasks.universal`
+    simulator, for 50 steps and in full runs 500. The docstring of `studies.tasks.universal`
     explains how it works. If the tables are given to the wrong runs, the steps are wrong.
     """
     steps = 50 if scale is Scale.QUICK else 500

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import mean_interval, proportion_interval
 from lwe import LWEParameters
 from lwe.heads import lwr_heads
 from lwe.parameters import covariate_form
@@ -16,6 +15,7 @@ from paper_checks.claims import _heads_by_hand as by_hand
 from paper_checks.claims._faults import NO_PADS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above
+from studies.intervals import mean_interval, proportion_interval
 
 
 @checks("rounding/head-count", NO_PADS, share=Fraction(1, 4))

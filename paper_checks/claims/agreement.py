@@ -9,12 +9,12 @@ from numpy.random import Generator
 from sympy import Matrix
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
-from attention.intervals import Interval, mean_interval, proportion_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import given, returned
+from studies.intervals import Interval, mean_interval, proportion_interval
 from upper.six_phase import certify_agreement, disagreement, has_repeated_tokens, measure_agreement
 
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import mean_interval, median_interval, proportion_interval
 from lwe import (
     BINARY,
     TERNARY,
@@ -29,6 +28,7 @@ from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, surely_below
 from paper_checks.faults import returned
+from studies.intervals import mean_interval, median_interval, proportion_interval
 
 _LAWS = {"binary": BINARY, "ternary": TERNARY}
 _NO_CLOCK = Budget(seconds=None)

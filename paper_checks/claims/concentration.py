@@ -16,11 +16,11 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, SliceInputs
-from attention.intervals import mean_interval, proportion_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_most, close, covers, equal, surely_below
 from paper_checks.faults import given, returned
+from studies.intervals import mean_interval, proportion_interval
 
 
 @checks("concentration/mean-between-other-tokens", mean=Fraction(1, 2))

@@ -20,7 +20,6 @@ from attention import (
     make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
-from attention.intervals import mean_interval, proportion_interval, slope_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import (
@@ -34,6 +33,7 @@ from paper_checks.comparison import (
     surely_below,
 )
 from paper_checks.faults import given, returned
+from studies.intervals import mean_interval, proportion_interval, slope_interval
 
 _PAPER = "Chen and Li, arXiv 2402.04084, ask for such conditions"
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from attention.intervals import Interval, mean_interval, slope_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import NO_ONE_OVER_K
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, close, covers, equal, surely_above
 from paper_checks.faults import returned
+from studies.intervals import Interval, mean_interval, slope_interval
 from upper.six_phase import estimate_projection_sum, one_gradient_step
 
 _SIZES = ((1, 3), (2, 2), (2, 3), (3, 2), (3, 3))

@@ -16,12 +16,12 @@ from numpy.random import Generator
 
 import upper
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, make_nice_layer
-from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above
 from paper_checks.faults import returned
 from sq import make_parity_instance
+from studies.intervals import mean_interval
 from upper import GradientDescent, Newton
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
@@ -73,7 +73,7 @@ def derivative(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     layer = make_nice_layer(heads=m, dim=d, rng=rng)
     x = BooleanInputs(k, d).sample(50, rng=rng)
     direction, residual = rng.standard_normal(layer.theta.shape) / d, rng.standard_normal(x.shape)
-    heads = FullHeads(Engine.of(x, low=x.dtype), x, m, rng)
+    heads = FullHeads(layer.theta).on(Engine.of(x, low=x.dtype), x, rng)
     heads.go_to(x.dtype)
     theta, change = (one.transpose(1, 0, 2).reshape(d, m * d) for one in (layer.theta, direction))
     heads.reads(theta)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import mean_interval, slope_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import ONE_WEIGHT
 from paper_checks.claims._linear_exact import (
@@ -21,6 +20,7 @@ from paper_checks.claims._linear_exact import (
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, may_be_at_most
 from paper_checks.faults import given, returned
+from studies.intervals import mean_interval, slope_interval
 from upper.linear_attention import (
     FeatureMoments,
     LinearAttention,

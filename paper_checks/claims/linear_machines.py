@@ -10,10 +10,10 @@ from paper_checks.claims._linear_exact import all_inputs, cubic, distance, gap, 
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import returned
+from studies.tasks import AutomataInContext, Automaton, KeyValueMemory, TapeLayout
+from studies.tasks.key_value import Keys
 from upper.linear_attention import LinearAttention, first_independent, regress
 from upper.linear_attention.regression import CubicRegression
-from upper.linear_attention.tasks import AutomataInContext, Automaton, KeyValueMemory, TapeLayout
-from upper.linear_attention.tasks.key_value import Keys
 
 
 @checks(

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome
-from attention.intervals import mean_interval, proportion_interval
 from lower import HardInstance, solve_gf2
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import EQUATION_LOST
@@ -17,6 +16,7 @@ from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, may_be_at_least
 from paper_checks.faults import returned
 from sq import ParityElimination, make_parity_instance
+from studies.intervals import mean_interval, proportion_interval
 from upper import KnownPart
 
 

@@ -7,7 +7,6 @@ from math import ceil, comb
 import numpy as np
 from numpy.random import Generator
 
-from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import REPLIES_NEAR_ONE
 from paper_checks.claims.tables import checks
@@ -27,6 +26,7 @@ from sq import (
     ScanLearner,
     SignedGroupLearner,
 )
+from studies.intervals import mean_interval
 
 _TAUS = ("0.9", "0.5", "0.3", "0.1", "0.05")
 _TABLE = {

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from attention.intervals import proportion_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, equal, surely_above
 from paper_checks.faults import returned
+from studies.intervals import proportion_interval
 from upper.six_phase import (
     AttentionSpan,
     SixPhase,

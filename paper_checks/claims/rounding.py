@@ -12,7 +12,6 @@ import sympy
 from numpy.random import Generator
 
 from attention import AttentionLayer
-from attention.intervals import proportion_interval
 from lower import solve_gf2
 from lwe import CentredBinomial, Flips, LWEParameters, LWRFamily, make_lwr_instance, noisy_examples
 from lwe.heads import covariates_of, lwr_heads
@@ -22,6 +21,7 @@ from paper_checks.claims import _heads_by_hand as by_hand
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal
 from paper_checks.faults import given, returned
+from studies.intervals import proportion_interval
 
 _CASES = ((6, 8, 2), (6, 16, 4), (8, 7, 3), (10, 64, 2), (5, 17, 17), (12, 4, 2))
 _HALF = Fraction(1, 2)

@@ -19,12 +19,12 @@ from attention import (
     make_affinely_dependent_layer,
     make_nice_layer,
 )
-from attention.intervals import mean_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import returned
+from studies.intervals import mean_interval
 from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
 
 

@@ -154,6 +154,23 @@ def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, t
     assert "--matrix binary" not in cli(*given, "--matrix", "binary").out
 
 
+@pytest.mark.parametrize("rounding", ["down", "nearest"])
+def test_the_rounding_of_labels_is_found_where_nothing_says_it(cli, tmp_path, rounding):
+    saber = LWEParameters(12, 256, 32, "uniform", Xs=TERNARY)
+    samples, secret = make_samples(saber, 40, rounding=rounding, rng=0)
+    for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--modulus", 256, "--levels", 32]
+    given += ["--secret-law", "ternary", "--secret", tmp_path / "s.npy"]
+    given += ["--attacks", "least-squares,meet-in-the-middle"]
+    said = cli(*given).out
+    assert re.search(r"meet-in-the-middle +broken .* is the true secret", said)
+    assert ("rounded to the nearest." in said) is (rounding == "nearest")
+    # what is said is not tried otherwise
+    others = "down" if rounding == "nearest" else "nearest"
+    assert "Broken by none" in cli(*given, "--rounding", others).out
+
+
 def test_an_attack_that_refuses_is_not_said_to_have_spent_its_budget(cli, tmp_path):
     save_target(tmp_path / "it.safetensors", lwr_target(secret_dim=24, modulus=64, levels=2, seed=1))
     given = ["--attacks", "meet-in-the-middle", "--samples", 1000, "--json"]

@@ -13,6 +13,7 @@ import pytest
 from arena.results import Results
 from attention.files import load_layer
 from lower import load_instance, save_instance
+from lwe import PRESETS, estimate
 
 FAMILIES = {
     "sq-parity": [],
@@ -95,6 +96,18 @@ def test_numbers_of_an_estimate_make_the_same_problem_as_a_name(cli):
     ]
     assert found[0] == found[1] == sorted(found[0], key=lambda one: one["log2_rop"])
     assert any(one["log2_rop"] == pytest.approx(118.6, abs=0.05) for one in found[0])
+
+
+@pytest.mark.parametrize("columns", [20, 200])
+@pytest.mark.parametrize("name", ["ntru-hps2048509", "hesv2-131072-128", "toy-lpn"])
+def test_the_table_of_an_estimate_fits_eighty_columns(cli, monkeypatch, name, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))  # it is the same wherever it goes, also through a pipe
+    lines = cli("estimate", name).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+    # no number is cut
+    assert all(rows[cost.attack][1] == cost.rop for cost in estimate(PRESETS[name]))
+    assert "…" not in "".join(lines)
 
 
 def test_a_layer_that_was_not_found_is_not_saved(cli, tmp_path):

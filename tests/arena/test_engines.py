@@ -16,13 +16,11 @@ from arena.students import PRESETS, STUDENTS, as_students
 from runs import Store
 from upper import (
     LBFGS,
-    FrozenAttention,
     GradientDescent,
     KnownPart,
     LinearBaseline,
     Newton,
     OneGradientStep,
-    TunedAdam,
 )
 from upper import engine as engines
 
@@ -36,17 +34,10 @@ def without_torch(monkeypatch):
 
 @needs_torch
 def test_the_engine_used_is_named(nice, monkeypatch):
-    for learner in (
-        LBFGS(1),
-        GradientDescent(1, optimizer="sgd"),
-        FrozenAttention(),
-        LinearBaseline(),
-        OneGradientStep(),
-    ):
+    for learner in (LBFGS(1), LinearBaseline(), OneGradientStep()):
         assert engine_used(learner, nice) == "numpy"
     assert engine_used(KnownPart(), nice) == ""
     assert engine_used(GradientDescent(1), nice) == "torch cpu float32"
-    assert engine_used(TunedAdam(1), nice) == "torch cpu float32"
     assert engine_used(Newton(1, engine="auto"), nice) == "numpy"  # too small to be worth more
     assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")
     large = nice_target(heads=8, tokens=8, dim=64, seed=1)
@@ -58,10 +49,10 @@ def test_the_engine_used_is_named(nice, monkeypatch):
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
-    students = on_engine(as_students("newton,adam,tuned-adam,linear"), engine="torch", device="cuda:1")
-    newton, adam, tuned, linear = (student.build(nice, PRESETS["quick"]) for student in students)
+    students = on_engine(as_students("newton,adam,linear"), engine="torch", device="cuda:1")
+    newton, adam, linear = (student.build(nice, PRESETS["quick"]) for student in students)
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
-    assert (adam.device, tuned.device) == ("cuda:1", "cuda:1")
+    assert adam.device == "cuda:1"
     assert linear == STUDENTS["linear"].build(nice, PRESETS["quick"])
     assert on_engine(as_students("newton")) == as_students("newton")
 
@@ -160,7 +151,7 @@ def test_the_library_breaking_down_on_a_device_is_one_line(cli, file, monkeypatc
     def full(*_, **__):
         raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB.")
 
-    monkeypatch.setattr("upper.newton.learner.gauss_newton", full)
+    monkeypatch.setattr("upper.newton.problem.gauss_newton", full)
     said = cli("learn", file, "--device", "cpu", status=1)
     assert said.err == (
         "attention-bounds: The work on cpu failed: CUDA out of memory. Tried to allocate 2 GiB.\n"

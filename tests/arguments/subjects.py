@@ -23,9 +23,9 @@ import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
 from arena.frames import Table
-from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
-from upper.linear_attention import tasks
+from studies import tasks
 
 PACKAGES = [
     attention,
@@ -85,7 +85,6 @@ SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
 LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
-NUMBERS = np.arange(12) / 7
 CHECK = paper_checks.all_checks()[0]
 MINE = {"id": "layer/mine", "claim": "One.", "source": "Here.", "kind": CHECK.kind, "basis": CHECK.basis}
 TARGET = arena.nice_target(heads=1, tokens=2, dim=3)
@@ -162,8 +161,8 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.sinusoidal_positions, k=2, d=3),
         partial(attention.write_examples, path=made, x=X, y=Y),
         # learners
-        *(partial(one, m=2) for one in (upper.LBFGS, upper.GradientDescent, upper.TunedAdam, upper.Newton)),
-        *(partial(one) for one in (upper.FrozenAttention, upper.KnownPart, upper.LinearAttentionLearner)),
+        *(partial(one, m=2) for one in (upper.LBFGS, upper.GradientDescent, upper.Newton)),
+        *(partial(one) for one in (upper.KnownPart, upper.LinearAttentionLearner)),
         *(partial(one) for one in (upper.LinearBaseline, upper.OneGradientStep, upper.choose_engine)),
         partial(upper.SixPhase, m=2),
         partial(upper.counting_floor, heads=1, tokens=2, dim=3),
@@ -272,7 +271,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(sq.closed_form_gram, family=PARITY),
         partial(sq.enumerated_gram, family=PARITY),
         partial(sq.enumerated_pairs, family=PARITY),
-        partial(sq.sampled_squared_advantage, family=PARITY, samples=3, degree=6, draws=2),
         partial(sq.group_learner_bound, targets=5, tolerance=0.3),
         partial(sq.make_parity_instance, dim=5),
         partial(sq.maximum_clique, joined=TWO.astype(bool)),
@@ -346,10 +344,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(paper_checks.Check, **MINE, run=CHECK.run, constants={"one": 1}, wrong={"one": 2}),
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
         partial(paper_checks.find_checks, names=["layer/*"]),
-        partial(intervals.mean_interval, values=NUMBERS),
-        partial(intervals.median_interval, values=NUMBERS),
-        partial(intervals.proportion_interval, successes=1, trials=4),
-        partial(intervals.slope_interval, x=NUMBERS, y=NUMBERS),
     ]  # fmt: skip
 
 

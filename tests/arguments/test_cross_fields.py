@@ -36,7 +36,7 @@ from sq.dimension import clique_dimension
 from sq.hidden_part import HiddenPart
 from sq.krawtchouk import fourier_weights, krawtchouk, profile_moments
 from sq.profiles import designed_coefficients
-from upper.linear_attention import tasks
+from studies import tasks
 
 pytestmark = pytest.mark.bad_input
 FACT = INSTANCE.certificate.facts[0]

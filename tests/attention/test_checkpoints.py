@@ -227,27 +227,6 @@ class TestForwardPass:
         assert ("not divided by sqrt(h)" in notes_of(got)) is not weights
         assert ("divided by 3" in notes_of(got)) is by_layer
 
-    @pytest.mark.parametrize(
-        ("naming", "prefix", "config", "causal"),
-        [
-            ("GPT-2", "", {"model_type": "gpt2", "n_head": 2}, True),
-            ("nanoGPT", "", {"n_head": 2}, True),
-            ("BART", "encoder.", {"model_type": "bart", "encoder_attention_heads": 2}, False),
-            ("BART", "model.decoder.", {"model_type": "whisper", "decoder_attention_heads": 2}, True),
-            ("BART", "decoder.sentence_encoder.", {"num_attention_heads": 2}, False),
-            ("BERT", "bert.", {"model_type": "bert", "num_attention_heads": 2, "is_decoder": True}, True),
-            ("BERT", "bert.", {"model_type": "bert", "num_attention_heads": 2}, False),
-        ],
-    )
-    def test_layers_are_causal_as_their_models_are(self, torch, tmp_path, naming, prefix, config, causal):
-        maps = random_maps(np.random.default_rng(5), 6, 6)
-        got = read_checkpoint_layer(write(tmp_path, naming, [maps], prefix=prefix, **config), layer=0)
-        assert ("The layer is causal" in notes_of(got)) is causal
-        x = np.random.default_rng(6).normal(size=(2, 3, 6))
-        model, out = torch_forward(torch, maps, 2, x, biased=True, causal=causal), got.layer(x)
-        np.testing.assert_allclose(out, model, rtol=0, atol=1e-12)
-        assert got.layer.causal is causal
-
     @pytest.mark.parametrize("naming", ["BERT", "BART"])
     @pytest.mark.parametrize("groups", [1, 2])
     def test_keys_that_heads_share_are_repeated(self, torch, tmp_path, naming, groups):
@@ -263,16 +242,6 @@ class TestForwardPass:
         got = read_checkpoint_layer(path, layer=0)
         assert "shared by groups" in notes_of(got)
         assert_computes(torch, got, maps, 4)
-
-    def test_llamas_names_where_nothing_is_rotated(self, torch, tmp_path):
-        maps = four_by_four()
-        tensors = separate("layers.{}.self_attn.{}_proj", "qkvo")([maps])
-        config = {"num_attention_heads": 2, "use_rope": False}
-        got = read_checkpoint_layer(save(tmp_path / "model.safetensors", tensors, config), layer=0)
-        assert_computes(torch, got, maps, 2)
-        save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
-        with pytest.raises(FileFormatError, match="are rotated by their positions"):
-            read_checkpoint_layer(tmp_path, layer=0)
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
     def test_entries_of_every_floating_type(self, torch, tmp_path, dtype):
@@ -291,6 +260,55 @@ class TestForwardPass:
         save_file(rounded, tmp_path / "model.safetensors")
         with pytest.raises(FileFormatError, match=r"key\.bias' holds NaN or infinite"):
             read_checkpoint_layer(tmp_path, layer=0, heads=2)
+
+
+SEPARATE, QKVO = NAMINGS["BART"][0], separate("layers.{}.self_attn.{}_proj", "qkvo")
+LAYOUTS = {  # a maker of tensors, the prefix, the config, and why it is refused
+    "BERT": (bert_tensors, "bert.encoder.", {"model_type": "bert"}, None),
+    "BERT as a decoder": (bert_tensors, "bert.", {"model_type": "bert", "is_decoder": True}, None),
+    "DistilBERT": (NAMINGS["DistilBERT"][0], "transformer.", {"model_type": "distilbert"}, None),
+    "ALBERT": (NAMINGS["ALBERT"][0], "encoder.", {"model_type": "albert"}, None),
+    "ViT": (NAMINGS["ViT"][0], "vit.encoder.", {"model_type": "vit"}, None),
+    "timm": (NAMINGS["timm"][0], "", {"architecture": "vit_tiny_patch16_224"}, None),
+    "GPT-2": (gpt2_tensors, "transformer.", {"model_type": "gpt2"}, None),
+    "nanoGPT": (NAMINGS["nanoGPT"][0], "transformer.", {}, None),
+    "BART's encoder": (SEPARATE, "model.encoder.", {"model_type": "bart"}, None),
+    "BART's decoder": (SEPARATE, "model.decoder.", {"model_type": "bart"}, None),
+    "CLIP's texts": (SEPARATE, "text_model.encoder.", {"model_type": "clip"}, None),
+    "CLIP's images": (SEPARATE, "vision_model.encoder.", {"model_type": "clip"}, None),
+    "Whisper": (SEPARATE, "model.decoder.", {"model_type": "whisper"}, None),
+    "OpenAI's Whisper": (NAMINGS["OpenAI's Whisper"][0], "encoder.", {}, None),
+    "fairseq's RoBERTa": (SEPARATE, "decoder.sentence_encoder.", {}, None),
+    "torch's encoder": (NAMINGS["PyTorch"][0], "encoder.", {}, None),
+    "torch's module": (in_torch("blocks.{}.attn"), "", {}, None),
+    "torch's module, three maps": (in_torch("h.{}", fused=False), "", {}, None),
+    "compiled": (bert_tensors, "_orig_mod.module.", {}, None),
+    "FSDP": (SEPARATE, "_fsdp_wrapped_module.encoder.", {}, None),
+    "Llama without rotations": (QKVO, "model.", {"use_rope": False}, None),
+    "Llama": (QKVO, "model.", {"model_type": "llama"}, "rotated"),
+    "Mistral's window": (QKVO, "", {"use_rope": False, "sliding_window": 4}, "window"),
+    "RoFormer": (bert_tensors, "roformer.", {"model_type": "roformer"}, "of type 'roformer'"),
+    "relative BERT": (bert_tensors, "", {"position_embedding_type": "relative_key"}, "terms"),
+    "ALiBi": (gpt2_tensors, "", {"alibi": True}, "terms"),
+    "code of its own": (bert_tensors, "", {"auto_map": {"AutoModel": "own.Model"}}, "code of its own"),
+    "another scale": (gpt2_tensors, "", {"attention_multiplier": 0.5}, "scale"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_computes_what_its_model_does_or_is_refused(torch, tmp_path, layout):
+    make, prefix, config, refused = LAYOUTS[layout]
+    layers = [random_maps(np.random.default_rng(seed), 12, 12) for seed in range(2)]
+    config = {"num_attention_heads": 3} | config
+    path = save(tmp_path / "model.safetensors", make(layers, prefix), config)
+    if refused:
+        with pytest.raises(FileFormatError, match=refused):
+            read_checkpoint_layer(path, layer=1)
+        return
+    got = read_checkpoint_layer(path, layer=1)
+    causal = ("GPT", "decoder", "texts", "Whisper", "Llama")
+    assert got.layer.causal is (any(word in layout for word in causal) and "OpenAI" not in layout)
+    assert_computes(torch, got, layers[1], 3)
 
 
 class TestConfig:
@@ -459,6 +477,38 @@ class TestTorchFiles:
         }
         torch.save(content, tmp_path / "checkpoint.pt")
         assert read_checkpoint_layer(tmp_path, layer=0, heads=2).prefix == "model."
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"args": argparse.Namespace(encoder_attention_heads=3, decoder_attention_heads=1, lr=[0.1])},
+            {"cfg": {"task": None, "model": argparse.Namespace(encoder_attention_heads=3)}},
+            {"model_args": {"n_head": 3, "n_embd": 6}, "config": {"n_head": 3, "device": "cuda"}},
+            {"hyper_parameters": {"nhead": 3, "betas": (0.9, 0.99)}},
+        ],
+        ids=["fairseq", "newer fairseq", "nanoGPT", "Lightning"],
+    )
+    def test_settings_in_the_file_say_the_number_of_heads(self, torch, tmp_path, settings):
+        maps = random_maps(np.random.default_rng(4), 6, 6)
+        tensors = {
+            name: torch.from_numpy(one) for name, one in NAMINGS["BART"][0]([maps], "encoder.").items()
+        }
+        path = tmp_path / "checkpoint.pt"
+        torch.save({"model": tensors} | settings, path)
+        assert_computes(torch, read_checkpoint_layer(path, layer=0), maps, 3)
+        assert "checkpoint.pt says" in notes_of(read_checkpoint_layer(path, layer=0, heads=2))
+        # a config beside the file goes first
+        (tmp_path / "config.json").write_text('{"num_attention_heads": 2}')
+        assert read_checkpoint_layer(path, layer=0).layer.heads == 2
+
+    def test_settings_in_the_file_say_what_else_it_computes(self, torch, tmp_path):
+        content = {
+            "args": argparse.Namespace(n_head=2, rope_theta=1e4),
+            "model": self.module(torch).state_dict(),
+        }
+        torch.save(content, tmp_path / "a.pt")
+        with pytest.raises(FileFormatError, match=r"by a\.pt \(rope_theta = 10000.0\).*rotated"):
+            read_checkpoint_layer(tmp_path, layer=0)
 
     def test_parts_are_found_by_an_index(self, torch, tmp_path):
         state = self.module(torch).state_dict()

@@ -10,33 +10,22 @@ from attention import BooleanInputs, ExampleOracle, NotEnoughMemoryError, make_n
 from attention.memory import memory_limited_to, require_memory
 
 FILES = {
-    "a group of version 2": (
-        {
-            "proc/self/cgroup": "0::/jobs/mine\n",
-            "sys/fs/cgroup/jobs/mine/memory.max": "max",
-            "sys/fs/cgroup/jobs/mine/memory.current": "10",
-            "sys/fs/cgroup/jobs/memory.max": "5000",
-            "sys/fs/cgroup/jobs/memory.current": "2000",
-        },
-        3000,
-    ),
-    "a group of version 1": (
-        {
-            "proc/self/cgroup": "5:cpu:/mine\n4:memory,pids:/mine\n",
-            "sys/fs/cgroup/memory/mine/memory.limit_in_bytes": "7000",
-            "sys/fs/cgroup/memory/mine/memory.usage_in_bytes": "3000",
-        },
+    "group of version 2": ({"memory.max": "5000", "memory.current": "2000"}, 3000),
+    "group of version 1": (
+        {"memory/memory.limit_in_bytes": "7000", "memory/memory.usage_in_bytes": "3000"},
         4000,
     ),
+    "group without a limit": ({"memory.max": "max", "memory.current": "10"}, 9000 * 1024),
 }
 
 
 @pytest.mark.parametrize(("files", "free"), FILES.values(), ids=FILES)
 def test_free_memory_is_what_the_tightest_limit_leaves(files, free, tmp_path, monkeypatch):
-    for name, text in files.items():
+    files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    for name, text in (files | {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   9000 kB\n"}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "Path", lambda name: tmp_path / Path(name).relative_to("/"))
+    monkeypatch.setattr(memory, "Path", lambda *parts: tmp_path / Path(*parts).relative_to("/"))
     assert memory.available_memory() == free
 
 

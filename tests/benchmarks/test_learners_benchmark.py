@@ -88,7 +88,6 @@ def test_a_complaint_for_every_aim_missed(rows, said):
 @pytest.mark.slow
 def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.learners._LBFGS_PASSES", 200)
-    monkeypatch.setattr("benchmarks.learners._FEATURES", 16)
     monkeypatch.setattr(
         "benchmarks.learners.adam_settings",
         lambda m, *_, **__: {

@@ -18,7 +18,6 @@ from sq import (
     TokenParityFamily,
     TwoSlopeFamily,
     enumerated_pairs,
-    sampled_squared_advantage,
     statistical_dimension,
 )
 from sq.dimension import reference_gram
@@ -90,13 +89,6 @@ def test_pairs_of_every_family_are_those_of_full_enumeration(family):
     for samples in (2, 20, 200):
         # kinds are split alike only where events are; these are continuous in the chances
         assert found.dimension(samples=samples) == pytest.approx(stated.dimension(samples=samples), rel=1e-6)
-
-
-@pytest.mark.parametrize("family", [BumpFamily(dim=7, bits=3, at=1), DesignedStepsFamily(dim=8, bits=4)])
-def test_random_pairs_give_an_interval_that_covers_the_formula(family):
-    found = sampled_squared_advantage(family, samples=30, degree=12, draws=40, rng=0)
-    assert found.low < found.high
-    assert found.low <= float(family.secret_pairs.squared_advantage(samples=30, degree=12)) <= found.high
 
 
 @pytest.mark.parametrize("pairs", [PARITY, SPREAD], ids=["parity", "bump"])

@@ -108,6 +108,12 @@ def test_rounded_errors_are_rounding_with_errors_before_it():
     coarse, again = make_samples(fine.updated(p=16), 1000, rng=0)
     assert np.array_equal(secret, again)
     assert np.array_equal(rounded_samples(samples, 4096, 16).labels, coarse.labels)
+    samples, coarse = (
+        make_samples(fine.updated(p=p), 1000, rounding="nearest", rng=0)[0] for p in (4096, 16)
+    )
+    nearest = rounded_samples(samples, 4096, 16)
+    assert np.array_equal(nearest.labels, coarse.labels)
+    assert nearest.rounding == "nearest"
     assert card_of(fine.updated(p=16)).rests_on == "LWE"
 
 

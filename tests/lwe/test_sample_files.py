@@ -350,5 +350,10 @@ def test_labels_rounded_to_the_nearest_are_kept_so(tmp_path):
     with pytest.raises(ValueError, match="says itself that labels are rounded nearest"):
         read_samples(tmp_path / "s.npz", rounding="down")
     np.savez(tmp_path / "t.npz", A=samples.public, b=np.floor(residues / 8 + 0.5))  # 8 stands for 0
-    found = read_samples(tmp_path / "t.npz", {"q": 64, "p": 8, "matrix": "uniform"}, rounding="nearest")
-    np.testing.assert_array_equal(found.samples.labels, samples.labels)
+    problem = {"q": 64, "p": 8, "matrix": "uniform"}
+    for stated in ("nearest", None):  # labels 8 say it, too
+        found = read_samples(tmp_path / "t.npz", problem, rounding=stated)
+        np.testing.assert_array_equal(found.samples.labels, samples.labels)
+        assert (found.samples.rounding, found.rounding_known) == ("nearest", True)
+    np.savez(tmp_path / "t.npz", A=samples.public, b=samples.labels)
+    assert not read_samples(tmp_path / "t.npz", problem).rounding_known

@@ -5,7 +5,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from attention.intervals import Interval
 from paper_checks import (
     Kind,
     at_least,
@@ -18,6 +17,7 @@ from paper_checks import (
     surely_above,
     surely_below,
 )
+from studies.intervals import Interval
 
 INTERVAL = Interval(0.9, 1.0, 1.2, 0.999, "made up")
 

@@ -8,7 +8,6 @@ import pytest
 
 import attention
 from attention import FileFormatError
-from attention.intervals import mean_interval
 from paper_checks import (
     GROUPS,
     Basis,
@@ -28,6 +27,7 @@ from paper_checks import (
     run_checks,
 )
 from paper_checks.claims_folder import ClaimsFolder
+from studies.intervals import mean_interval
 
 WORDS = {"claim": "One and one is two.", "source": "a book", "basis": Basis.PROVED}
 

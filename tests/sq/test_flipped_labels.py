@@ -8,7 +8,6 @@ from arena.attacks import ATTACKS
 from arena.generated_targets import family_target
 from arena.targets import load_target, save_target
 from attention import Outcome
-from attention.intervals import proportion_interval
 from lower import query_lower_bound, verify_instance
 from lwe import ExhaustiveAttack, Flips, LWEParameters, SparseSigned, make_samples
 from sq import (
@@ -25,6 +24,7 @@ from sq import (
     TokenParityFamily,
     measure_cell,
 )
+from studies.intervals import proportion_interval
 
 RATE = 0.2
 NOISY = (

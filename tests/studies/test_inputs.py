@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from attention.intervals import proportion_interval
 from studies.inputs import STUDY, discordant_layers
+from studies.intervals import proportion_interval
 
 
 def cell_of(learner, law, size, examples, draws):

@@ -16,8 +16,6 @@ from upper.linear import linear_part
 
 __all__ = ["KnownPart", "LinearBaseline", "OneGradientStep"]
 
-_AT_ONCE = 1 << 22  # numbers in a batch of tokens, 32 MiB
-
 
 @dataclass(frozen=True)
 @checked
@@ -132,16 +130,9 @@ class OneGradientStep(LearnerBase):
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         (x, y), held = draw_and_hold_out(oracle, 64 * oracle.d if budget is None else budget)
-        n, k, d = x.shape
-        zero = np.zeros((d, d))
-        theta, w = zero.copy(), zero.copy()
-        batch = max(1, _AT_ONCE // (k * d))
-        for first in range(0, n, batch):
-            part = slice(first, first + batch)
-            _, theta_gradient, w_gradient = squared_error_gradient(x[part], y[part], zero, zero)
-            theta -= len(x[part]) / n * theta_gradient
-            w -= len(x[part]) / n * w_gradient
-        layer = layer_of_stacked(theta, w)
+        zero = np.zeros((oracle.d, oracle.d))
+        _, *gradients = squared_error_gradient(x, y, zero, zero)
+        layer = layer_of_stacked(*(-gradient for gradient in gradients))
         error = held.error(layer)
         recorder.step("One gradient step", layer=layer, held_out_error=error)
         return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)

@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, Verdict, verdict
 from attention.learning import LearnerBase, draw_and_hold_out
-from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -32,23 +30,30 @@ from upper.baselines.descent import (
     rate,
     squared_error_gradient,
 )
-from upper.baselines.optimizers import Momentum, Muon, Optimizer, OptimizerName, Soap, TorchAdam
 from upper.engine import has_bfloat16
 
-__all__ = ["Dtype", "GradientDescent", "Student", "train"]
+__all__ = ["Dtype", "GradientDescent", "OptimizerName"]
 
 Dtype = Literal["float32", "float64", "bfloat16"]
+OptimizerName = Literal["adam", "muon", "sgd", "soap"]
 
 _RATES: dict[OptimizerName, float] = {"adam": 0.003, "muon": 0.01, "soap": 0.003}
-_HIGHEST_RATE_OF_SGD = 0.25
 # A few times the rounding error; no schedule gets much below it. Errors in bfloat16 are no success.
 _ROUNDING = {"float64": EXACT_ERROR, "float32": 1e-6, "bfloat16": 0.0}
-# A held-out error below this share of the one at the record before is still falling.
-_STILL_FALLING = 0.98
-# Steps between records: enough for a curve, at negligible cost.
-_LOOK_EVERY = 50
-# Predicting zero has the error 1.
-_DIVERGED = 1e6
+
+
+@dataclass(frozen=True)
+class _Watching:
+    """How a fit is watched."""
+
+    every: int = 50  #: steps between records: enough for a curve, at negligible cost
+    still_falling: float = (
+        0.98  #: a held-out error below this share of the one at the record before is still falling
+    )
+    diverged: float = 1e6  #: predicting zero has the error 1
+
+
+_WATCHING = _Watching()
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,8 @@ class GradientDescent(LearnerBase):
     batch : int
         Examples per step.
     optimizer : {"adam", "muon", "sgd", "soap"}
-        What makes a step of the gradient. Muon and SOAP treat every Theta_i and every W_i as a matrix of its own. With
-        "sgd" on the CPU, PyTorch is not needed.
+        What makes a step of the gradient: the optimizers of PyTorch and, for SOAP, of pytorch-optimizer, without weight
+        decay. SGD has Nesterov's momentum. Muon and SOAP treat every Theta_i and every W_i as a matrix of its own.
     learning_rate : float, optional
         The rate at the start of the schedule, after a warm-up over a fiftieth of it. With 0 the parameters stay at the
         start. The default is .003 for Adam and SOAP and .01 for Muon. For "sgd" the rate is that of the loss of a row
@@ -100,7 +105,7 @@ class GradientDescent(LearnerBase):
         If a parameter is out of range, or on `fit` if the budget is below one batch, or the device is not available
         or has no bfloat16.
     ImportError
-        On `fit`, if PyTorch (the extra ``torch``) is needed and missing.
+        On `fit`, without PyTorch, or without pytorch-optimizer for SOAP (both in the extra ``torch``).
 
     Notes
     -----
@@ -117,11 +122,8 @@ class GradientDescent(LearnerBase):
 
     Examples
     --------
-    >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(k=3, d=8), rng=1)
-    >>> fit = GradientDescent(1, optimizer="sgd", work=2000, tolerance=0.01).fit(oracle, rng=2)
-    >>> fit.outcome.name
-    'REACHED_TOLERANCE'
+    >>> GradientDescent(m=2, work=2000, batch=64).minimum_examples(k=3, d=8)
+    64
     """
 
     m: PositiveInt
@@ -139,50 +141,42 @@ class GradientDescent(LearnerBase):
     reused: Annotated[int, Whole(2)] | None = None
     device: str = "cpu"
 
-    @property
-    def library(self) -> Literal["numpy", "torch"]:
-        """What it computes with."""
-        plain = self.optimizer == "sgd" and self.device == "cpu" and self.dtype != "bfloat16"
-        return "numpy" if plain else "torch"
-
     def minimum_examples(self, k: int, d: int) -> int:
         """One batch; with a fixed set, one example to learn from and one to hold out."""
         return self.batch if self.reused is None else 2
 
-    def student(self, k: int, start: tuple[np.ndarray, np.ndarray]) -> "Student":
+    def _student(self, k: int, start: tuple[np.ndarray, np.ndarray]) -> "_Student":
         """The parameters at the start, and what updates them on examples of k tokens."""
-        wide = "float32" if self.dtype == "bfloat16" else self.dtype
-        parameters: list[Any] = [part.astype(wide) for part in start]
-        if self.library == "torch":
-            import torch
+        import torch
 
-            parameters = [torch.from_numpy(part).to(self.device) for part in parameters]
-        make: dict[OptimizerName, Callable[[], Optimizer]] = {
-            "adam": lambda: TorchAdam(parameters, self.momentum, self.beta2),
-            "muon": lambda: Muon(parameters, self.momentum),
-            "sgd": lambda: Momentum(parameters, self.momentum),
-            "soap": lambda: Soap(parameters, self.momentum, self.beta2),
-        }
-        if self.optimizer == "sgd":  # the loss of an example is the sum over its k rows
-            d = len(start[0])
-            given = min(1.0 / d, _HIGHEST_RATE_OF_SGD) if self.learning_rate is None else self.learning_rate
-            highest = given / k
+        d, wide = len(start[0]), "float64" if self.dtype == "float64" else "float32"
+        parameters = [torch.from_numpy(part.astype(wide)).to(self.device) for part in start]
+        of_heads = self.optimizer in ("muon", "soap")
+        parts = _heads(parameters) if of_heads else parameters
+        optimizer: Any
+        if self.optimizer == "adam":
+            optimizer = torch.optim.Adam(parts, lr=0.0, betas=(self.momentum, self.beta2), fused=True)
+        elif self.optimizer == "muon":
+            optimizer = torch.optim.Muon(parts, lr=0.0, momentum=self.momentum, weight_decay=0.0)
+        elif self.optimizer == "sgd":
+            optimizer = torch.optim.SGD(parts, lr=0.0, momentum=self.momentum, nesterov=self.momentum > 0)
         else:
-            highest = _RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
-        return Student(parameters, make[self.optimizer](), highest, self.dtype)
+            from pytorch_optimizer import SOAP
 
-    def converter(self) -> Callable[[np.ndarray], Any]:
+            optimizer = SOAP(parts, lr=0.0, betas=(self.momentum, self.beta2), weight_decay=0.0)
+        highest = self.learning_rate
+        if self.optimizer == "sgd":  # the loss of an example is the sum over its k rows
+            highest = (min(1 / d, 0.25) if highest is None else highest) / k
+        elif highest is None:
+            highest = _RATES[self.optimizer]
+        return _Student(parameters, parts, optimizer, highest, self.dtype)
+
+    def _converter(self) -> Callable[[np.ndarray], Any]:
         """A converter of examples to arrays; an error if PyTorch, the device or its bfloat16 is missing."""
-        wide = self.dtype == "float64"
-
-        def narrow(array: np.ndarray) -> np.ndarray:
-            with np.errstate(over="ignore"):  # labels too large for float32 end as a divergence
-                return array if wide else array.astype(np.float32)
-
-        if self.library == "numpy":
-            return narrow
-        if find_spec("torch") is None:
-            raise ImportError(f"{self.optimizer!r} needs PyTorch: install it with pip install torch.")
+        for package in ("torch", "pytorch_optimizer") if self.optimizer == "soap" else ("torch",):
+            if find_spec(package) is None:
+                name = package.replace("_", "-")
+                raise ImportError(f"{self.optimizer!r} needs {name}: install it with pip install {name}.")
         import torch
 
         try:
@@ -200,23 +194,20 @@ class GradientDescent(LearnerBase):
         dtype = getattr(torch, self.dtype)
 
         def convert(array: np.ndarray) -> Any:
-            return torch.from_numpy(np.ascontiguousarray(narrow(array))).to(device=self.device, dtype=dtype)
+            with np.errstate(over="ignore"):  # labels too large for float32 end as a divergence
+                array = array if self.dtype == "float64" else array.astype(np.float32)
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device=self.device, dtype=dtype)
 
         return convert
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        convert = self.converter()
+        convert = self._converter()
         affordable = self.work if budget is None or self.reused is not None else budget // self.batch
         steps = min(self.work, affordable)
-        student = self.student(oracle.k, random_start(self.m, oracle.d, rng))
+        student = self._student(oracle.k, random_start(self.m, oracle.d, rng))
         kept = self.batch if self.reused is None else min(self.reused, budget or self.reused)
-        require_memory(
-            f"{shown(kept)} examples of {oracle.k} tokens in {oracle.d} dimensions at once",
-            48 * kept * oracle.k * oracle.d,
-            advice="take smaller batches or a smaller fixed set",
-        )
         if self.reused is None:
             batches = fresh_batches(oracle, self.batch, convert)
         else:
@@ -226,16 +217,18 @@ class GradientDescent(LearnerBase):
             layer = student.layer() if recorder.measuring else None
             recorder.step(f"Step {step}", layer=layer, **errors)
 
-        ended = train(self, student, batches, oracle, steps=steps, tell=tell)
+        ended = _train(self, student, batches, oracle, steps=steps, tell=tell)
         return recorder.fit(ended, layer=student.layer())
 
 
-class Student:
-    """Stacked parameters (NumPy arrays or tensors), and their update by a batch."""
+class _Student:
+    """Stacked parameters, and their update by a batch: `parts` are what the optimizer updates, as views of them."""
 
-    def __init__(self, parameters: list[Any], optimizer: Optimizer, highest: float, dtype: Dtype) -> None:
-        self.parameters, self._optimizer, self._highest = parameters, optimizer, highest
-        self._narrow = dtype == "bfloat16"
+    def __init__(
+        self, parameters: list[Any], parts: list[Any], optimizer: Any, highest: float, dtype: Dtype
+    ) -> None:
+        self.parameters, self._parts, self._optimizer = parameters, parts, optimizer
+        self._highest, self._narrow = highest, dtype == "bfloat16"
 
     def step(self, x: Any, y: Any, share: float) -> Any:
         """Take a step on a batch at this share of the learning rate; return the residual before it."""
@@ -243,7 +236,17 @@ class Student:
         residual, *gradients = squared_error_gradient(x, y, *parameters)
         if self._narrow:
             gradients = [gradient.float() for gradient in gradients]
-        self._optimizer.step(gradients, self._highest * share)
+        if self._parts is not self.parameters:
+            gradients = _heads(gradients)
+            # SOAP finds no eigenbases of what is not finite
+            if not all(bool(gradient.isfinite().all()) for gradient in gradients):
+                for part in self.parameters:
+                    part[...] = math.nan
+                return residual
+        for part, gradient in zip(self._parts, gradients, strict=True):
+            part.grad = gradient
+        self._optimizer.param_groups[0]["lr"] = self._highest * share
+        self._optimizer.step()
         return residual
 
     def finite(self) -> bool:
@@ -255,9 +258,15 @@ class Student:
         return layer_of_stacked(*self.parameters)
 
 
-def train(
+def _heads(stacked: list[Any]) -> list[Any]:
+    """Every Theta_i and every W_i, as views of the stacked ones."""
+    theta, w = stacked
+    return [*theta.split(len(theta), 1), *w.split(len(theta), 0)]
+
+
+def _train(
     learner: GradientDescent,
-    student: Student,
+    student: _Student,
     batches: Batches,
     oracle: ExampleOracle,
     *,
@@ -274,11 +283,11 @@ def train(
         with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
             share = rate(learner.schedule, step - 1, steps, learner.power)
             running.add(student.step(x, y, share), y)
-        if step % _LOOK_EVERY and step < steps:
+        if step % _WATCHING.every and step < steps:
             continue
         before, error = error, running.pop()
         seen = error
-        diverged = not (seen < _DIVERGED and student.finite())
+        diverged = not (seen < _WATCHING.diverged and student.finite())
         if diverged:
             for part in student.parameters:  # after a divergence, predict zero
                 part[...] = 0.0
@@ -302,7 +311,7 @@ def train(
         otherwise=ended,
         tolerance=learner.tolerance,
         rounding=_ROUNDING[learner.dtype],
-        converged=error > _STILL_FALLING * before,
+        converged=error > _WATCHING.still_falling * before,
     )
 
 

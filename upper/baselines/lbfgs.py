@@ -7,24 +7,28 @@ from typing import Any
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR
 from attention.learning import LearnerBase, draw_and_hold_out
-from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
 __all__ = ["LBFGS"]
 
-# pairs of a step and a change of the gradient that approximate the Hessian
-_HISTORY = 20
-# iterations between records: enough for a curve, at negligible cost
-_LOOK_EVERY = 10
-# a start ends if this many iterations leave more than this share of the residual
-_STALL_RATIO, _STALL_ITERATIONS = 0.99, 200
-# a smaller residual is only rounding error
-_ROUNDING = 1e-15
+
+@dataclass(frozen=True)
+class _Stopping:
+    """When a start ends, and how often it reports."""
+
+    history: int = 20  #: pairs of a step and a change of the gradient that approximate the Hessian
+    every: int = 10  #: iterations between records: enough for a curve, at negligible cost
+    #: a start ends if so many iterations leave more than this share of the residual
+    stall_ratio: float = 0.99
+    stall_iterations: int = 200
+    rounding: float = 1e-15  #: a smaller residual is only rounding error
+
+
+_STOPPING = _Stopping()
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,6 @@ class LBFGS(LearnerBase):
     ) -> Fit:
         k, d = oracle.k, oracle.d
         n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
-        require_memory(
-            f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
-            # the examples; for every head, twice its pattern and its reads; and two vectors per remembered step
-            8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * _HISTORY + 8),
-            advice="allow fewer examples, or take fewer heads",
-        )
         (x, y), held = draw_and_hold_out(oracle, n)
         # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
         unit = float(np.abs(y).max()) or 1.0
@@ -148,11 +146,13 @@ class _Run:
 
         def each(intermediate_result: object) -> None:
             residuals.append(float(np.sqrt(2 * self._least)))
-            if len(residuals) % _LOOK_EVERY == 0:
+            if len(residuals) % _STOPPING.every == 0:
                 tell(len(residuals), residuals[-1])
-            long = len(residuals) > _STALL_ITERATIONS
-            stalled = long and residuals[-1] > _STALL_RATIO * residuals[-1 - _STALL_ITERATIONS]
-            if stalled or residuals[-1] <= max(tolerance, _ROUNDING):
+            long = len(residuals) > _STOPPING.stall_iterations
+            stalled = (
+                long and residuals[-1] > _STOPPING.stall_ratio * residuals[-1 - _STOPPING.stall_iterations]
+            )
+            if stalled or residuals[-1] <= max(tolerance, _STOPPING.rounding):
                 raise StopIteration
 
         # a line search may try steps that overflow
@@ -163,10 +163,16 @@ class _Run:
                 jac=True,
                 method="L-BFGS-B",
                 callback=each,
-                options={"maxcor": _HISTORY, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0},
+                options={
+                    "maxcor": _STOPPING.history,
+                    "maxiter": 10**9,
+                    "maxfun": 10**9,
+                    "ftol": 0.0,
+                    "gtol": 0.0,
+                },
             )
         residual = float(np.sqrt(2 * self._least))
-        if len(residuals) % _LOOK_EVERY:
+        if len(residuals) % _STOPPING.every:
             tell(len(residuals), residual)
         return residual
 

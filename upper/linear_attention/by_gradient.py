@@ -18,9 +18,6 @@ from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 __all__ = ["GradientFit", "train_linear_attention"]
 
-_LOOKS = 100  # records of the error in a training
-_BETAS = (0.9, 0.99)
-
 
 @dataclass(frozen=True, eq=False)
 class GradientFit:
@@ -116,13 +113,13 @@ def train_linear_attention(
         torch.from_numpy(np.array(part)) for part in (gram / gram_unit, x[:, -1], y / label_unit)
     )
     v, q = torch.from_numpy(start.v), torch.from_numpy(start.q)
-    optimizer = torch.optim.Adam([v, q], lr=learning_rate, betas=_BETAS, fused=True)
+    optimizer = torch.optim.Adam([v, q], lr=learning_rate, betas=(0.9, 0.99), fused=True)
     curve: list[Step] = []
     for step in range(1, steps + 1):
         error, v.grad, q.grad = _gradient(v, q, units, z, labels)
         optimizer.param_groups[0]["lr"] = learning_rate * rate("cosine", step - 1, steps)
         optimizer.step()
-        if step == steps or step % max(1, steps // _LOOKS) == 0:
+        if step == steps or step % max(1, steps // 100) == 0:
             seen = float(error)
             if not (math.isfinite(seen) and bool(v.isfinite().all()) and bool(q.isfinite().all())):
                 raise ValueError(

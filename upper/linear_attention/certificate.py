@@ -8,7 +8,6 @@ import scipy
 from jaxtyping import Float, Shaped
 
 from attention.inputs import Rng
-from attention.memory import require_memory
 from attention.validation import Real, checked, random_generator
 from upper.linear_attention.features import feature_count
 from upper.linear_attention.least_squares import FeatureMoments
@@ -16,11 +15,20 @@ from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 
-_BORDERLINE = 100.0  # ranks are borderline if a tolerance larger or smaller by this factor changes them
-_MATRICES = 12  # the most D x D matrices that `certify` holds, beside the two given
-_NEGATIVE = 1e-8  # share of the trace: larger asymmetry or negative eigenvalues are not rounding
-_UNDERFLOW = 1e-290  # mean squares that have lost digits
-_RANGE = 1e-3  # range of weights in one class: amplifies rounding by at most its inverse
+
+@dataclass(frozen=True)
+class _Judging:
+    """What is rounding in moments of features, in double precision."""
+
+    borderline: float = (
+        100.0  #: ranks are borderline if a tolerance larger or smaller by this factor changes them
+    )
+    negative: float = 1e-8  #: share of the trace: larger asymmetry or negative eigenvalues are not rounding
+    underflow: float = 1e-290  #: mean squares that have lost digits
+    range: float = 1e-3  #: of weights in one class: amplifies rounding by at most its inverse
+
+
+_JUDGING = _Judging()
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +94,7 @@ class Certificate:
     @property
     def borderline(self) -> bool:
         """Whether a tolerance 100 times larger or smaller gives another rank or deficit."""
-        return self.margin < _BORDERLINE
+        return self.margin < _JUDGING.borderline
 
     def __str__(self) -> str:
         lines = [
@@ -189,11 +197,6 @@ def certify(
     features = len(data)
     if len(domain) != features:
         raise ValueError(f"data has {features} features and domain {len(domain)}: the same number is needed.")
-    require_memory(
-        f"A certificate for {features} features",
-        8 * _MATRICES * features**2,
-        advice="take tokens of fewer dimensions, or a subset of the features",
-    )
     smallest = scipy.linalg.eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
     domain_units, domain_values, _ = _in_own_units("domain", domain)
     units, values, vectors = _in_own_units("data", data)
@@ -287,9 +290,9 @@ def _in_own_units(name: str, moment: Float[np.ndarray, "D D"]) -> tuple[np.ndarr
     """Root mean squares of the features (0 if unseen); eigenvalues, ascending, and vectors in these units."""
     diagonal = np.diagonal(moment)
     trace = float(diagonal.sum())
-    never = diagonal <= _UNDERFLOW
+    never = diagonal <= _JUDGING.underflow
     units = np.where(never, 0.0, np.sqrt(np.maximum(diagonal, 0.0)))
-    rounding = _NEGATIVE * max(trace, 0.0)
+    rounding = _JUDGING.negative * max(trace, 0.0)
     wrong = (
         diagonal.min() < -rounding
         or np.abs(moment - moment.T).max() > rounding
@@ -299,7 +302,7 @@ def _in_own_units(name: str, moment: Float[np.ndarray, "D D"]) -> tuple[np.ndarr
         seen = np.flatnonzero(units)
         scaled = moment[np.ix_(seen, seen)] / units[seen, None] / units[seen]
         values, basis = scipy.linalg.eigh(scaled, driver="evr", check_finite=False)
-        wrong = len(values) > 0 and values[0] < -_NEGATIVE * len(values)
+        wrong = len(values) > 0 and values[0] < -_JUDGING.negative * len(values)
     if wrong:
         raise ValueError(
             f"{name} is not symmetric or has an eigenvalue below 0: a mean of phi phi^T is needed, which is positive "
@@ -373,7 +376,7 @@ def _orthonormalised(
     weighted = np.zeros((len(order), basis.shape[1]))
     first = column = 0
     while first < len(order) and column < len(turn):
-        last = first + int(np.sum(heights[first:] >= _RANGE * heights[first]))
+        last = first + int(np.sum(heights[first:] >= _JUDGING.range * heights[first]))
         rest = turn[:, column:]
         q, r, _ = scipy.linalg.qr((basis[order[first:last]] @ rest).T, pivoting=True, check_finite=False)
         turn[:, column:] = rest @ q

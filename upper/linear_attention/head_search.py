@@ -15,12 +15,26 @@ __all__ = ["HeadSearch", "alternating", "balanced", "symmetrised"]
 
 Tensor = Float[np.ndarray, "p d d e"]
 
-_STEPS, _NEWTON_STEPS, _REWEIGHTINGS = 400, 100, 40
-_QUICK = 3  # starts for each number of heads while the number rises
-_LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB per matrix; three are held
-_RIDGE = 1e-12  # of systems of unit diagonal: above their rounding errors, and undone by one more solve
-_FLOOR = 4e-16  # a tail that is rounding alone
-_PATIENCE, _SHARE = 6, 0.8  # steps in which a tail has to fall to this share of itself
+
+@dataclass(frozen=True)
+class _Search:
+    """How long each part of the search goes on, and how much it may take."""
+
+    alternations: int = 400
+    newton_steps: int = 100
+    reweightings: int = 40
+    quick: int = 3  #: starts for each number of heads while the number rises
+    largest: int = 4096  #: unknowns of a dense Newton system: 128 MiB per matrix; three are held
+    ridge: float = (
+        1e-12  #: of systems of unit diagonal: above their rounding errors; one more solve undoes it
+    )
+    floor: float = 4e-16  #: a tail that is rounding alone
+    #: a tail has to fall to this share of itself in so many steps
+    share: float = 0.8
+    patience: int = 6
+
+
+_SEARCH = _Search()
 
 
 def symmetrised(tensor: Tensor) -> Tensor:
@@ -53,7 +67,7 @@ class HeadSearch:
     def fewest(self, least: int, most: int, restarts: int) -> int:
         """The fewest heads found between `least` and `most`; `most` heads are known to be enough."""
         found = least
-        while not self.succeeds(found, min(_QUICK, restarts)) and found < most:
+        while not self.succeeds(found, min(_SEARCH.quick, restarts)) and found < most:
             found = min(found + max(1, found - least), most)
         while found > least and self.succeeds(found - 1, restarts):
             found -= 1
@@ -73,12 +87,16 @@ class HeadSearch:
 
     def _attempts(self, heads: int, starts: int) -> Iterator[tuple[str, np.ndarray]]:
         outputs, d, _, queries = self.tensor.shape
-        newton = heads * outputs * d <= _LARGEST
+        newton = heads * outputs * d <= _SEARCH.largest
         if heads >= min(outputs * d, d * queries):
             yield "singular values", self.tensor
         elif heads not in self.best:
             # if a Newton step is impossible, alternating must reach rounding error without it
-            goal, steps = (self.tolerance, _STEPS) if newton else (min(self.tolerance, 1e-12), 3 * _STEPS)
+            goal, steps = (
+                (self.tolerance, _SEARCH.alternations)
+                if newton
+                else (min(self.tolerance, 1e-12), 3 * _SEARCH.alternations)
+            )
             found, tail = alternating(self.tensor, heads, steps=steps, tolerance=goal, rng=self.rng)
             if newton:
                 found = levenberg_marquardt(self.tensor, balanced(found)[0][:heads], self.tolerance)
@@ -92,7 +110,7 @@ def alternating(
     tensor: Tensor,
     heads: int,
     *,
-    steps: int = _STEPS,
+    steps: int = _SEARCH.alternations,
     tolerance: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
@@ -131,7 +149,7 @@ def reweighted(tensor: Tensor, heads: int, rng: np.random.Generator) -> Float[np
     outputs, d, _, queries = tensor.shape
     rows, columns = np.triu_indices(d, 1)
     unknowns = outputs * len(rows)
-    if unknowns == 0 or unknowns > _LARGEST or heads >= outputs * d:
+    if unknowns == 0 or unknowns > _SEARCH.largest or heads >= outputs * d:
         return rng.standard_normal((heads, outputs, d))
     turn = np.zeros((d, d, len(rows)))  # X_abce = sum_u turn_bcu x_aue
     turn[rows, columns, np.arange(len(rows))] = 1
@@ -139,12 +157,12 @@ def reweighted(tensor: Tensor, heads: int, rng: np.random.Generator) -> Float[np
     unfolded = _unfolded(tensor)
     current = unfolded + _unfolded(_random_antisymmetric(tensor, rng))
     eps = np.inf
-    for step in range(_REWEIGHTINGS + 1):
+    for step in range(_SEARCH.reweightings + 1):
         values, basis = np.linalg.eigh(current @ current.T)
         values, basis = np.maximum(values[::-1], 0), basis[:, ::-1]
         # not below the rounding errors of squares of a tensor of unit norm
         eps = max(min(eps, (0.8 if step else 1.0) ** 2 * values[heads]), 1e-15)
-        if step == _REWEIGHTINGS:
+        if step == _SEARCH.reweightings:
             break
         weight = (basis * (eps / (values + eps))) @ basis.T
         whole = weight.reshape(outputs, d, outputs, d)
@@ -174,9 +192,9 @@ def levenberg_marquardt(tensor: Tensor, v: Float[np.ndarray, "H p d"], tolerance
     wanted = tensor[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))[:, None]
     state = _State.at(wanted, v)
     damping, growth = 1e-2, 2.0
-    tails = [np.inf] * (_PATIENCE - 1) + [state.tail]
-    for _ in range(_NEWTON_STEPS):
-        if state.tail <= _FLOOR:
+    tails = [np.inf] * (_SEARCH.patience - 1) + [state.tail]
+    for _ in range(_SEARCH.newton_steps):
+        if state.tail <= _SEARCH.floor:
             break
         try:
             moved, promised = state.step(damping)
@@ -192,7 +210,7 @@ def levenberg_marquardt(tensor: Tensor, v: Float[np.ndarray, "H p d"], tolerance
             damping *= growth
             growth *= 2
         reached = tails[-1] <= tolerance
-        if state.tail > (0.999 * tails[-1] if reached else _SHARE * tails[-_PATIENCE]):
+        if state.tail > (0.999 * tails[-1] if reached else _SEARCH.share * tails[-_SEARCH.patience]):
             break
         tails.append(state.tail)
     return np.tensordot(state.v, state.q, axes=(0, 0))
@@ -216,7 +234,7 @@ class _State:
         design = _design(v)
         flat, side = design.reshape(-1, len(v) * d), wanted.reshape(-1, wanted.shape[-1])
         normal = flat.T @ flat
-        normal[np.diag_indices(len(normal))] += _RIDGE
+        normal[np.diag_indices(len(normal))] += _SEARCH.ridge
         factor = np.linalg.inv(np.linalg.cholesky(normal))
         q, residual = np.zeros((len(normal), side.shape[1])), side
         for _ in range(2):

@@ -33,16 +33,23 @@ Stream = Callable[[], Iterable[Block]]
 MEMORY = 2 << 30
 """The memory in bytes for a matrix of features by features and the work on it: 2 GiB."""
 
-_WORKING = 3 << 26  # bytes for two blocks of features and the solver's work space
-_RCOND = 1e-10  # singular values of the features below this share of the largest count as zero
-_GRAM_RCOND = 1e-13  # the same for a Gram matrix, which has errors of 1e-16 of the largest
-_EXACT_ENOUGH = 1e-11  # above this reciprocal condition, two corrections reach rounding error
-_CORRECTIONS = 2
-_COLUMNS = 256  # mirrored at a time
-_GAP = 1e-9  # the least share of the largest pivot that counts; rounding leaves at most D 1e-16 of it
-_PROBES = 4
-_UNDERFLOW = 1e-250  # products of smaller numbers have lost digits
-_UNSEEN = 3e-12  # the largest rounding error in directions that the features do not have
+
+@dataclass(frozen=True)
+class _Rounding:
+    """What counts as rounding: each a share of the largest, for features of unit scale in double precision."""
+
+    singular: float = 1e-10  #: singular values of the features
+    gram: float = 1e-13  #: eigenvalues of a Gram matrix, which has errors of 1e-16
+    pivot: float = 1e-9  #: pivots; rounding leaves at most D 1e-16
+    unseen: float = 3e-12  #: parts of random probes in directions that the features do not have
+    probes: int = 4  #: random directions that look for them
+    underflow: float = 1e-250  #: products of smaller numbers have lost digits
+    #: above this reciprocal condition, two corrections reach rounding error
+    corrected: float = 1e-11
+    corrections: int = 2
+
+
+_ROUNDING = _Rounding()
 
 
 class FeatureMoments:
@@ -119,8 +126,8 @@ class FeatureMoments:
 
     def gram(self) -> Float[np.ndarray, "D D"]:
         """The sum of phi phi^T; it is not a copy, so later additions change it."""
-        for start in range(0, self.features, _COLUMNS):
-            stop = start + _COLUMNS
+        for start in range(0, self.features, 256):
+            stop = start + 256
             corner = np.tril(self._gram[start:stop, start:stop])
             self._gram[start:stop, start:stop] = corner + np.tril(corner, -1).T
             self._gram[start:stop, stop:] = self._gram[stop:, start:stop].T
@@ -206,7 +213,7 @@ def by_normal_equations(
     gram, cross = moments.gram(), moments.cross
     diagonal = gram.diagonal().copy()
     factor, reciprocal = _cholesky(gram, overwrite=True)
-    if reciprocal >= _EXACT_ENOUGH:
+    if reciprocal >= _ROUNDING.corrected:
         found = _corrected(
             stream, cross, lambda side: scipy.linalg.cho_solve(factor, side, check_finite=False)
         )
@@ -221,12 +228,12 @@ def by_normal_equations(
 def by_moments(moments: FeatureMoments) -> FeatureRegression:
     """Solve by the moments only, with least norm and without a correction, which would need the examples."""
     factor, reciprocal = _cholesky(moments.gram())
-    if reciprocal > _GRAM_RCOND:
+    if reciprocal > _ROUNDING.gram:
         found = scipy.linalg.cho_solve(factor, moments.cross, check_finite=False)
         rank, condition = moments.features, reciprocal**-1
     else:
         del factor
-        found, rank, condition = _least_norm(moments.gram(), moments.cross, _GRAM_RCOND)
+        found, rank, condition = _least_norm(moments.gram(), moments.cross, _ROUNDING.gram)
     explained = float(np.vdot(found, moments.cross))
     residual = float(np.sqrt(max(0.0, 1 - explained / moments.squares))) if moments.squares else 0.0
     return FeatureRegression(found, rank, float(np.sqrt(condition)), residual, moments.count, "moments")
@@ -249,10 +256,10 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
         stacked = _triangle(stacked)[:features]
         reciprocal = scipy.linalg.lapack.dtrcon(stacked[:, :features])[0]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
-    if reciprocal > _RCOND:
+    if reciprocal > _ROUNDING.singular:
         found = scipy.linalg.solve_triangular(triangle, rotated, check_finite=False)
         return _regression(stream, found, features, float(1 / reciprocal), "svd")
-    found, rank, condition = _least_norm(triangle, rotated, _RCOND)
+    found, rank, condition = _least_norm(triangle, rotated, _ROUNDING.singular)
     if 0 < rank < features and np.ptp(units):
         seen = (
             units[:, None] * scipy.linalg.svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
@@ -274,13 +281,13 @@ def by_kernel(
         return found
 
     factor, reciprocal = _cholesky(kernel)
-    if reciprocal < _EXACT_ENOUGH:
+    if reciprocal < _ROUNDING.corrected:
         if not dependent:
             return None
-        dual, rank, condition = _least_norm(kernel, y, _GRAM_RCOND)
+        dual, rank, condition = _least_norm(kernel, y, _ROUNDING.gram)
         return _regression(stream, of_features(dual), rank, float(np.sqrt(condition)), "kernel")
     found, wrong = np.zeros((features, y.shape[1])), y
-    for _ in range(1 + _CORRECTIONS):
+    for _ in range(1 + _ROUNDING.corrections):
         found += of_features(scipy.linalg.cho_solve(factor, wrong, check_finite=False))
         wrong = y - np.concatenate([phi @ found for phi, _ in stream()])
     return _regression(stream, found, len(y), float(reciprocal**-0.5), "kernel")
@@ -289,7 +296,7 @@ def by_kernel(
 @checked
 def require_feature_memory(features: PositiveInt) -> None:
     """Refuse before any work, by a ValueError, a matrix of features by features that does not fit 2 GiB."""
-    needed = 8 * features**2 + _WORKING
+    needed = 8 * features**2 + (3 << 26)  # with two blocks of features and the solver's work space
     number = shown(features)
     if needed > MEMORY:
         raise ValueError(
@@ -322,11 +329,11 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
     diagonal, and overwrites it. O(D^3/3 + D min(r, D - r)^2).
     """
     largest = float(gram.diagonal().max(initial=0.0))
-    if largest < _UNDERFLOW:
+    if largest < _ROUNDING.underflow:
         return None
     factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(gram, overwrite_a=1)
     order, size, diagonal = pivots - 1, len(gram), factor.diagonal()[:rank]  # LAPACK counts from 1
-    if float(diagonal[-1]) ** 2 < _GAP * largest:
+    if float(diagonal[-1]) ** 2 < _ROUNDING.pivot * largest:
         return None
     top, rest, basis = factor[:rank, :rank], factor[:rank, rank:], order[:rank]
 
@@ -335,7 +342,7 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
         found[basis] = scipy.linalg.cho_solve((top, False), side[basis], check_finite=False)
         return found
 
-    probes = np.random.default_rng(0).standard_normal((size, _PROBES))
+    probes = np.random.default_rng(0).standard_normal((size, _ROUNDING.probes))
     both = np.hstack([_corrected(stream, cross, solve), probes])
     spanning = np.zeros((size, min(rank, size - rank)))
     if in_rows := rank <= size - rank:
@@ -346,11 +353,11 @@ def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.
     on_span = _on_span(spanning, both)
     seen = on_span if in_rows else both - on_span
     # the matrix has squares, accurate to 1e-16 of the largest; its null space may be visible in the features
-    unseen = probes - seen[:, -_PROBES:]
+    unseen = probes - seen[:, -_ROUNDING.probes :]
     shown = sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream())
-    if np.any(shown > _UNSEEN**2 * largest * np.sum(unseen**2, axis=0)):
+    if np.any(shown > _ROUNDING.unseen**2 * largest * np.sum(unseen**2, axis=0)):
         return None
-    return seen[:, :-_PROBES], int(rank), float(diagonal[0] / diagonal[-1])
+    return seen[:, : -_ROUNDING.probes], int(rank), float(diagonal[0] / diagonal[-1])
 
 
 def _triangle(matrix: np.ndarray) -> np.ndarray:
@@ -372,7 +379,7 @@ def _on_span(spanning: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The solution of normal equations, corrected by solving the same equations for its residuals."""
     found = solve(cross)
-    for _ in range(_CORRECTIONS):
+    for _ in range(_ROUNDING.corrections):
         found += solve(sum(phi.T @ (y - phi @ found) for phi, y in stream()))
     return found
 

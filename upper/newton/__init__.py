@@ -1,13 +1,16 @@
 """The Newton learner: damped Gauss-Newton with the projections eliminated.
 
-* `Newton` is the learner; `gauss_newton` is the loop that it runs from each start.
-* `FullHeads`, `LowRankHeads` and `SpanHeads` are the parametrisations: the layer, its derivative, a preconditioner.
-* `examples_are_causal` says whether examples come from a causal layer.
-* `certify_layer` says which directions of a layer's parameters given tokens determine.
+* `learner`: the settings of `Newton`, and how it searches. `problem`: the examples, and what runs work on.
+* `starts`: random and given starts, and when another follows. `stopping`: where a run stops. `noise`: its level.
+* `head_count`: the number of heads. `head_cost`: what a head is worth. `spectral`: a guess from cross-moments.
+* `loop`: `gauss_newton` from one start. `damping`, `annealed_prior`, `precision` and `inner_solve` are its parts.
+* `full_heads`, `low_rank`, `span`: parametrisations, with reads, products with the derivative, and a preconditioner.
+* `whitening`: tokens far from isotropic. `certificate`: which directions of a layer given tokens determine, from the
+  `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?
 """
 
 from upper.newton.causal import examples_are_causal
-from upper.newton.determined import certify_layer
+from upper.newton.certificate import certify_layer
 from upper.newton.learner import Newton
 from upper.newton.loop import gauss_newton
 

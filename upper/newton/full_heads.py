@@ -1,52 +1,106 @@
 """Heads with free attention matrices: their reads Z, the derivative in all Theta_i, and a preconditioner for it."""
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention._arrays import to_numpy
 from upper.engine import Engine
+from upper.newton.pair_moments import PairMoments
 
-__all__ = ["NO_PRIOR", "FullHeads", "FullStart", "PairMoments", "coupling", "with_ones"]
+__all__ = ["NO_PRIOR", "FullHeads", "Heads", "coupling", "with_ones"]
 
 NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
 
-# Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
-_PROBE_EXAMPLES = 64
-# The moments of pairs of tokens are inverted up to this dimension, with this share of their mean added; other shares
-# from .01 to .1 give as many passes.
-_MOST_MOMENTS, _MOMENT_RIDGE = 64, 0.1
-# With more pairs of tokens than this times d^2 the moments are near a multiple of the identity.
-_FEW_PAIRS = 3
+
+class Heads(ABC):
+    """A parametrisation of m heads: the heads to start from, their reads, and products with the derivative.
+
+    A kind of heads has its arrays, and `array`, `biased`, `columns`, `map` and `parameters` of the start. On tokens, it
+    has `reads` Z at parameters and `linearise` there; `times` and `transpose_times`, the products with J and J^T, in
+    the engine's low precision; the `damping_term` lambda D and a `preconditioner`; and the `matrices` of parameters.
+    With biases, tokens on the left get a last coordinate 1, and the reads a last column of ones, whose row of the
+    linear factor is b.
+    """
+
+    #: whether row j attends to the tokens up to j only
+    causal: bool
+    #: how much the squared error of each row of the labels counts, (n, k); None if all count 1
+    weights: Any
+
+    engine: Engine
+    x: Any
+    rng: np.random.Generator
+    # the tokens in the precision of reads, and in the low precision
+    _tokens: Any
+    _low: Any
+
+    @property
+    @abstractmethod
+    def array(self) -> Any:
+        """One of the arrays, (m, ...); all are of the same library."""
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return int(self.array.shape[0])
+
+    def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Any:
+        """These heads on tokens; `rng` draws the probe of the coupling of heads."""
+        heads = copy.copy(self)
+        heads.engine, heads.x, heads.rng = engine, x, rng
+        heads.go_to(engine.single)
+        heads._low = heads._tokens if engine.low == engine.single else heads._tokens_in(engine.low)
+        heads._reset()
+        return heads
+
+    def go_to(self, dtype: Any) -> None:
+        """Change the precision of reads."""
+        self._last: Any = None  # freed before an array of another precision is allocated
+        self._tokens = None
+        self._tokens = self._tokens_in(dtype)
+
+    def rebalanced(self, parameters: Any, linear: Any) -> tuple[Any, Any] | None:
+        """Better parameters and linear factor of the same heads; None where the layer determines them."""
+        return None
+
+    @abstractmethod
+    def map(self, convert: Callable[[Any], Any]) -> Any:
+        """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
+
+    @abstractmethod
+    def parameters(self, engine: Engine) -> Shaped[Any, "p columns"]:
+        """The parameters at the start."""
+
+    @abstractmethod
+    def _tokens_in(self, dtype: Any) -> Any:
+        """The tokens as products take them."""
+
+    @abstractmethod
+    def _reset(self) -> None:
+        """Begin without a derivative."""
 
 
-@dataclass(frozen=True, eq=False)
-class FullStart:
-    """The matrices Theta_i to start from; with biases, each with c_i as a last row."""
+@dataclass(eq=False)
+class FullHeads(Heads):
+    """The heads Theta_i; parameters and directions are the Theta_i side by side, (d, m d).
 
-    array: Shaped[Any, "m e d"]
-
-    def parametrise(
-        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "e columns"]]:
-        """A function that makes the heads on an engine, and the parameters at the start."""
-        (m, e, d), xp = self.array.shape, engine.xp
-        theta = engine.cast(engine.detach(self.array), engine.double)
-        stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (e, m * d))
-        return partial(FullHeads, x=x, rng=rng, heads=m, biased=e > d), stacked
-
-
-class FullHeads:
-    """The heads Theta_i on one set of tokens; parameters and directions are the Theta_i side by side, (d, m d).
-
-    Products with the derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads. If
-    `biased`, parameters have a last row of the c_i: with a last coordinate 1, a token on the left makes the logit
-    x_a Theta_i x_b + c_i . x_b. The reads then have a last column of ones, whose row of the linear factor is b.
+    Parameters
+    ----------
+    theta : array (m, d, d) or (m, d + 1, d)
+        The matrices to start from; with biases, each has c_i as a last row. With a last coordinate 1, a token on the
+        left then makes the logit x_a Theta_i x_b + c_i . x_b, and the reads have a last column of ones, whose row of
+        the linear factor is b.
+    causal : bool
+        Whether row j attends to the tokens up to j only.
+    weights : array (n, k), optional
+        How much the squared error of each row of the labels counts; all count 1 without it.
 
     Notes
     -----
@@ -60,39 +114,51 @@ class FullHeads:
     inner steps so far.
     """
 
-    # in the precision of reads; freed before an array of another precision is allocated
-    _tokens: Any = None
-    _pattern: Any = None
+    theta: Shaped[Any, "m e d"]
+    causal: bool = False
+    weights: Shaped[Any, "n k"] | None = None
+    _moments: PairMoments | None = field(default=None, init=False, repr=False)
 
-    def __init__(
-        self,
-        engine: Engine,
-        x: Shaped[Any, "n k d"],
-        heads: int,
-        rng: np.random.Generator,
-        biased: bool = False,
-    ) -> None:
-        self.engine, self.x, self.heads, self.rng, self._biased = engine, x, heads, rng, biased
-        self.columns = heads * x.shape[2]
-        self.go_to(engine.single)
-        self._low = self._tokens if engine.low == engine.single else engine.cast(x, engine.low)
-        self._values: Any = None
-        self._coupling = np.eye(heads)
-        self._moments: PairMoments | None = None
-        self._steps = 0
+    #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
+    probe: ClassVar[int] = 64
+    #: the moments of pairs of tokens are inverted up to this dimension, if these are fewer than so many times d^2: with
+    #: more they are near a multiple of the identity
+    largest: ClassVar[int] = 64
+    pairs: ClassVar[int] = 3
 
-    def go_to(self, dtype: Any) -> None:
-        """Change the precision of reads."""
-        self._tokens = self._pattern = None
-        self._tokens = self.engine.cast(self.x, dtype)
+    @property
+    def array(self) -> Any:
+        """The matrices."""
+        return self.theta
+
+    @property
+    def biased(self) -> bool:
+        """Whether the heads have biases."""
+        return bool(self.theta.shape[1] > self.theta.shape[2])
+
+    @property
+    def columns(self) -> int:
+        """All m d columns: one block."""
+        return self.heads * int(self.theta.shape[2])
+
+    def map(self, convert: Callable[[Any], Any]) -> "FullHeads":
+        """The same heads with `convert` applied to every array."""
+        weights = None if self.weights is None else convert(self.weights)
+        return replace(self, theta=convert(self.theta), weights=weights)
+
+    def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
+        """The parameters at the start."""
+        (m, e, d), xp = self.theta.shape, engine.xp
+        theta = engine.cast(engine.detach(self.theta), engine.double)
+        return xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (e, m * d))
 
     def reads(self, parameters: Shaped[Any, "e columns"]) -> Shaped[Any, "rows reads"]:
         """The reads of the heads at `parameters`, Z = [P_1 X ... P_m X], (n k, m d)."""
         engine, tokens, (n, k, d) = self.engine, self._tokens, self.x.shape
-        self._pattern = None
-        self._pattern = engine.softmax(self._bilinear(tokens, engine.cast(parameters, tokens.dtype)))
-        reads = engine.xp.reshape(self._pattern @ tokens, (n * k, self.heads * d))
-        return with_ones(engine, reads) if self._biased else reads
+        self._last = None
+        self._last = engine.softmax(self._bilinear(tokens, engine.cast(parameters, tokens.dtype)))
+        reads = engine.xp.reshape(self._last @ tokens, (n * k, self.heads * d))
+        return with_ones(engine, reads) if self.biased else reads
 
     def linearise(self, parameters: Any, linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative at the point of the last call of `reads`; `linear` has the W_i stacked, (m d, d)."""
@@ -103,8 +169,8 @@ class FullHeads:
         projected = xp.reshape(self._low, (n * k, d)) @ engine.cast(stacked, engine.low)
         values = xp.permute_dims(xp.reshape(projected, (n, k, m, d)), (0, 2, 1, 3))
         self._values = xp.reshape(values, (n, m * k, d))
-        self._low_pattern = engine.cast(self._pattern, engine.low)
-        self._pattern = None
+        self._pattern = engine.cast(self._last, engine.low)
+        self._last = None
         self._couple()
 
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
@@ -112,7 +178,7 @@ class FullHeads:
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         self._steps += 1
         change = self._bilinear(self._low, engine.cast(direction, engine.low))
-        change = engine.softmax_derivative(change, self._low_pattern)
+        change = engine.softmax_derivative(change, self._pattern)
         return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "e columns"]:
@@ -120,7 +186,7 @@ class FullHeads:
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         pull = xp.reshape(residual, (n, k, d)) @ xp.matrix_transpose(self._values)
         change = xp.reshape(pull, (n, k * self.heads, k))
-        mixed = engine.softmax_derivative(change, self._low_pattern) @ self._low
+        mixed = engine.softmax_derivative(change, self._pattern) @ self._low
         tokens = xp.matrix_transpose(self._left(self._low))
         return tokens @ xp.reshape(mixed, (n * k, self.heads * d))
 
@@ -148,9 +214,6 @@ class FullHeads:
 
         return solve
 
-    def balanced(self, parameters: Any, linear: Any) -> None:
-        """None: a layer determines its matrices, so there is nothing to balance."""
-
     def matrices(
         self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
     ) -> tuple[Any, ...]:
@@ -158,12 +221,20 @@ class FullHeads:
         xp, m, d = self.engine.xp, self.heads, self.x.shape[2]
         theta = xp.permute_dims(xp.reshape(parameters, (parameters.shape[0], m, d)), (1, 0, 2))
         w = xp.reshape(linear[: m * d, :], (m, d, d))
-        return (theta[:, :d, :], w, theta[:, d, :], linear[m * d, :]) if self._biased else (theta, w)
+        return (theta[:, :d, :], w, theta[:, d, :], linear[m * d, :]) if self.biased else (theta, w)
+
+    def _tokens_in(self, dtype: Any) -> Any:
+        return self.engine.cast(self.x, dtype)
+
+    def _reset(self) -> None:
+        self._coupling = np.eye(self.heads)
+        self._moments = None
+        self._steps = 0
 
     def _left(self, tokens: Any) -> Any:
         """The tokens as rows, with a last coordinate 1 if the heads are biased."""
         rows = self.engine.xp.reshape(tokens, (-1, tokens.shape[2]))
-        return with_ones(self.engine, rows) if self._biased else rows
+        return with_ones(self.engine, rows) if self.biased else rows
 
     def _bilinear(self, tokens: Any, matrices: Any) -> Any:
         """x_a M_i x_b for matrices M_i side by side, (n, k m, k)."""
@@ -173,7 +244,7 @@ class FullHeads:
 
     def _moments_are_worth_it(self) -> bool:
         n, k, d = self.x.shape
-        few = 0 < n * k * (k - 1) < _FEW_PAIRS * d * d and d <= _MOST_MOMENTS and not self._biased
+        few = 0 < n * k * (k - 1) < self.pairs * d * d and d <= self.largest and not self.biased
         spent = 8 * n * k * self.heads * d * (d + k) * self._steps
         return few and spent > PairMoments.price(n, d)
 
@@ -190,73 +261,14 @@ class FullHeads:
     def _couple(self) -> None:
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
-        few = min(n, _PROBE_EXAMPLES)
-        probe = self.rng.standard_normal((d + self._biased, d))
+        few = min(n, self.probe)
+        probe = self.rng.standard_normal((d + self.biased, d))
         direction = engine.put(probe / np.linalg.norm(probe), engine.single)
         tokens = engine.cast(self._low[:few, ...], engine.single)
         logits = self._bilinear(tokens, direction)
-        pattern = xp.permute_dims(xp.reshape(self._low_pattern, (n, k, m, k))[:few, ...], (2, 0, 1, 3))
+        pattern = xp.permute_dims(xp.reshape(self._pattern, (n, k, m, k))[:few, ...], (2, 0, 1, 3))
         values = xp.permute_dims(xp.reshape(self._values, (n, m, k, d))[:few, ...], (1, 0, 2, 3))
         self._coupling = coupling(engine, pattern, logits, values) * (n / few)
-
-
-class PairMoments:
-    """The inverse of the moments H of `FullHeads`, scaled to a mean of one, for matrices side by side.
-
-    Notes
-    -----
-    H is the sum over examples of the Kronecker products of A = X^T X and B, the same of the centred tokens. It is made
-    symmetric in A and B. So it maps symmetric matrices to symmetric ones and antisymmetric to antisymmetric ones, and
-    each half has an inverse of d (d + 1) / 2 rows. On nice layers at 1.5 and 4 floors this takes up to a fifth more
-    passes than the inverse of H itself, for a quarter of its price. Memory: at most 3 d^4 numbers of 4 bytes.
-    """
-
-    def __init__(self, engine: Engine, x: Shaped[Any, "n k d"]) -> None:
-        self._xp, (n, _, d) = engine.xp, x.shape
-        xp, tokens = engine.xp, engine.cast(x, engine.single)
-        rows, columns = np.triu_indices(d)
-        half = len(rows)
-        upper, lower = rows * d + columns, columns * d + rows
-        place = np.empty(d * d, dtype=np.int64)
-        place[lower], place[upper] = np.arange(half) + half, np.arange(half)
-        self._upper, self._lower, self._place = (engine.put(one) for one in (upper, lower, place))
-
-        def squares(z: Any) -> Any:
-            return xp.take(xp.reshape(xp.matrix_transpose(z) @ z, (n, d * d)), self._upper, axis=1)
-
-        moments = xp.matrix_transpose(squares(tokens)) @ squares(
-            tokens - xp.mean(tokens, axis=1, keepdims=True)
-        )
-        moments = xp.reshape(moments + xp.matrix_transpose(moments), (-1,))
-        pair = np.where(place < half, place, place - half).reshape(d, d)
-
-        def between(first: np.ndarray, second: np.ndarray) -> Any:
-            """The moments of A at (p, first) and B at (q, second), for the entries (p, q) of half a matrix."""
-            flat = pair[rows[:, None], first] * half + pair[columns[:, None], second]
-            return xp.reshape(xp.take(moments, engine.put(flat.ravel()), axis=0), (half, half))
-
-        straight, crossed = between(rows, columns), between(columns, rows)
-        diagonal = (rows == columns).astype(np.float64)
-        mean = float(xp.linalg.trace(straight)) / half or 1.0
-        ridge = engine.put(np.diag(_MOMENT_RIDGE * mean * (1 + diagonal)), engine.single)
-        # an entry of the diagonal counts once, others twice; the antisymmetric half has none
-        scale = engine.put(0.5 * mean * (1 + diagonal), engine.single)
-        self._symmetric = engine.inverse_of_positive(straight + crossed + ridge) * scale
-        self._antisymmetric = engine.inverse_of_positive(straight - crossed + ridge) * (0.5 * mean)
-
-    @staticmethod
-    def price(n: int, d: int) -> float:
-        """The multiplications and additions to make it: the moments, and two inverses."""
-        half = d * (d + 1) / 2
-        return 2 * n * half**2 + 4 * half**3
-
-    def solve(self, flat: Shaped[Any, "m square"]) -> Shaped[Any, "m square"]:
-        """Apply the inverse to each row, a matrix of d^2 entries."""
-        xp = self._xp
-        above, below = xp.take(flat, self._upper, axis=1), xp.take(flat, self._lower, axis=1)
-        even = (above + below) @ self._symmetric
-        odd = (above - below) @ self._antisymmetric
-        return xp.take(xp.concat([even + odd, even - odd], axis=1), self._place, axis=1)
 
 
 def with_ones(engine: Engine, rows: Shaped[Any, "rows columns"]) -> Shaped[Any, "rows columns_and_one"]:

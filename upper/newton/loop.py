@@ -1,69 +1,24 @@
 """Damped Gauss-Newton on the heads, with the linear factor eliminated, for any parametrisation of the heads."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
 
 from attention import AttentionLayer
 from attention._arrays import to_numpy
-from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
-from upper.newton.full_heads import NO_PRIOR, FullStart
+from upper.newton.annealed_prior import AnnealedPrior, PriorScale
+from upper.newton.damping import Damping, next_damping
+from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
+from upper.newton.inner_solve import InnerSolve, NormalEquations
+from upper.newton.precision import Precision
 
-__all__ = [
-    "FOUND",
-    "Iterate",
-    "LinearFit",
-    "NormalEquations",
-    "Start",
-    "fit_linear",
-    "gauss_newton",
-    "next_damping",
-]
-
-_FIRST_DAMPING = 1e-2  # values from 1e-4 to 1e-1 give the same results
-_INNER_STEPS = 60
-# The path of priors: the first variance sigma^2, its factor an iterate, and the last; and the most inner steps of an
-# iterate. The path ends below the residual FOUND, since minima that hold runs have larger ones.
-_FIRST_PRIOR, _SHRINK, _LAST_PRIOR, _PATH_STEPS = 0.7, 0.95, 0.02, 12
-FOUND = 0.15
-# It also ends if sigma^2 is below the squared residual: on paths to a solution it is larger, and at the level of noise
-# there is nothing left to find. Above _MOST_LAST a run may not have begun to follow its path.
-_MOST_LAST = 0.4
-# The path also ends if no step is accepted up to this damping: only rounding is left of the prior's pull.
-_STUCK = 1e3
-# On a plateau: _PLATEAU trials leave more than _PLATEAU_RATIO of the residual. Inner solves are then at least this
-# accurate.
-_PLATEAU, _PLATEAU_RATIO, _PLATEAU_FORCING = 5, 0.8, 0.1
-# Below this residual, float32 patterns are too coarse to measure the next residual.
-_DOUBLE_BELOW = 2e-5
-# A run is slow if _SLOW_TRIALS trials below the residual _SLOW_BELOW leave more than _SLOW_RATIO of it. Local minima of
-# nice targets have larger residuals, and other runs fall faster. A slow run continues in float64 with the precise
-# ridge, since the ridge 1e-6 hides the difference of heads at a relative distance of 1/100.
-_SLOW_BELOW, _SLOW_TRIALS, _SLOW_RATIO = 1e-2, 8, 0.5
-# The least ridge on the linear factor, in units of the mean diagonal of G.
-_RIDGE, _PRECISE_RIDGE = 1e-6, 1e-13
-# Directions kept from the last solves. With 30 there are 15 to 20 per cent fewer steps; more cost the time they save.
-_KEPT = 30
-
-
-@runtime_checkable
-class Start(Protocol):
-    """A start in a parametrisation of the heads: FullStart, FactoredHeads or SpanStart."""
-
-    @property
-    def array(self) -> Any:
-        """One of its arrays; all are of the same library."""
-
-    def parametrise(
-        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], Any], Any]:
-        """A function that makes the heads on an engine, and the parameters at the start."""
+__all__ = ["Iterate", "LinearFit", "fit_linear", "gauss_newton"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +28,7 @@ class Iterate:
     Attributes
     ----------
     theta, w : array (m, d, d)
-        The current parameters. After a rejected trial `theta` is the same object as before it.
+        The current parameters.
     key_bias, bias : array (m, d) and (d,), optional
         The biases, if the heads have some.
     residual : float
@@ -83,9 +38,11 @@ class Iterate:
     passes : int
         Passes over the data since the start: evaluations of F and products with J or its transpose.
     prior : float
-        The variance sigma^2 of the noise that the path of priors assumes; 0 at its end, and without it.
+        The variance sigma^2 of the annealed prior; 0 once it is dropped, and without it.
     causal : bool
         Whether the heads are causal.
+    accepted : bool
+        False if it differs from the iterate before in the damping and the passes only.
     improving : bool
         Of the end of a run: whether its work was spent while the error on held-out examples still fell.
     """
@@ -99,6 +56,7 @@ class Iterate:
     bias: Shaped[Any, " d"] | None = None
     prior: float = 0.0
     causal: bool = False
+    accepted: bool = True
     improving: bool = False
 
     @property
@@ -125,12 +83,11 @@ class Iterate:
 def gauss_newton(
     x: Shaped[Any, "n k d"],
     y: Shaped[Any, "n k d"],
-    start: Shaped[Any, "m e d"] | Start,
+    start: Shaped[Any, "m e d"] | Heads,
     *,
     inner_dtype: Any = None,
     tolerance: NonNegativeFloat = 0.0,
     priors: bool = False,
-    causal: bool = False,
     rng: np.random.Generator,
 ) -> Iterator[Iterate]:
     """Iterates of damped Gauss-Newton on Theta from `start`, W re-solved by least squares each time.
@@ -140,19 +97,17 @@ def gauss_newton(
     x, y : array (n, k, d)
         Examples, of any array-API library. All arithmetic uses this library and their device. Derivatives are not
         recorded.
-    start : array (m, d, d) or (m, d + 1, d), FactoredHeads or SpanStart
-        The start, of the same library: the matrices Theta_i, or factors of low rank, or coordinates in a span. All
-        iterates keep the rank or stay in the span. The O of factors is not used. With d + 1 rows, the last row of each
-        matrix is c_i, and the biases are fitted too.
+    start : array (m, d, d) or (m, d + 1, d), or Heads
+        The start, of the same library: the matrices Theta_i, or `LowRankHeads`, or `SpanHeads`. All iterates keep the
+        rank or stay in the span. The O of factors is not used. With d + 1 rows, the last row of each matrix is c_i, and
+        the biases are fitted too. `FullHeads` are matrices with a causal mask or with weights of the rows.
     inner_dtype : dtype, optional
         Precision of the products in the inner solve, which need an accuracy of a few per cent only. The default is
         bfloat16 if the hardware multiplies it, else float32.
     tolerance : float
         The relative residual at which the caller will stop; no inner solve aims far below it.
     priors : bool
-        Whether to begin on the path of priors. The start must then be random: its size is taken for that of the target.
-    causal : bool
-        Whether row j attends to the tokens up to j only.
+        Whether to anneal a ridge prior. The start must then be random: its size is taken for that of the target.
     rng : Generator
         Draws the probe that estimates the coupling of heads.
 
@@ -169,26 +124,17 @@ def gauss_newton(
 
     Notes
     -----
-    With Z = [P_1 X ... P_m X], a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R
-    (`NormalEquations`) to the accuracy max(min(.7, c), .06, .3 tolerance / c), with c the relative residual. G is
-    Z^T Z plus a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal. D is the `damping_term` of the heads:
-    tr(C)/m I for full matrices, with C the coupling of heads. lambda starts at 1e-2 and follows `next_damping`. After
-    each trial, W gets one correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 once c < 2e-5.
+    With Z = [P_1 X ... P_m X], a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R (`NormalEquations`) to
+    an accuracy near the relative residual c (`InnerSolve`). G is Z^T Z plus a ridge (`fit_linear`). D is the
+    `damping_term` of the heads: tr(C)/m I for full matrices, with C the coupling of heads. lambda follows
+    `next_damping`, and on a plateau falls with every accepted trial (`Damping`). After each trial, W gets one
+    correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`).
 
-    At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
-    stay fixed). Factors are balanced at the start, and again if the norms of corresponding columns differ fourfold.
+    At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
+    balanced at the start, and again if the norms of corresponding columns differ fourfold.
 
-    If five accepted trials leave more than .8 of the residual, lambda halves with every accepted trial and the accuracy
-    is at least .1: else a saturated head, far above the mean curvature, keeps the others from moving.
-
-    The path of priors minimises |Y - F|^2 + sigma^2 (|W|^2 / tau_w^2 + |Theta|^2 / tau_theta^2), at low rank with the
-    factors in place of W and Theta. W is eliminated by ridge. The tau are those of the start, with tau_w such that
-    Z W has the size of Y. sigma^2 starts at .7 of the variance of Y and shrinks by .95 with every accepted trial;
-    lambda halves. The path ends at c = .15, once sigma^2 is below .02 or below c^2, or if no step is accepted up to
-    lambda = 1000.
-
-    Below c = 1e-2, a run whose residual falls by less than half in eight trials continues in float64 throughout. Its
-    ridge is then 1e-13 in place of 1e-6, since heads at a relative distance e change G by e^2 and J^T J by e^4 only.
+    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.annealed_prior`). With weights of the
+    rows, residuals and the least squares of W have them too.
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
@@ -199,90 +145,42 @@ def gauss_newton(
     ----------
     Variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's approximation (BIT 15, 1975).
     """
-    start = start if isinstance(start, Start) else FullStart(start)
-    engine = replace(Engine.of(x, y, start.array, low=inner_dtype), causal=causal)
-    run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
+    heads = start if isinstance(start, Heads) else FullHeads(start)
+    engine = replace(Engine.of(x, y, heads.array, low=inner_dtype), causal=heads.causal)
+    damped, prior = Damping(), AnnealedPrior()
+    run = _Run(engine, engine.detach(x), engine.detach(y), heads, rng)
     # labels that are zero pull no step against a prior
-    damping, passes, prior = _FIRST_DAMPING, 1, _FIRST_PRIOR if priors and engine.norm(y) > 0 else 0.0
-    here = run.evaluate(run.start, None, damping, prior)
+    damping, passes, variance = damped.first, 1, prior.first if priors and engine.norm(y) > 0 else 0.0
+    here = run.evaluate(heads.parameters(engine), None, damping, variance)
     if not np.isfinite(here.residual):
         raise ValueError(
             "The start has logits beyond float32, or the examples are not finite: scale them down."
         )
     residuals = [here.residual]
-    yield run.iterate(here, damping, passes, prior)
+    shown, iterate = here, run.iterate(here)
+    yield replace(iterate, damping=damping, passes=passes, prior=variance)
     while True:
-        if run.improvable and _slow(residuals):
-            run.more_precise()
-            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
-        if here.residual < _DOUBLE_BELOW and not run.in_double:
-            run.go_to(engine.double)
-            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
-        balanced = run.balanced(here)
-        if balanced is not None:
-            here, passes = run.evaluate(*balanced, damping, prior), passes + 1
-        run.linearise(here)
-        passes += 1
-        accepted = False
+        here, evaluations = run.linearised(here, residuals, damping, variance)
+        passes, accepted = passes + evaluations + 1, False
         while not accepted:
-            c, plateau = here.residual, _on_plateau(residuals)
-            forcing = max(min(0.7, c), 0.06, 0.3 * tolerance / max(c, tolerance, 1e-300))
-            if plateau:
-                forcing = min(forcing, _PLATEAU_FORCING)
-            trial, steps = run.trial(here, damping, forcing, prior)
-            following, passes = _next_prior(prior, c), passes + 2 * steps + 2
+            plateau = damped.on_plateau(residuals)
+            accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
+            following = prior.following(variance, here.residual)
+            trial, steps = run.trial(here, damping, accuracy, (variance, following))
+            passes += 2 * steps + 2
             before, after = here.cost(following), trial.cost(following)
             accepted = after < before
-            if accepted and prior > following == 0:  # the end of the path
-                damping = _FIRST_DAMPING
+            if accepted and variance > following == 0:  # the prior is dropped
+                damping = damped.first
             damping = next_damping(damping, before, after, steady=plateau or following > 0)
-            here, prior = (trial, following) if accepted else (here, prior)
-            if prior and damping > _STUCK:
-                damping, prior, accepted = _FIRST_DAMPING, 0.0, True
+            here, variance = (trial, following) if accepted else (here, variance)
+            if variance and damping > prior.stuck:
+                damping, variance, accepted = damped.first, 0.0, True
                 here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
             residuals.append(here.residual)
-            yield run.iterate(here, damping, passes, prior)
-
-
-def next_damping(damping: float, before: float, after: float, *, steady: bool = False) -> float:
-    """The damping lambda after a trial that changed the cost from `before` to `after`.
-
-    It grows fourfold if the cost does not fall. It falls fourfold if `after` is below .8 of `before`, and if `steady`
-    by half after any fall. If the cost falls below .3, lambda is at most its square: the convergence is then
-    superlinear.
-
-    Examples
-    --------
-    >>> next_damping(0.01, 0.9, 0.5), next_damping(0.01, 0.9, 0.8), next_damping(0.01, 0.9, 1.2)
-    (0.0025, 0.01, 0.04)
-    >>> next_damping(0.01, 0.1, 0.01), next_damping(0.01, 0.9, 0.8, steady=True)
-    (0.0001, 0.005)
-    """
-    if not after < before:
-        return 4 * max(damping, 1e-16)
-    if after < 0.8 * before:
-        damping *= 0.25
-    elif steady:
-        damping *= 0.5
-    return min(damping, after**2) if after < 0.3 else damping
-
-
-def _next_prior(prior: float, residual: float) -> float:
-    least = max(_LAST_PRIOR, min(residual**2, _MOST_LAST))
-    return _SHRINK * prior if prior > least and residual > FOUND else 0.0
-
-
-def _on_plateau(residuals: list[float]) -> bool:
-    accepted = list(dict.fromkeys(residuals))  # a rejected trial repeats the residual
-    return len(accepted) > _PLATEAU and accepted[-1] > _PLATEAU_RATIO * accepted[-1 - _PLATEAU]
-
-
-def _slow(residuals: list[float]) -> bool:
-    now = residuals[-1]
-    # at smaller residuals, rounding alone makes a run slow
-    if not EXACT_ERROR < now < _SLOW_BELOW or len(residuals) <= _SLOW_TRIALS:
-        return False
-    return now > _SLOW_RATIO * residuals[-1 - _SLOW_TRIALS]
+            iterate = iterate if here is shown else run.iterate(here)
+            shown, moved = here, here is not shown
+            yield replace(iterate, damping=damping, passes=passes, prior=variance, accepted=moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,122 +206,107 @@ class LinearFit:
 class _Run:
     """The heads, the labels and the normal equations on one set of examples, in one precision at a time."""
 
-    # set up again for another precision; the old arrays are freed first
-    _heads: Any = None
-    _labels: Any = None
-    _equations: Any = None
-    _read: Any = None
-    # set at the first point of the path: the inverse variance of each block of parameters, and |Z|^2
-    _weights: Sequence[float] = NO_PRIOR
-    _spread: float = 0.0
+    # the sizes that a prior expects, set at the first point that has one
+    _scale: PriorScale | None = None
 
-    def __init__(self, engine: Engine, x: Any, y: Any, start: Start, rng: np.random.Generator) -> None:
-        self._y = y
+    def __init__(self, engine: Engine, x: Any, y: Any, start: Heads, rng: np.random.Generator) -> None:
+        self._x, self._y, self._start, self._rng = x, y, start, rng
         self._unit = float(engine.xp.max(engine.xp.abs(y))) or 1.0
-        self._make, self.start = start.parametrise(engine, x, rng)
-        self._last: tuple[LinearFit, Iterate] | None = None
-        self._set_up(engine, _RIDGE)
+        self.set_up(engine, Precision().ridge)
 
-    def _set_up(self, engine: Engine, ridge: float) -> None:
+    def set_up(self, engine: Engine, ridge: float) -> None:
+        """Take another engine, of other precisions, with its least ridge; the old arrays are freed first."""
         self.engine, self._ridge = engine, ridge
-        self._heads = self._equations = self._read = None
-        self._heads = self._make(engine)
-        self._equations = NormalEquations(engine, self._heads)
+        self.heads: Any = None
+        self.equations: Any = None
+        self._read: Any = None
+        self.heads = self._start.on(engine, self._x, self._rng)
         self._set_labels(engine.single)
+        self.equations = NormalEquations(engine, self.heads, weights=self._weights)
 
     def _set_labels(self, dtype: Any) -> None:
-        engine = self.engine
+        engine, weights = self.engine, self._start.weights
         labels = engine.cast(self._y, engine.double) / self._unit
-        self._labels = engine.cast(engine.xp.reshape(labels, (-1, self._y.shape[2])), dtype)
+        labels = engine.xp.reshape(labels, (-1, self._y.shape[2]))
+        self._weights: Any = None
+        if weights is not None:
+            weights = engine.xp.sqrt(engine.xp.reshape(engine.cast(weights, engine.double), (-1, 1)))
+            labels, self._weights = labels * weights, engine.cast(weights, dtype)
+        self._labels: Any = None
+        self._labels = engine.cast(labels, dtype)
         self._size = engine.norm(self._labels) or 1.0
 
-    @property
-    def in_double(self) -> bool:
-        return bool(self._labels.dtype == self.engine.double)
+    def linearised(
+        self, here: LinearFit, residuals: list[float], damping: float, variance: float
+    ) -> tuple[LinearFit, int]:
+        """The point `here`, the last one evaluated, with the derivative there, and the evaluations that this took.
 
-    @property
-    def improvable(self) -> bool:
-        return bool(self.engine.single != self.engine.double)
-
-    def more_precise(self) -> None:
-        """Change to float64 throughout, with the precise ridge."""
-        self._set_up(replace(self.engine, low=self.engine.double, single=self.engine.double), _PRECISE_RIDGE)
-
-    def go_to(self, dtype: Any) -> None:
-        """Change the precision of reads and residuals."""
+        It is evaluated again in the precision that a run with these residuals needs, and if its factors are balanced.
+        """
+        engine, precision, passes = self.engine, Precision(), 0
+        if engine.single != engine.double and precision.slow(residuals):
+            self.set_up(replace(engine, low=engine.double, single=engine.double), precision.precise_ridge)
+            here, passes = self.evaluate(here.parameters, here.factor, damping), 1
+        if here.residual < precision.double_below and self._labels.dtype != engine.double:
+            self._read = None
+            self.heads.go_to(engine.double)
+            self._set_labels(engine.double)
+            here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
+        rebalanced: tuple[Any, Any] | None = self.heads.rebalanced(here.parameters, here.factor)
+        if rebalanced is not None:
+            self.equations.forget()
+            here, passes = self.evaluate(*rebalanced, damping, variance), passes + 1
+        self.heads.linearise(here.parameters, here.factor)
+        self.equations.move_to(self._read, here.inverse)
         self._read = None
-        self._heads.go_to(dtype)
-        self._set_labels(dtype)
+        return here, passes
 
-    def balanced(self, here: LinearFit) -> tuple[Any, Any] | None:
-        """Balanced parameters of the same heads, and the linear factor; None if these are already balanced."""
-        found: tuple[Any, Any] | None = self._heads.balanced(here.parameters, here.factor)
-        if found is not None:
-            self._equations.forget()
-        return found
-
-    def linearise(self, here: LinearFit) -> None:
-        """Take the derivative at the point `here`, which must be the last one evaluated."""
-        self._heads.linearise(here.parameters, here.factor)
-        self._equations.move_to(self._read, here.inverse)
-        self._read = None
-
-    def trial(self, here: LinearFit, damping: float, forcing: float, prior: float) -> tuple[LinearFit, int]:
+    def trial(
+        self, here: LinearFit, damping: float, accuracy: float, variances: tuple[float, float]
+    ) -> tuple[LinearFit, int]:
         """The point after a damped step from `here`, and the number of inner steps of its solve.
 
-        The step is for this variance of the `prior`, and the linear factor there for the next one.
+        The step is for the first variance of the prior, and the linear factor there for the second.
         """
-        engine, towards, at_most = self.engine, None, _INNER_STEPS
-        precisions = [prior * self._size**2 * weight for weight in self._weights]
-        if prior:
-            pulls = [p * one for p, one in zip(precisions, self._blocks(here.parameters), strict=True)]
-            towards = engine.cast(engine.xp.concat(pulls, axis=1) * (1 / here.size), engine.single)
-            at_most = _PATH_STEPS
-        step, steps = self._equations.solve(
-            here.misfit, damping, forcing=forcing, at_most=at_most, precisions=precisions, towards=towards
+        engine, (variance, following) = self.engine, variances
+        gradient, at_most, precisions = None, InnerSolve().steps, list(NO_PRIOR)
+        if variance and self._scale is not None:
+            at_most = AnnealedPrior().inner_steps
+            precisions = [variance * self._size**2 * weight for weight in self._scale.weights]
+            pulls = [p * block for p, block in zip(precisions, self._blocks(here.parameters), strict=True)]
+            gradient = engine.cast(engine.xp.concat(pulls, axis=1) * (1 / here.size), engine.single)
+        step, steps = self.equations.solve(
+            here.misfit, damping, accuracy=accuracy, at_most=at_most, precisions=precisions, gradient=gradient
         )
         step = here.size * engine.cast(step, engine.double)
-        cut, parameters = step.shape[1], here.parameters
-        moved = parameters[:, :cut] + step
-        if cut < parameters.shape[1]:  # V stays fixed
-            moved = engine.xp.concat([moved, parameters[:, cut:]], axis=1)
-        return self.evaluate(moved, here.factor, damping, _next_prior(prior, here.residual)), steps
+        return self.evaluate(here.parameters + step, here.factor, damping, following), steps
 
-    def iterate(self, here: LinearFit, damping: float, passes: int, prior: float) -> "Iterate":
-        if self._last is None or self._last[0] is not here:
-            theta, w, *biases = self._heads.matrices(here.parameters, self._unit * here.factor)
-            made = Iterate(theta, w, here.residual, damping, passes, *biases)
-            self._last = here, replace(made, causal=self.engine.causal)
-        return replace(self._last[1], damping=damping, passes=passes, prior=prior)
+    def iterate(self, here: LinearFit) -> Iterate:
+        theta, w, *biases = self.heads.matrices(here.parameters, self._unit * here.factor)
+        return replace(Iterate(theta, w, here.residual, 0.0, 0, *biases), causal=self.engine.causal)
 
-    def evaluate(self, parameters: Any, factor: Any, damping: float, prior: float = 0.0) -> LinearFit:
+    def evaluate(self, parameters: Any, factor: Any, damping: float, variance: float = 0.0) -> LinearFit:
         """The point at `parameters`; the ridge pulls towards `factor` if there is one and no prior, else to zero."""
         self._read = None
-        norm, penalty = self.engine.norm, 0.0
+        engine, scale, penalty, ridge = self.engine, self._scale, 0.0, self._ridge
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
-            self._read = self._heads.reads(parameters)
-            ridge = self._ridge
-            if prior:
-                spread, (rows, columns), blocks = (
-                    norm(self._read) ** 2,
-                    self._read.shape,
-                    self._blocks(parameters),
+            self._read = self.heads.reads(parameters)
+            if self._weights is not None:
+                self._read = self._read * self._weights
+            blocks = self._blocks(parameters) if variance else []
+            if variance:
+                scale = self._scale = scale or PriorScale.of(
+                    engine, self._read, blocks, math.prod(self._y.shape)
                 )
-                if not self._spread:  # the start is a draw of the prior, and Z factor there as large as Y
-                    self._spread = spread
-                    self._weights = [
-                        math.prod(one.shape) / (math.prod(self._y.shape) * norm(one) ** 2) for one in blocks
-                    ]
-                ridge, factor = max(ridge, prior * self._spread / spread * columns / rows), None
-            fit = fit_linear(self.engine, self._read, self._labels, factor, damping, ridge=ridge)
-        if prior and fit.factor is not None:
-            of_blocks = (w * norm(one) ** 2 for w, one in zip(self._weights, blocks, strict=True))
-            penalty = sum(of_blocks) + self._spread / rows * (norm(fit.factor) / self._size) ** 2
+                ridge, factor = max(ridge, scale.ridge(engine, self._read, variance)), None
+            fit = fit_linear(engine, self._read, self._labels, factor, damping, ridge=ridge)
+        if variance and scale is not None and fit.factor is not None:
+            penalty = scale.penalty(engine, blocks, fit.factor, len(self._labels), self._size)
         return replace(fit, residual=fit.size / self._size, parameters=parameters, penalty=penalty)
 
     def _blocks(self, parameters: Any) -> list[Any]:
         """The parameters that have one variance under the prior: the Theta_i, or the A_i, the B_i and the V_i."""
-        columns, wide = self._heads.columns, parameters.shape[1]
+        columns, wide = self.heads.columns, parameters.shape[1]
         return [parameters[:, first : first + columns] for first in range(0, wide, columns)]
 
 
@@ -464,125 +347,3 @@ def fit_linear(
     if not np.isfinite(size):
         return LinearFit()
     return LinearFit(factor, size, engine.cast(misfit * (1 / (size or 1.0)), engine.single), inverse)
-
-
-class NormalEquations:
-    """Solves (J^T (I - Z G^-1 Z^T) J + lambda D) s = J^T R by preconditioned conjugate gradients.
-
-    J, its transpose, lambda D and the preconditioner M come from the heads. Products are in the engine's low precision,
-    and the vectors of the iteration in its single precision.
-
-    Notes
-    -----
-    A step costs one product with J, one with its transpose, two with Z and one with the preconditioner. The
-    preconditioner is M deflated by the last 30 directions: with these as columns of S, Y = (A + lambda D) S and
-    E = S^T Y, it is (I - S E^-1 Y^T) M (I - Y E^-1 S^T) + S E^-1 S^T. Memory: n k (columns of Z + d) numbers in low
-    precision, and 60 directions (150 while a preconditioner is made).
-
-    References
-    ----------
-    The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
-    """
-
-    def __init__(self, engine: Engine, heads: Any) -> None:
-        self._engine, self._heads = engine, heads
-        self._read: Any = None
-        self._inverse: Any = None
-        # directions p and their products A p, scaled to p^T (A + lambda D) p = 1; the oldest first
-        self._kept: list[tuple[Any, Any]] = []
-
-    def move_to(self, read: Shaped[Any, "rows columns"], inverse: Shaped[Any, "columns columns"]) -> None:
-        """Set the point of the equations: the reads Z of the heads there, and G^-1 in single precision."""
-        self._read = self._engine.cast(read, self._engine.low)
-        self._inverse = inverse
-
-    def forget(self) -> None:
-        """Drop the kept directions, after a change to other parameters of the same heads."""
-        self._kept.clear()
-
-    def solve(
-        self,
-        residual: Shaped[Any, "rows d"],
-        damping: float,
-        *,
-        forcing: float,
-        at_most: int,
-        precisions: Sequence[float] = NO_PRIOR,
-        towards: Shaped[Any, "p parameters"] | None = None,
-    ) -> tuple[Shaped[Any, "p directions"], int]:
-        """The solution to the relative accuracy `forcing`, in the preconditioner's norm, and the number of steps.
-
-        `precisions` of the prior, one for each block of parameters, are added to lambda D, and `towards` is the
-        gradient of the prior. It ends early if rounding leaves no positive curvature.
-        """
-        engine, damped = self._engine, self._heads.damping_term(damping, precisions)
-        # numbers may overflow if the outputs hardly depend on the heads or lambda is huge; that step is rejected
-        with np.errstate(over="ignore", invalid="ignore"):
-            apply = self._preconditioner(self._heads.preconditioner(damping, precisions), damped)
-            r = self._pull(engine.cast(residual, engine.low))
-            if towards is not None:
-                r = r - towards[:, : r.shape[1]]
-            solution = engine.xp.zeros_like(r)
-            z = apply(r)
-            p, rz = z, engine.dot(r, z)
-            goal = forcing * forcing * rz
-            steps = 0
-            while steps < at_most and rz > goal and np.isfinite(rz):
-                plain, shift = self._times(p), damped(p)
-                # add the damping separately: a small one would be lost to rounding in the product
-                curvature = engine.dot(p, plain) + engine.dot(p, shift)
-                if not (curvature > 0 and np.isfinite(curvature)):
-                    break
-                unit = curvature**-0.5
-                self._kept.append((p * unit, plain * unit))
-                if len(self._kept) > _KEPT:
-                    del self._kept[0]  # at once: a long solve has several times as many directions
-                length = rz / curvature
-                solution += length * p
-                plain += shift
-                r = r - length * plain
-                z = apply(r)
-                before, rz = rz, engine.dot(r, z)
-                p = z + (rz / before) * p
-                steps += 1
-        return solution, steps
-
-    def _pull(self, flat: Any) -> Any:
-        return self._engine.cast(self._heads.transpose_times(flat), self._engine.single)
-
-    def _times(self, direction: Any) -> Any:
-        engine = self._engine
-        change = self._heads.times(direction)
-        inner = engine.cast(engine.xp.matrix_transpose(self._read) @ change, engine.single)
-        change -= self._read @ engine.cast(self._inverse @ inner, engine.low)
-        return self._pull(change)
-
-    def _preconditioner(
-        self, first: Callable[[Any], Any], damped: Callable[[Any], Any]
-    ) -> Callable[[Any], Any]:
-        engine, xp = self._engine, self._engine.xp
-        if not self._kept:
-            return first
-        # stack S after Y, so that at most 90 vectors exist beside the 60 kept ones
-        y = xp.stack([product + damped(one) for one, product in self._kept])
-        y = xp.reshape(y, (len(self._kept), -1))
-        s = xp.reshape(xp.stack([one for one, _ in self._kept]), y.shape)
-        gram = to_numpy(s @ xp.matrix_transpose(y)).astype(np.float64)
-        if not np.isfinite(gram).all():  # a direction overflowed: drop all
-            self.forget()
-            return first
-        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-        good = values > 1e-6 * values[-1]  # smaller eigenvalues are rounding
-        if not good.any():
-            return first
-        whiten = engine.put((vectors[:, good] / np.sqrt(values[good])).T, engine.single)
-        s, y = whiten @ s, whiten @ y
-        s_turned, y_turned = xp.matrix_transpose(s), xp.matrix_transpose(y)
-
-        def both(r: Any) -> Any:
-            column = xp.reshape(r, (-1, 1))
-            along = s @ column
-            z = xp.reshape(first(xp.reshape(column - y_turned @ along, r.shape)), (-1, 1))
-            return xp.reshape(z + s_turned @ (along - y @ z), r.shape)
-
-        return both

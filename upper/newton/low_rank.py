@@ -1,9 +1,8 @@
 """Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Shaped
@@ -13,160 +12,20 @@ from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.newton.full_heads import NO_PRIOR, coupling, with_ones
+from upper.newton.full_heads import NO_PRIOR, Heads, coupling, with_ones
 
-__all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
-
-# Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
-_PROBE_EXAMPLES = 128
-# The least damping of a direction of the factors, relative to that of the average direction.
-_LEAST_WEIGHT = 1e-2
-# Factors are balanced again if the norms of two corresponding columns differ by more than this factor.
-_UNBALANCED = 4.0
+__all__ = ["LowRankHeads", "random_factors"]
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredHeads:
-    """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
+@dataclass(eq=False)
+class LowRankHeads(Heads):
+    """The heads Theta_i = A_i B_i^T and W_i = V_i O_i; parameters are [A | B | V], (d, 3 m r).
 
     A, B, V and O are the query, key, value and output maps; r is at most d. The changes A_i -> A_i G, B_i -> B_i G^-T
     and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns. With a
-    row more in A, its last row a_i is the query bias: c_i = B_i a_i.
-
-    Examples
-    --------
-    >>> heads = random_factors(heads=2, dim=8, rank=3, rng=0)
-    >>> heads.heads, heads.dim, heads.rank
-    (2, 8, 3)
-    >>> heads.layer()
-    AttentionLayer(heads=2, dim=8, dtype=float64)
-    """
-
-    a: Shaped[Any, "m e r"]
-    b: Shaped[Any, "m d r"]
-    v: Shaped[Any, "m d r"]
-    o: Shaped[Any, "m r d"]
-
-    @property
-    def array(self) -> Any:
-        """One of the arrays."""
-        return self.a
-
-    def parametrise(
-        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "e columns"]]:
-        """A function that makes the heads on an engine, and the parameters at the start."""
-        heads = self.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
-        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank, biased=self.biased)
-        return make, heads.side_by_side()
-
-    @classmethod
-    def of(cls, layer: AttentionLayer, rank: int) -> "FactoredHeads":
-        """The balanced factors of a layer, each Theta_i and W_i replaced by the nearest matrix of the rank.
-
-        By truncated singular value decompositions, O(m d^3), in NumPy and float64. A c_i of the layer is replaced by
-        the nearest vector that the rows of Theta_i span, and b is left out.
-
-        Examples
-        --------
-        >>> from attention import make_low_rank_layer
-        >>> layer = make_low_rank_layer(heads=2, dim=8, rank=3, w_rank=3, rng=0)
-        >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
-        True
-        """
-        _require_rank(rank, layer.dim)
-        (a, b), (v, o) = (
-            _nearest(to_numpy(matrices).astype(np.float64), rank) for matrices in (layer.theta, layer.w)
-        )
-        if layer.key_bias is not None:
-            key_bias = to_numpy(layer.key_bias).astype(np.float64)[:, None]
-            a = np.concatenate([a, key_bias @ np.swapaxes(np.linalg.pinv(b), 1, 2)], axis=1)
-        scale = np.linalg.norm(v, axis=1, keepdims=True)
-        unit = np.where(scale > 0, scale, 1.0)
-        return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
-
-    @property
-    def heads(self) -> int:
-        """The number m of heads."""
-        return int(self.a.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """The number d of coordinates of a token."""
-        return int(self.b.shape[1])
-
-    @property
-    def biased(self) -> bool:
-        """Whether the heads have a bias of the queries."""
-        return bool(self.a.shape[1] > self.b.shape[1])
-
-    @property
-    def rank(self) -> int:
-        """The rank r."""
-        return int(self.a.shape[2])
-
-    def map(self, convert: Callable[[Any], Any]) -> "FactoredHeads":
-        """The same heads with `convert` applied to every factor, for example ``torch.from_numpy``."""
-        return FactoredHeads(*(convert(one) for one in (self.a, self.b, self.v, self.o)))
-
-    def side_by_side(self) -> Shaped[Any, "e columns"]:
-        """[A | B | V], the factors of all heads side by side, (d, 3 m r); if A has a row more, B and V get one of 0."""
-        xp = namespace(self.a)
-        turned = [xp.permute_dims(one, (1, 0, 2)) for one in (self.a, self.b, self.v)]
-        a, b, v = (xp.reshape(one, (one.shape[0], -1)) for one in turned)
-        below = xp.concat([b, v], axis=1)
-        if self.biased:
-            below = xp.concat([below, 0 * below[:1, :]], axis=0)
-        return xp.concat([a, below], axis=1)
-
-    def layer(self) -> AttentionLayer:
-        """The layer of these heads, of the same array library, with the c_i if these are biased."""
-        xp, d = namespace(self.a), self.dim
-        theta, w = self.a @ xp.matrix_transpose(self.b), self.v @ self.o
-        return AttentionLayer(theta[:, :d, :], w, theta[:, d, :] if self.biased else None)
-
-    def balanced(self) -> "FactoredHeads":
-        """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
-        xp = namespace(self.a)
-        q_a, r_a = xp.linalg.qr(self.a)
-        q_b, r_b = xp.linalg.qr(self.b)
-        left, values, right = xp.linalg.svd(r_a @ xp.matrix_transpose(r_b), full_matrices=False)
-        root = xp.sqrt(values)[:, None, :]
-        q_v, r_v = xp.linalg.qr(self.v)
-        return FactoredHeads(
-            a=(q_a @ left) * root,
-            b=(q_b @ xp.matrix_transpose(right)) * root,
-            v=q_v,
-            o=r_v @ self.o,
-        )
-
-
-@checked
-def random_factors(
-    *, heads: PositiveInt, dim: PositiveInt, rank: PositiveInt, rng: Rng = None
-) -> FactoredHeads:
-    """Draw heads of a rank of at most `dim` as a start.
-
-    In expectation |Theta_i| is 1 and V_i is nearly an isometry; O is 0. Entries of A and B are N(0, 1/(d sqrt(r))), so
-    that those of Theta have variance 1/d^2. Entries of V are N(0, 1/d), and at rank d every V_i is the identity.
-    """
-    _require_rank(rank, dim)
-    rng = random_generator(rng)
-    a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
-    v = rng.standard_normal((heads, dim, rank)) / np.sqrt(dim)
-    if rank == dim:  # any basis gives the same reads up to a linear map
-        v = np.broadcast_to(np.eye(dim), v.shape).copy()
-    return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, rank, dim)))
-
-
-class LowRankHeads:
-    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
-
-    If `biased`, tokens get a last coordinate 1. The last row of A is then free, that of B and V stays 0, and the reads
-    have a last column of ones, whose row of the linear factor is b.
-
-    At r = d the V stay fixed, since O alone can give every W; directions then have A and B only. Products with the
-    derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads.
+    row more in A, its last row a_i is the query bias: c_i = B_i a_i. Tokens then get a last coordinate 1; that row of B
+    and V stays 0, and the reads have a last column of ones, whose row of the linear factor is b. `causal` and `weights`
+    are as in `FullHeads`.
 
     Notes
     -----
@@ -183,39 +42,131 @@ class LowRankHeads:
     References
     ----------
     A damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22 (2021).
+
+    Examples
+    --------
+    >>> heads = random_factors(heads=2, dim=8, rank=3, rng=0)
+    >>> heads.heads, heads.dim, heads.rank
+    (2, 8, 3)
+    >>> heads.layer()
+    AttentionLayer(heads=2, dim=8, dtype=float64)
     """
 
-    # in the precision of reads; freed before an array of another precision is allocated
-    _tokens: Any = None
-    _last: Any = None
+    a: Shaped[Any, "m e r"]
+    b: Shaped[Any, "m d r"]
+    v: Shaped[Any, "m d r"]
+    o: Shaped[Any, "m r d"]
+    causal: bool = False
+    weights: Shaped[Any, "n k"] | None = None
 
-    def __init__(
-        self,
-        engine: Engine,
-        x: Shaped[Any, "n k d"],
-        heads: int,
-        rank: int,
-        rng: np.random.Generator,
-        biased: bool = False,
-    ) -> None:
-        d = x.shape[2]
-        self.engine, self.x, self.heads, self.rng, self._biased = engine, x, heads, rng, biased
-        self.columns = heads * rank
-        self._rank, self._values_move = rank, rank < d
-        self.go_to(engine.single)
-        shared = engine.low == engine.single
-        self._low = self._tokens if shared else self._rows(engine.low)
+    #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
+    probe: ClassVar[int] = 128
+    #: the least damping of a direction of the factors, relative to that of the average direction
+    least_weight: ClassVar[float] = 1e-2
+    #: factors are balanced again if the norms of two corresponding columns differ by more than this factor
+    unbalanced: ClassVar[float] = 4.0
+
+    @classmethod
+    def of(cls, layer: AttentionLayer, rank: int) -> "LowRankHeads":
+        """The balanced factors of a layer, each Theta_i and W_i replaced by the nearest matrix of the rank.
+
+        By truncated singular value decompositions, O(m d^3), in NumPy and float64. A c_i of the layer is replaced by
+        the nearest vector that the rows of Theta_i span, and b is left out.
+
+        Examples
+        --------
+        >>> from attention import make_low_rank_layer
+        >>> layer = make_low_rank_layer(heads=2, dim=8, rank=3, w_rank=3, rng=0)
+        >>> bool(np.allclose(LowRankHeads.of(layer, 3).layer().theta, layer.theta))
+        True
+        """
+        _require_rank(rank, layer.dim)
+        (a, b), (v, o) = (
+            _nearest(to_numpy(matrices).astype(np.float64), rank) for matrices in (layer.theta, layer.w)
+        )
+        if layer.key_bias is not None:
+            key_bias = to_numpy(layer.key_bias).astype(np.float64)[:, None]
+            a = np.concatenate([a, key_bias @ np.swapaxes(np.linalg.pinv(b), 1, 2)], axis=1)
+        scale = np.linalg.norm(v, axis=1, keepdims=True)
+        unit = np.where(scale > 0, scale, 1.0)
+        return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
+
+    @property
+    def array(self) -> Any:
+        """The A_i."""
+        return self.a
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return int(self.b.shape[1])
+
+    @property
+    def biased(self) -> bool:
+        """Whether the heads have a bias of the queries."""
+        return bool(self.a.shape[1] > self.b.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """The rank r."""
+        return int(self.a.shape[2])
+
+    def map(self, convert: Callable[[Any], Any]) -> "LowRankHeads":
+        """The same heads with `convert` applied to every factor."""
+        weights = None if self.weights is None else convert(self.weights)
+        a, b, v, o = (convert(factor) for factor in (self.a, self.b, self.v, self.o))
+        return replace(self, a=a, b=b, v=v, o=o, weights=weights)
+
+    def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
+        """The parameters at the start: [A | B | V] of the balanced factors."""
+        factors = (
+            engine.cast(engine.detach(factor), engine.double) for factor in (self.a, self.b, self.v, self.o)
+        )
+        return LowRankHeads(*factors).balanced().side_by_side()
+
+    @property
+    def columns(self) -> int:
+        """The m r columns of the A_i, of the B_i, of the V_i, and of the reads."""
+        return self.heads * self.rank
+
+    def side_by_side(self) -> Shaped[Any, "e columns"]:
+        """[A | B | V], the factors of all heads side by side, (d, 3 m r); if A has a row more, B and V get one of 0."""
+        xp = namespace(self.a)
+        turned = [xp.permute_dims(factor, (1, 0, 2)) for factor in (self.a, self.b, self.v)]
+        a, b, v = (xp.reshape(factor, (factor.shape[0], -1)) for factor in turned)
+        below = xp.concat([b, v], axis=1)
+        if self.biased:
+            below = xp.concat([below, 0 * below[:1, :]], axis=0)
+        return xp.concat([a, below], axis=1)
+
+    def layer(self) -> AttentionLayer:
+        """The layer of these heads, of the same array library, with the c_i if these are biased."""
+        xp, d = namespace(self.a), self.dim
+        theta, w = self.a @ xp.matrix_transpose(self.b), self.v @ self.o
+        return AttentionLayer(theta[:, :d, :], w, theta[:, d, :] if self.biased else None)
+
+    def balanced(self) -> "LowRankHeads":
+        """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
+        xp = namespace(self.a)
+        q_a, r_a = xp.linalg.qr(self.a)
+        q_b, r_b = xp.linalg.qr(self.b)
+        left, values, right = xp.linalg.svd(r_a @ xp.matrix_transpose(r_b), full_matrices=False)
+        root = xp.sqrt(values)[:, None, :]
+        q_v, r_v = xp.linalg.qr(self.v)
+        return LowRankHeads(
+            a=(q_a @ left) * root,
+            b=(q_b @ xp.matrix_transpose(right)) * root,
+            v=q_v,
+            o=r_v @ self.o,
+        )
+
+    def _reset(self) -> None:
         self._blocks: list[np.ndarray] = []
         self._damped: list[np.ndarray] = []
 
-    def go_to(self, dtype: Any) -> None:
-        """Change the precision of reads."""
-        self._tokens = self._last = None
-        self._tokens = self._rows(dtype)
-
-    def _rows(self, dtype: Any) -> Any:
+    def _tokens_in(self, dtype: Any) -> Any:
         rows = self.engine.xp.reshape(self.engine.cast(self.x, dtype), (-1, self.x.shape[2]))
-        return with_ones(self.engine, rows) if self._biased else rows
+        return with_ones(self.engine, rows) if self.biased else rows
 
     def reads(self, parameters: Shaped[Any, "e columns"]) -> Shaped[Any, "rows reads"]:
         """The reads of the heads at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
@@ -225,13 +176,13 @@ class LowRankHeads:
         pattern = self.engine.softmax(queries @ self.engine.xp.matrix_transpose(keys))
         self._last = pattern, queries, keys, values
         reads = self._together(pattern @ values)
-        return with_ones(self.engine, reads) if self._biased else reads
+        return with_ones(self.engine, reads) if self.biased else reads
 
     def linearise(self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative at `parameters`, the point of the last call of `reads`; `linear` has the O_i."""
         engine = self.engine
         self._pattern, self._queries, self._keys, self._values = (
-            engine.cast(one, engine.low) for one in self._last
+            engine.cast(factor, engine.low) for factor in self._last
         )
         linear = linear[: self.columns, :]
         self._o = engine.cast(linear, engine.low)
@@ -242,12 +193,11 @@ class LowRankHeads:
         """J (dA, dB, dV), the change of the outputs along `direction`, (n k, d)."""
         engine, turned = self.engine, self.engine.xp.matrix_transpose
         projected = self._low @ engine.cast(direction, engine.low)
-        queries, keys, *values = self._apart(projected, parts=3 if self._values_move else 2)
+        queries, keys, values = self._apart(projected, parts=3)
         change = queries @ turned(self._keys)
         change += self._queries @ turned(keys)
         mixed = engine.softmax_derivative(change, self._pattern) @ self._values
-        for moved in values:
-            mixed += self._pattern @ moved
+        mixed += self._pattern @ values
         return self._together(mixed) @ self._o
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "e columns"]:
@@ -255,12 +205,10 @@ class LowRankHeads:
         engine, xp, turned = self.engine, self.engine.xp, self.engine.xp.matrix_transpose
         (pull,) = self._apart(residual @ turned(self._o), parts=1)
         change = engine.softmax_derivative(pull @ turned(self._values), self._pattern)
-        parts = [change @ self._keys, turned(change) @ self._queries]
-        if self._values_move:
-            parts.append(turned(self._pattern) @ pull)
+        parts = change @ self._keys, turned(change) @ self._queries, turned(self._pattern) @ pull
         gradient = turned(self._low) @ xp.concat([self._together(part) for part in parts], axis=1)
-        if self._biased:  # the last row of B and V is fixed
-            cut, d = self.columns, self.x.shape[2]
+        if self.biased:  # the last row of B and V is fixed
+            cut, d = self.columns, self.dim
             last = xp.concat([gradient[d:, :cut], 0 * gradient[d:, cut:]], axis=1)
             gradient = xp.concat([gradient[:d, :], last], axis=0)
         return gradient
@@ -270,32 +218,33 @@ class LowRankHeads:
 
         D measures the change of the Theta_i and W_i.
         """
-        each = zip(self._damped, precisions, strict=False)  # V may be fixed
+        each = zip(self._damped, precisions, strict=True)
         blocks = [
-            self.engine.put(damping * one + p * np.eye(len(one)), self.engine.single) for one, p in each
+            self.engine.put(damping * factor + p * np.eye(len(factor)), self.engine.single)
+            for factor, p in each
         ]
         return lambda direction: self._by_blocks(direction, blocks)
 
     def preconditioner(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
         """The inverse of the three quadratic forms with their damping and the prior."""
         inverses = []
-        for block, damped, p in zip(self._blocks, self._damped, precisions, strict=False):
+        for block, damped, p in zip(self._blocks, self._damped, precisions, strict=True):
             matrix = block + max(damping, 1e-6) * damped
             tiny = 1e-12 * (np.trace(matrix) / len(matrix) or 1.0) + p
             inverse = np.linalg.inv(matrix + tiny * np.eye(len(matrix)))
             inverses.append(self.engine.put(0.5 * (inverse + inverse.T), self.engine.single))
         return lambda r: self._by_blocks(r, inverses)
 
-    def balanced(
+    def rebalanced(
         self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
     ) -> tuple[Any, Any] | None:
         """The parameters and O of the same heads, balanced; None if the factors are still balanced."""
-        xp, size = self.engine.xp, self.heads * self._rank
+        xp, size = self.engine.xp, self.heads * self.rank
         squares = xp.sum(parameters * parameters, axis=0)
         a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
         tiny = 1e-12 * float(xp.max(squares))
         ratios = ((a + tiny) / (b + tiny), (b + tiny) / (a + tiny), v, 1 / (v + tiny))
-        if max(float(xp.max(one)) for one in ratios) <= _UNBALANCED**2:
+        if max(float(xp.max(factor)) for factor in ratios) <= self.unbalanced**2:
             return None
         heads = self._factors(parameters, linear).balanced()
         o = xp.reshape(heads.o, (size, -1))
@@ -306,41 +255,41 @@ class LowRankHeads:
     ) -> tuple[Any, ...]:
         """The Theta_i and W_i, and if the heads are biased the c_i and b."""
         layer = self._factors(parameters, linear).layer()
-        biases = (layer.key_bias, linear[self.columns, :]) if self._biased else ()
+        biases = (layer.key_bias, linear[self.columns, :]) if self.biased else ()
         return (layer.theta, layer.w, *biases)
 
-    def _factors(self, parameters: Any, linear: Any) -> FactoredHeads:
+    def _factors(self, parameters: Any, linear: Any) -> "LowRankHeads":
         xp, m, cut, d = self.engine.xp, self.heads, self.columns, self.x.shape[2]
         a, b, v = (
-            xp.permute_dims(xp.reshape(one, (one.shape[0], m, -1)), (1, 0, 2))
-            for one in (parameters[:, :cut], parameters[:d, cut : 2 * cut], parameters[:d, 2 * cut :])
+            xp.permute_dims(xp.reshape(factor, (factor.shape[0], m, -1)), (1, 0, 2))
+            for factor in (parameters[:, :cut], parameters[:d, cut : 2 * cut], parameters[:d, 2 * cut :])
         )
-        return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear[:cut, :], (m, -1, d)))
+        return LowRankHeads(a=a, b=b, v=v, o=xp.reshape(linear[:cut, :], (m, -1, d)))
 
     def _apart(self, wide: Any, *, parts: int) -> list[Any]:
         """Split (n k, parts m r), heads side by side, into batches of heads (n m, k, r)."""
         xp, (n, k, _) = self.engine.xp, self.x.shape
-        apart = xp.permute_dims(xp.reshape(wide, (n, k, parts, self.heads, self._rank)), (2, 0, 3, 1, 4))
-        apart = xp.reshape(apart, (parts, n * self.heads, k, self._rank))
+        apart = xp.permute_dims(xp.reshape(wide, (n, k, parts, self.heads, self.rank)), (2, 0, 3, 1, 4))
+        apart = xp.reshape(apart, (parts, n * self.heads, k, self.rank))
         return [apart[part, ...] for part in range(parts)]
 
     def _together(self, batch: Any) -> Any:
         """Put a batch of heads, (n m, k, r), side by side, (n k, m r)."""
         xp, (n, k, _) = self.engine.xp, self.x.shape
-        turned = xp.permute_dims(xp.reshape(batch, (n, self.heads, k, self._rank)), (0, 2, 1, 3))
+        turned = xp.permute_dims(xp.reshape(batch, (n, self.heads, k, self.rank)), (0, 2, 1, 3))
         return xp.reshape(turned, (n * k, -1))
 
     def _by_blocks(self, direction: Any, matrices: list[Any]) -> Any:
         parts, first = [], 0
-        for one in matrices:
-            parts.append(direction[:, first : first + one.shape[0]] @ one)
-            first += one.shape[0]
+        for factor in matrices:
+            parts.append(direction[:, first : first + factor.shape[0]] @ factor)
+            first += factor.shape[0]
         return self.engine.xp.concat(parts, axis=1)
 
     def _couple(self, factors: np.ndarray, linear: np.ndarray) -> None:
-        engine, xp, m, r = self.engine, self.engine.xp, self.heads, self._rank
+        engine, xp, m, r = self.engine, self.engine.xp, self.heads, self.rank
         n, k, d = self.x.shape
-        few = min(n, _PROBE_EXAMPLES)
+        few = min(n, self.probe)
 
         def of_few(array: Any) -> Any:
             apart = xp.reshape(array, (n, m, *array.shape[1:]))[:few, ...]
@@ -354,15 +303,33 @@ class LowRankHeads:
         flat = xp.reshape(pattern, (m, -1))
         by_values = to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64) * (n / few)
         cut = m * r
-        a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], linear))
+        a, b, o = (
+            factor.astype(np.float64) for factor in (factors[:, :cut], factors[:, cut : 2 * cut], linear)
+        )
         forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
-        for between, gram in forms if self._values_move else forms[:2]:
+        for between, gram in forms:
             self._blocks.append(np.kron(between, np.ones((r, r))) * gram)
-            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * r) or 1.0)
+            floor = self.least_weight * (np.trace(gram) / (m * r) or 1.0)
             mean = np.trace(between) / m or 1.0
             within = np.kron(np.eye(m), np.ones((r, r))) * gram
             self._damped.append(mean * (within + floor * np.eye(m * r)))
+
+
+@checked
+def random_factors(
+    *, heads: PositiveInt, dim: PositiveInt, rank: PositiveInt, rng: Rng = None
+) -> LowRankHeads:
+    """Draw heads of a rank of at most `dim` as a start.
+
+    In expectation |Theta_i| is 1 and V_i is nearly an isometry; O is 0. Entries of A and B are N(0, 1/(d sqrt(r))), so
+    that those of Theta have variance 1/d^2. Entries of V are N(0, 1/d).
+    """
+    _require_rank(rank, dim)
+    rng = random_generator(rng)
+    a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
+    v = rng.standard_normal((heads, dim, rank)) / np.sqrt(dim)
+    return LowRankHeads(a=a, b=b, v=v, o=np.zeros((heads, rank, dim)))
 
 
 def _require_rank(rank: int, dim: int) -> None:

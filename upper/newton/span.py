@@ -2,26 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from attention._arrays import namespace
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.runs import Patience, last_iterate
+from upper.newton.stopping import Patience, Stopping, last_iterate
 
-__all__ = ["SpanHeads", "SpanStart", "fit_in_span"]
-
-_EXPLAINED = 0.01  # a residual below this ends the search
-_TOLERANCE = 1e-14
-_PATIENCE = Patience(10, 0.98, slow_below=0.0)
+__all__ = ["SpanHeads", "fit_in_span"]
 
 
 @checked
@@ -71,57 +67,46 @@ def fit_in_span(
     if 0 < size < 1:
         basis = basis / size
     budget = math.inf if work is None else work
+    # the residual of a poor span stays large, and falls slowly to the end
+    patience = Patience(10, 0.98, slow_below=0.0)
     ends: list[Iterate] = []
     passes = 0
     while not ends or (len(ends) < starts and passes < budget):
-        start = SpanStart(basis, _simplex(len(basis), rng))
-        iterates = gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng)
-        ends.append(last_iterate(iterates, tolerance=_TOLERANCE, work=budget - passes, patience=_PATIENCE))
+        start = SpanHeads(basis, _simplex(len(basis), rng))
+        stopping = Stopping(1e-14, budget - passes, patience)
+        ends.append(last_iterate(gauss_newton(x, y, start, tolerance=stopping.tolerance, rng=rng), stopping))
         passes += ends[-1].passes
-        if ends[-1].residual < _EXPLAINED:
+        if ends[-1].residual < 0.01:  # the span explains the labels
             break
     best = min(ends, key=attrgetter("residual"))
     return replace(best, passes=passes), len(ends)
 
 
-@dataclass(frozen=True, eq=False)
-class SpanStart:
-    """A start within a span: the B_j, orthogonal and of equal norm, and the coordinates C."""
-
-    basis: Shaped[Any, "p d d"]
-    coordinates: Shaped[Any, "m p"]
-
-    @property
-    def array(self) -> Any:
-        """One of the arrays."""
-        return self.basis
-
-    def parametrise(
-        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
-    ) -> tuple[Callable[[Engine], "SpanHeads"], Shaped[Any, "p m"]]:
-        """A function that makes the heads on an engine, and the parameters at the start."""
-        coordinates = engine.cast(engine.detach(self.coordinates), engine.double)
-        make = partial(SpanHeads, x=x, rng=rng, heads=len(coordinates), basis=engine.detach(self.basis))
-        return make, engine.xp.matrix_transpose(coordinates)
-
-
 class SpanHeads(FullHeads):
-    """The heads Theta_i = sum_j C_ij B_j on one set of tokens; parameters and directions are C^T, (p, m).
+    """The heads Theta_i = sum_j C_ij B_j; parameters and directions are C^T, (p, m).
 
     There are m p unknowns in place of m d^2. A pass costs O(m p d^2) more than one of `FullHeads`.
+
+    Parameters
+    ----------
+    basis : array (p, d, d)
+        The B_j, orthogonal and of equal norm.
+    coordinates : array (m, p)
+        The C to start from.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        x: Shaped[Any, "n k d"],
-        heads: int,
-        rng: np.random.Generator,
-        basis: Shaped[Any, "p d d"],
-    ) -> None:
-        super().__init__(engine, x, heads, rng)
-        self._basis = engine.xp.reshape(engine.cast(basis, engine.double), (basis.shape[0], -1))
-        self._square = engine.norm(self._basis) ** 2 / basis.shape[0]
+    def __init__(self, basis: Shaped[Any, "p d d"], coordinates: Shaped[Any, "m p"]) -> None:
+        xp, (p, d, _) = namespace(basis), basis.shape
+        super().__init__(xp.reshape(coordinates @ xp.reshape(basis, (p, d * d)), (-1, d, d)))
+        self.basis, self.coordinates = basis, coordinates
+
+    def map(self, convert: Callable[[Any], Any]) -> "SpanHeads":
+        """The same heads with `convert` applied to every array."""
+        return SpanHeads(convert(self.basis), convert(self.coordinates))
+
+    def parameters(self, engine: Engine) -> Shaped[Any, "p m"]:
+        """The parameters at the start."""
+        return engine.xp.matrix_transpose(engine.cast(engine.detach(self.coordinates), engine.double))
 
     def reads(self, parameters: Shaped[Any, "p m"]) -> Shaped[Any, "rows reads"]:
         """The reads of the heads at the coordinates `parameters`."""
@@ -150,6 +135,12 @@ class SpanHeads(FullHeads):
     def matrices(self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]) -> tuple[Any, ...]:
         """The Theta_i and W_i."""
         return super().matrices(self._stacked(parameters), linear)
+
+    def _reset(self) -> None:
+        super()._reset()
+        engine, p = self.engine, self.basis.shape[0]
+        self._basis = engine.xp.reshape(engine.cast(engine.detach(self.basis), engine.double), (p, -1))
+        self._square = engine.norm(self._basis) ** 2 / p
 
     def _stacked(self, parameters: Any) -> Any:
         xp, d = self.engine.xp, self.x.shape[2]

@@ -299,7 +299,13 @@ class SixPhase(LearnerBase):
         if not paper:
             tolerance = 1e-14 if self.tolerance is None else self.tolerance
             found = fit_heads(
-                oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
+                oracle,
+                span,
+                examples=examples,
+                work=self._work,
+                tolerance=tolerance,
+                rng=rng,
+                recorder=run.recorder,
             )
             judged = found.verdict
             reason = f"the fit ended with relative error {judged.held_out_error:.2g} on held-out examples."

@@ -1,17 +1,19 @@
 """Phase 6 of practical mode: a fit within the span in place of the net, then Newton iterates on all parameters."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Outcome
+from attention import AttentionLayer, ExampleOracle, Outcome, Recorder
 from attention.evaluation import Verdict
-from upper.floor import counting_floor
-from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.runs import Runner, SplitExamples, draw_split, judge
+from upper.floor import LayerClass, counting_floor
+from upper.newton.full_heads import FullHeads
+from upper.newton.noise import judge
+from upper.newton.problem import Problem, draw_split
 from upper.newton.span import fit_in_span
+from upper.newton.starts import Start, StartRules, run_starts
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
@@ -37,13 +39,12 @@ def fit_heads(
     work: int,
     tolerance: float,
     rng: np.random.Generator,
-    tell: Callable[..., None],
+    recorder: Recorder,
 ) -> FittedHeads:
     """Fit heads within the span, then run Newton from the fitted heads, and again from a perturbed start.
 
     A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
-    relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
-    `layer`.
+    relative residual at which to stop. The steps go to the recorder.
 
     A PhaseFailedError if fewer than two examples are left.
 
@@ -56,52 +57,41 @@ def fit_heads(
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "no example is left to fit the heads to.")
     floor = counting_floor(heads=m, tokens=k, dim=d)
     split = draw_split(oracle, examples, least=min(floor, examples - 1))
-    within, starts = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
-    measures = {"phase_examples": split.drawn, "residual": within.residual}
-    measures |= {"starts": starts, "passes": within.passes}
-    tell("fit within the span", measures, layer=split.layer(within))
+    within, tried = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
+    recorder.step(
+        "Phase 6: fit within the span",
+        phase=6,
+        layer=split.layer(within),
+        phase_examples=split.drawn,
+        residual=within.residual,
+        starts=tried,
+        passes=within.passes,
+    )
 
-    def start(_examples: SplitExamples, _heads: int, number: int) -> np.ndarray:
-        if number == 1:
-            return within.theta
+    def starts() -> Iterator[Start]:
+        yield Start("Phase 6: Newton polish", FullHeads(within.theta))
         size = np.linalg.norm(within.theta, axis=(1, 2), keepdims=True)
-        return within.theta + _AWAY * size / d * rng.standard_normal(within.theta.shape)
+        away = _AWAY * size / d * rng.standard_normal(within.theta.shape)
+        yield Start("Phase 6: Newton polish from a perturbed start", FullHeads(within.theta + away))
 
-    before = last = within.passes
-
-    def trace_iterate(number: int, place: int, iterate: Iterate) -> None:
-        nonlocal before, last
-        before = last if place == 0 else before
-        last = before + iterate.passes
-        where = " from a perturbed start" if number > 1 else ""
-        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
-        tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
-
-    runner = Runner(
-        # always aim at rounding error, for any tolerance: the last digits cost few passes
-        iterates=lambda x, y, theta, *_: gauss_newton(x, y, theta, rng=rng),
-        start=start,
-        tolerance=tolerance,
-    )
-    ends = runner.several(
-        split,
-        m,
-        starts=2,
-        work=max(1, work - within.passes),
-        tell=trace_iterate,
-    )
-    best = min([within, *ends.iterates], key=attrgetter("residual"))
+    problem = Problem(split, LayerClass(), tolerance, rng, recorder=recorder, phase=6)
+    ends = run_starts(problem, starts(), StartRules(2), work=max(1, work - within.passes))
+    best, whole = min([within, *ends.iterates], key=attrgetter("residual")), split.together()
+    ended = Outcome.WORK_SPENT if within.passes + ends.passes >= work else Outcome.LOCAL_MINIMUM
     verdict = judge(
         best,
-        split,
+        whole.x,
+        whole.y,
+        split.held_out,
         tolerance=tolerance,
-        spent_all=within.passes + ends.passes >= work,
-        at_floor=ends.at_floor,
+        otherwise=Outcome.RESIDUAL_FLOOR if ends.at_floor else ended,
     )
     layer = split.layer(best)
-    tell(
-        "held-out examples",
-        {"residual": best.residual, "held_out_error": verdict.held_out_error},
+    recorder.step(
+        "Phase 6: held-out examples",
+        phase=6,
         layer=layer,
+        residual=best.residual,
+        held_out_error=verdict.held_out_error,
     )
     return FittedHeads(layer, verdict, by_newton=best is not within)

@@ -5,7 +5,18 @@ import pytest
 
 from lwe.attacks import BKWAttack, ExhaustiveAttack, LatticeAttack, MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome
-from lwe.distributions import TERNARY, CentredBinomial, Flips
+from lwe.distributions import (
+    BINARY,
+    NO_NOISE,
+    TERNARY,
+    CentredBinomial,
+    DiscreteGaussian,
+    Flips,
+    Interval,
+    SparseBinary,
+    SparseSigned,
+    SparseTernary,
+)
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
 
@@ -27,6 +38,36 @@ def test_public_keys_of_as_many_samples_as_entries_are_broken_and_surely(n, q, l
         assert result.tested == n
         random = LWRSamples(samples.public, np.random.default_rng(seed).integers(q, size=n))
         assert not LatticeAttack(rounds=1)(random, key(n, q, law), rng=0).outcome.succeeded
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "p", "secrets", "errors", "m", "rounding"),
+    [
+        (24, 257, 0, BINARY, CentredBinomial(3), 35, "down"),
+        (26, 97, 0, BINARY, TERNARY, 40, "down"),
+        (32, 1021, 0, SparseSigned(5), CentredBinomial(3), 32, "down"),
+        (18, 3329, 0, SparseBinary(6), Interval(-2, 2), 26, "down"),
+        (20, 97, 0, DiscreteGaussian(2.0), CentredBinomial(2), 27, "down"),
+        (28, 251, 15, TERNARY, NO_NOISE, 35, "nearest"),
+        (30, 2048, 128, SparseTernary(4, 4), NO_NOISE, 34, "nearest"),
+        (16, 17, 0, SparseSigned(5), DiscreteGaussian(1.0), 29, "down"),
+        (19, 31, 8, SparseTernary(4, 4), NO_NOISE, 25, "down"),
+    ],
+)
+def test_public_keys_of_other_kinds_are_broken(n, q, p, secrets, errors, m, rounding):
+    pytest.importorskip("fpylll")
+    parameters = LWEParameters(n, q, p, "uniform", Xs=secrets, Xe=errors)
+    rng = np.random.default_rng(0)
+    secret = secrets.draw(n, q, rng=rng)
+    if secrets == BINARY:
+        secret = (np.arange(n) < 0.8 * n).astype(int)  # more ones than usual
+    samples, secret = make_samples(parameters, m, secret=secret, rounding=rounding, rng=rng)
+    result = LatticeAttack()(samples, parameters, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+    labels = rng.integers(parameters.p, size=m)
+    random = LWRSamples(samples.public, labels, rounding)
+    assert not LatticeAttack(rounds=1, largest_block=20)(random, parameters, rng=0).outcome.succeeded
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
-"""Gradient descent: what makes its steps, what its settings change, how it ends; Adam tuned: the cost of tuning."""
+"""Gradient descent: what makes its steps, what its settings change, how it ends."""
+
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
 from attention.evaluation import hold_out
-from upper import GradientDescent, TunedAdam
-from upper.baselines.descent import batches_of, rate, squared_error_gradient, stack_heads
-from upper.baselines.optimizers import Momentum, Muon, Soap, TorchAdam
+from upper import GradientDescent
+from upper.baselines.descent import batches_of, layer_of_stacked, random_start, rate, squared_error_gradient
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+needs_soap = pytest.mark.skipif(find_spec("pytorch_optimizer") is None, reason="it is not installed")
+SOAP = pytest.param("soap", marks=needs_soap)
 
 
 def _fit(learner, m=1, k=2, d=5, *, scale=1.0, measured=True):
@@ -19,100 +22,44 @@ def _fit(learner, m=1, k=2, d=5, *, scale=1.0, measured=True):
     return learner.fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
 
 
-def test_the_gradient_is_the_derivative_of_the_loss():
-    layer = make_nice_layer(heads=2, dim=5, rng=0)
-    x, y = (torch.from_numpy(part) for part in ExampleOracle(layer, BooleanInputs(3, 5), rng=1).draw(7))
-    rng = np.random.default_rng(2)
-    theta, w = (torch.from_numpy(rng.standard_normal((2, 5, 5))).requires_grad_() for _ in range(2))
-    loss = ((AttentionLayer(theta, w)(x) - y) ** 2).sum() / (2 * len(x))
-    expected = torch.autograd.grad(loss, (theta, w))
-    stacked = [torch.from_numpy(part) for part in stack_heads(theta.detach().numpy(), w.detach().numpy())]
-    _, *gradients = squared_error_gradient(x, y, *stacked)
-    for part, gradient in zip(gradients, stack_heads(*(part.numpy() for part in expected)), strict=True):
-        torch.testing.assert_close(part, torch.from_numpy(gradient))
-
-
-def _after(make, gradients):
-    """Two heads in three dimensions after a step of each (Theta, W), on copies of both."""
-    parameters = [torch.ones(3, 6, dtype=torch.float64), torch.ones(6, 3, dtype=torch.float64)]
-    optimizer = make(parameters)
-    for theta, w in gradients:
-        optimizer.step([theta.clone(), w.clone()], 0.01)
-    return [part - 1 for part in parameters]
-
-
-def _gradients(steps=25):
-    rng = torch.Generator().manual_seed(0)
-    shapes = ((3, 6), (6, 3))
-    return [
-        [torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes] for _ in range(steps)
-    ]
-
-
-def _soap(heads):
-    return pytest.importorskip("pytorch_optimizer").SOAP(heads, lr=0.01, betas=(0.8, 0.9), weight_decay=0.0)
-
-
-@pytest.mark.extras
-@pytest.mark.parametrize(
-    ("make", "reference", "within"),
-    [
-        (
-            lambda parts: Momentum(parts, 0.8),
-            lambda heads: torch.optim.SGD(heads, lr=0.01, momentum=0.8, nesterov=True),
-            1e-12,
-        ),
-        # its products are in bfloat16
-        (
-            lambda parts: Muon(parts, 0.8),
-            lambda heads: torch.optim.Muon(heads, lr=0.01, momentum=0.8, weight_decay=0.0),
-            0.03,
-        ),
-        (lambda parts: Soap(parts, 0.8, 0.9), _soap, 1e-5),  # its bases are in float32
-    ],
-    ids=["sgd", "muon", "soap"],
-)
-def test_the_steps_are_those_of_a_reference(make, reference, within):
-    gradients = _gradients()
-    expected = [torch.zeros(3, 6, dtype=torch.float64), torch.zeros(6, 3, dtype=torch.float64)]
-    heads = [*expected[0].split(3, 1), *expected[1].split(3, 0)]
-    optimizer = reference(heads)
-    for theta, w in gradients:
-        for head, gradient in zip(heads, (*theta.split(3, 1), *w.split(3, 0)), strict=True):
-            head.grad = gradient
-        optimizer.step()
-    for part, other in zip(_after(make, gradients), expected, strict=True):
-        assert torch.linalg.norm(part - other) < within * torch.linalg.norm(other)
-
-
-@pytest.mark.parametrize(
-    ("make", "turns"),
-    [
-        (lambda parts: Muon(parts, 0.8), True),
-        (lambda parts: Soap(parts, 0.8, 0.9), True),
-        (lambda parts: TorchAdam(parts, 0.8, 0.9), False),
-    ],
-    ids=["muon", "soap", "adam"],
-)
-def test_steps_turn_with_the_gradients_of_a_head(make, turns):
-    rng = torch.Generator().manual_seed(1)
-    left, right = (
-        torch.linalg.qr(torch.randn(3, 3, generator=rng, dtype=torch.float64))[0] for _ in range(2)
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_one_step_of_sgd_without_momentum_goes_along_the_gradient(rate):
+    x, y = ExampleOracle(make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5), rng=1).draw(8)
+    learner = GradientDescent(
+        2,
+        optimizer="sgd",
+        learning_rate=rate,
+        momentum=0.0,
+        schedule="constant",
+        work=1,
+        batch=8,
+        dtype="float64",
     )
-
-    def turned(theta, w):
-        return [
-            torch.cat([left @ head @ right for head in theta.split(3, 1)], 1),
-            torch.cat([left @ head @ right for head in w.split(3, 0)], 0),
-        ]
-
-    gradients = _gradients()
-    there, here = turned(*_after(make, gradients)), _after(make, [turned(*each) for each in gradients])
-    for part, other in zip(here, there, strict=True):
-        assert torch.allclose(part, other, rtol=0, atol=1e-6) is turns
+    fit = learner.fit(ExampleOracle.from_arrays(x, y), rng=2)
+    theta, w = random_start(2, 5, np.random.default_rng(2))
+    _, theta_gradient, w_gradient = squared_error_gradient(x, y, theta, w)
+    step = layer_of_stacked(theta - rate / 2 * theta_gradient, w - rate / 2 * w_gradient)
+    np.testing.assert_allclose(fit.layer.theta, step.theta, atol=1e-14)
+    np.testing.assert_allclose(fit.layer.w, step.w, atol=1e-14)
+    assert fit.outcome is Outcome.WORK_SPENT
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon", "soap"])
+def test_a_step_of_muon_is_nearly_orthogonal_for_each_head():
+    x, y = ExampleOracle(make_nice_layer(heads=3, dim=5, rng=0), BooleanInputs(2, 5), rng=1).draw(8)
+    learner = GradientDescent(3, optimizer="muon", learning_rate=1.0, schedule="constant", work=1, batch=8)
+    fit = learner.fit(ExampleOracle.from_arrays(x, y), rng=2)
+    start = random_start(3, 5, np.random.default_rng(2))
+    _, *gradients = squared_error_gradient(x, y, *start)
+    before, along = layer_of_stacked(*start), layer_of_stacked(*gradients)
+    for heads in ("theta", "w"):
+        step, gradient = getattr(before, heads) - getattr(fit.layer, heads), getattr(along, heads)
+        lengths = np.linalg.svd(step, compute_uv=False)[:, :3]  # the least are of the least of the gradient
+        assert np.all((lengths > 0.4) & (lengths < 1.4))
+        nuclear = np.linalg.norm(gradient, "nuc", axis=(1, 2))
+        np.testing.assert_allclose(np.sum(step * gradient, axis=(1, 2)) / nuclear, 1, atol=0.35)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon", SOAP])
 def test_every_optimizer_gets_near_a_nice_layer(optimizer):
     fit = _fit(
         GradientDescent(1, optimizer=optimizer, work=1200, batch=64, learning_rate=0.02, tolerance=0.01), d=8
@@ -135,7 +82,9 @@ def test_it_says_when_the_examples_ran_out():
     [
         ("adam", 1e20, 1.0, True),
         ("adam", 1e30, 1.0, False),
-        *((name, 0.01, 1e160, True) for name in ("adam", "muon", "soap")),
+        ("sgd", 100.0, 1.0, True),
+        *((name, 0.01, 1e160, True) for name in ("adam", "muon")),
+        pytest.param("soap", 0.01, 1e160, True, marks=needs_soap),
     ],
 )
 def test_it_says_when_it_diverged(optimizer, rate, scale, measured):
@@ -181,38 +130,41 @@ def test_a_device_that_is_not_there_is_said():
         _fit(GradientDescent(1, work=10, device="meteor"))
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e200, 0.0])
-def test_the_grid_claims_nothing_about_labels_beyond_its_numbers(scale):
-    fit = _fit(TunedAdam(1, work=200, lengths=(100,), reused=400), d=4, scale=scale, measured=False)
-    error = fit.trace[-1].measures["held_out_error"]
-    assert np.isfinite(error)
-    assert not scale or error >= 1
-    assert not (scale and fit.outcome.succeeded)
-
-
-def test_the_grid_keeps_the_best_setting_and_counts_the_whole():
-    rates = (1e-5, 0.01)
-    tuned = TunedAdam(
-        1, lengths=(100, 150), schedules=("cosine",), learning_rates=rates, batch=32, reused=500
+@pytest.mark.parametrize(("dim", "rate"), [(1, 0.25), (2, 0.25), (8, 1 / 8)])
+def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
+    explicit, default = (
+        _fit(GradientDescent(2, optimizer="sgd", work=100, learning_rate=one), d=dim) for one in (rate, None)
     )
-    fit = _fit(tuned)
-    last = fit.trace[-1].measures
-    assert fit.examples_used == 500  # one set for the whole grid
-    assert last["settings"] == len(tuned.settings()) == 4
-    assert last["grid_steps"] == 500
-    assert last["learning_rate"] == 0.01
-    assert last["run_steps"] in (100, 150)
-    runs = {step.name.split(":")[0]: step.measures for step in fit.trace[:-1]}  # the last step of each
-    assert last["held_out_error"] == pytest.approx(
-        min(run["held_out_error"] for run in runs.values()), rel=1e-6
-    )
-    assert 0 < last["run_seconds"] < fit.seconds
-    assert sum(run["run_seconds"] for run in runs.values()) <= fit.seconds * len(runs)
-    best = runs[fit.trace[-1].name.removeprefix("Best: ")]
-    assert last["run_seconds"] == pytest.approx(best["run_seconds"], abs=0.05)
+    np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
+    assert default.outcome is not Outcome.DIVERGED  # from one to three dimensions 1/d can
 
 
-def test_the_grid_keeps_to_its_work():
-    fit = _fit(TunedAdam(1, work=130, lengths=(100,), batch=32, reused=300))
-    assert fit.trace[-1].measures["grid_steps"] == 130
-    assert fit.trace[-1].measures["settings"] == 2
+@pytest.mark.parametrize(
+    ("m", "k", "d"),
+    [(1, 3, 8), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 2, 8), (4, 4, 16)))],
+)
+def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
+    fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
+    assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.examples_used < 1000 * 256  # it stops there
+    assert fit.trace[-1].measures["relative_error"] < 2e-3
+
+
+def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
+    fit = _fit(GradientDescent(1, optimizer="sgd", work=3000, batch=32, reused=600, tolerance=1e-2), m=1)
+    assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.examples_used == 600
+    assert fit.trace[-1].measures["relative_error"] < 4e-2
+
+
+def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
+    fit = _fit(GradientDescent(1, optimizer="sgd", work=800, batch=64, dtype="float32"), m=1, d=10)
+    assert fit.outcome is Outcome.PRECISION_FLOOR
+    assert 1e-8 < fit.trace[-1].measures["relative_error"] < 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e200, 0.0])
+def test_labels_beyond_the_numbers_of_float32_are_no_success(scale):
+    for reused in (None, 400):
+        fit = _fit(GradientDescent(1, work=60, reused=reused), d=4, scale=scale, measured=False)
+        assert not (scale and fit.outcome.succeeded)

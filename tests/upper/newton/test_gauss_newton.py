@@ -1,6 +1,7 @@
 """Gauss-Newton on every engine: array type in, array type out; exactness; the memory it says it takes."""
 
 import tracemalloc
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -18,7 +19,8 @@ from attention import (
     relative_error,
 )
 from upper import Newton, counting_floor, gauss_newton
-from upper.newton.low_rank import FactoredHeads, random_factors
+from upper.newton.full_heads import FullHeads
+from upper.newton.low_rank import LowRankHeads, random_factors
 
 
 def _problem(m, k, d, rank=None, *, floors=4):
@@ -227,7 +229,7 @@ def test_factors_of_full_rank_end_where_matrices_do():
     # no layer fits: the limit is a minimum
     y = layer(x) + 0.05 * np.random.default_rng(2).standard_normal(x.shape)
     theta = layer.theta + 0.05 * np.random.default_rng(3).standard_normal((m, d, d)) / d
-    starts = theta, FactoredHeads.of(AttentionLayer(theta, layer.w), d)
+    starts = theta, LowRankHeads.of(AttentionLayer(theta, layer.w), d)
     full, ours = (_end(x, y, one, at_most=40, goal=0.0) for one in starts)
     assert ours.residual == pytest.approx(full.residual, rel=1e-5)
     np.testing.assert_allclose(ours.theta, full.theta, atol=2e-3)
@@ -238,9 +240,43 @@ def test_the_start_in_other_factors_of_the_same_heads_makes_no_difference():
     _, x, y, start = _problem(2, 3, 12, 3, floors=8)
     g, h = np.random.default_rng(5).standard_normal((2, 2, 3, 3))
     b = 0.01 * start.b @ np.swapaxes(np.linalg.inv(g), 1, 2)
-    turned = FactoredHeads(a=100 * start.a @ g, b=b, v=start.v @ h, o=start.o)
+    turned = LowRankHeads(a=100 * start.a @ g, b=b, v=start.v @ h, o=start.o)
     runs = [
         [one.residual for one in islice(gauss_newton(x, y, s, rng=np.random.default_rng(0)), 4)]
         for s in (start, turned)
     ]
     np.testing.assert_allclose(*runs, rtol=1e-2)  # inner solves are in low precision
+
+
+@pytest.mark.parametrize("rank", [None, 2], ids=["full", "low rank"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_row_of_weight_two_is_two_rows(rank, library):
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+    layer, x, y, _ = _problem(2, 3, 6, rank, floors=12)
+    y = y + 0.05 * np.random.default_rng(1).standard_normal(y.shape)  # no layer fits: the limit is a minimum
+    first = len(x) // 3
+    again = np.concatenate([np.arange(len(x)), np.arange(first)])
+    weights = np.ones((len(x), 3))
+    weights[:first] = 2
+    near = FullHeads(np.array(layer.theta)) if rank is None else LowRankHeads.of(layer, rank)
+    ends = [
+        _end(
+            *map(xp.asarray, (x[few], y[few])),
+            replace(near, weights=of_rows).map(xp.asarray),
+            goal=0.0,
+            at_most=40,
+        )
+        for few, of_rows in ((slice(None), weights), (again, None))
+    ]
+    assert ends[0].residual == pytest.approx(ends[1].residual, rel=1e-4)
+    for one, other in ((ends[0].theta, ends[1].theta), (ends[0].w, ends[1].w)):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=2e-3)
+
+
+def test_rows_of_weight_zero_have_no_say():
+    layer, x, y, start = _problem(2, 3, 8, floors=8)
+    wrong = np.random.default_rng(3).random((len(x), 3)) < 0.3
+    y[wrong] = 100.0
+    end = _end(x, y, FullHeads(start, weights=1.0 - wrong))
+    assert end.residual < 1e-13
+    assert _error(end, layer, 3) < 1e-11

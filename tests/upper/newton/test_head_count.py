@@ -20,7 +20,7 @@ from attention import (
 from attention.layer import read_tokens
 from upper import Newton, counting_floor
 from upper.newton import head_count
-from upper.newton.runs import cost_of_each_head
+from upper.newton.head_cost import cost_of_each_head
 
 
 def _find(layer, inputs, *, noise=0.0, seed=0, **settings):
@@ -151,6 +151,16 @@ def test_the_heads_are_counted_under_noise_and_growing_ends(m, k, noise):
     assert fit.trace[-1].measures["noise_level"] == pytest.approx(noise * scale, rel=0.05)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_superfluous_heads_end_the_growing(seed):
+    """White noise gives a head 2 to 2.8 units at four floors: none of these counts."""
+    fit, heads = _find(
+        make_nice_layer(heads=1, dim=8, rng=[seed, 100]), BooleanInputs(3, 8), noise=0.2, seed=seed
+    )
+    assert heads == 1
+    assert max(_tried(fit)) == 3
+
+
 def test_noise_below_what_sizes_are_compared_at():
     fit, heads = _find(make_nice_layer(heads=2, dim=12, rng=3), BooleanInputs(3, 12), noise=1e-5)
     assert heads == 2
@@ -201,5 +211,5 @@ def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_s
     twice = np.stack([layer.theta[0], layer.theta[0], layer.theta[1]])
     costs = cost_of_each_head(x, AttentionLayer(twice, np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]])))
     assert np.all(costs[:2] < 1e-8 * costs[2])
-    without = AttentionLayer(layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])
-    assert cost_of_each_head(x, without)[0] == 0
+    silent = AttentionLayer(layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])
+    assert cost_of_each_head(x, silent)[0] == 0

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
 from upper import gauss_newton
 from upper.engine import Engine
-from upper.newton import full_heads
-from upper.newton.full_heads import FullHeads, PairMoments
-from upper.newton.loop import NormalEquations
-from upper.newton.low_rank import FactoredHeads, LowRankHeads
+from upper.newton.full_heads import FullHeads
+from upper.newton.inner_solve import NormalEquations
+from upper.newton.low_rank import LowRankHeads
+from upper.newton.pair_moments import PairMoments
 from upper.newton.span import SpanHeads
 
-KINDS = ("full", "low rank", "full-rank factors", "span", "biased", "biased low rank")
+KINDS = ("full", "low rank", "span", "biased", "biased low rank")
 SHAPES = {
     "kind": st.sampled_from(KINDS),
     "m": st.integers(1, 3),
@@ -25,26 +25,24 @@ SHAPES = {
 
 
 def _setting(kind, m, k, d, rng, *, convert=np.asarray, low=np.float64, n=5, scale=1.0):
-    """Heads on tokens, parameters, linear factors, and how many columns of the parameters move."""
+    """Heads on tokens, parameters, and linear factors."""
     x = BooleanInputs(k, d).sample(n, rng=rng)
     engine = Engine.of(convert(x), low=low)
     r, biased = max(1, d // 2), kind.startswith("biased")
     if kind in ("full", "biased"):
-        heads = FullHeads(engine, convert(x), m, rng, biased)
-        parameters, moving = rng.standard_normal((d + biased, m * d)), m * d
+        heads = FullHeads(rng.standard_normal((m, d + biased, d)))
+        parameters = rng.standard_normal((d + biased, m * d))
     elif kind == "span":
         basis = np.linalg.qr(rng.standard_normal((d * d, min(m, d * d))))[0].T.reshape(-1, d, d) * 2
-        heads = SpanHeads(engine, convert(x), m, rng, convert(basis))
-        parameters, moving = rng.standard_normal((len(basis), m)), m
+        heads = SpanHeads(basis, rng.standard_normal((m, len(basis))))
+        parameters = heads.coordinates.T
     else:
-        r = d if kind == "full-rank factors" else r
-        heads = LowRankHeads(engine, convert(x), m, r, rng, biased)
         a, b, v = rng.standard_normal((m, d + biased, r)), *rng.standard_normal((2, m, d, r))
-        factors = FactoredHeads(a, b, v, np.zeros((m, r, d)))
-        parameters, moving = factors.side_by_side(), m * (2 * r + (r < d) * r)
+        heads = LowRankHeads(a, b, v, np.zeros((m, r, d)))
+        parameters = heads.side_by_side()
+    heads = heads.map(convert).on(engine, convert(x), rng)
     heads.go_to(engine.double)
-    parameters = scale * parameters
-    return heads, convert(parameters), convert(rng.standard_normal((heads.columns + biased, d))), moving
+    return heads, convert(scale * parameters), convert(rng.standard_normal((heads.columns + biased, d)))
 
 
 def _direction(heads, kind, shape, rng):
@@ -63,7 +61,7 @@ def _outputs(heads, parameters, linear):
 @settings(max_examples=60, deadline=None)
 def test_reads_are_the_layers_and_products_are_with_its_derivative(kind, m, k, d, seed):
     rng = np.random.default_rng(seed)
-    heads, parameters, linear, moving = _setting(kind, m, k, d, rng, scale=0.5)
+    heads, parameters, linear = _setting(kind, m, k, d, rng, scale=0.5)
     other = parameters + _direction(heads, kind, parameters.shape, rng)
     for at in (other, parameters):  # the second in the memory of the first
         layer = AttentionLayer(*heads.matrices(at, linear))
@@ -71,17 +69,16 @@ def test_reads_are_the_layers_and_products_are_with_its_derivative(kind, m, k, d
         np.testing.assert_allclose(found, layer(heads.x), atol=1e-10, rtol=1e-10)
     heads.linearise(parameters, linear)
 
-    direction = _direction(heads, kind, (len(parameters), moving), rng)
+    direction = _direction(heads, kind, parameters.shape, rng)
     change = np.asarray(heads.times(direction)).copy()
     residual = rng.standard_normal(change.shape)
     back = np.vdot(direction, heads.transpose_times(residual))
     assert np.vdot(change, residual) == pytest.approx(back, rel=1e-9, abs=1e-8)
 
-    whole = np.concatenate([direction, np.zeros((len(parameters), parameters.shape[1] - moving))], axis=1)
     h = 1e-4  # of order four: errors are h^4 and rounding over h
     one, two = (
-        _outputs(heads, parameters + step * whole, linear)
-        - _outputs(heads, parameters - step * whole, linear)
+        _outputs(heads, parameters + step * direction, linear)
+        - _outputs(heads, parameters - step * direction, linear)
         for step in (h, 2 * h)
     )
     scale = (1 + np.abs(change).max()) * (1 + np.abs(direction).max() ** 5)
@@ -95,11 +92,11 @@ def test_same_numbers_on_every_array_library(kind, library):
 
     def numbers(convert, low):
         rng = np.random.default_rng(0)
-        heads, parameters, linear, moving = _setting(kind, 3, 2, 5, rng, convert=convert, low=low)
+        heads, parameters, linear = _setting(kind, 3, 2, 5, rng, convert=convert, low=low)
         # copied at once: the next product lies in the same memory
         found = [np.asarray(heads.reads(parameters)).copy()]
         heads.linearise(parameters, linear)
-        direction = convert(rng.standard_normal((parameters.shape[0], moving)))
+        direction = convert(rng.standard_normal(parameters.shape))
         found.append(np.asarray(heads.times(direction)).copy())
         found.append(np.asarray(heads.transpose_times(convert(rng.standard_normal((10, 5))))).copy())
         single = heads.engine.cast(direction, heads.engine.single)
@@ -115,7 +112,7 @@ def test_same_numbers_on_every_array_library(kind, library):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_logits_leave_no_denormals(kind):
-    heads, parameters, _, _ = _setting(kind, 2, 3, 8, np.random.default_rng(0))
+    heads, parameters, _ = _setting(kind, 2, 3, 8, np.random.default_rng(0))
     heads.go_to(np.float32)
     read = heads.reads(1000 * parameters)
     assert np.all(np.isfinite(read))
@@ -126,11 +123,11 @@ def test_extreme_logits_leave_no_denormals(kind):
 def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind):
     m, k, d, n = 2, 3, 4, 30
     rng = np.random.default_rng(3)
-    heads, parameters, linear, moving = _setting(kind, m, k, d, rng, n=n, scale=0.7)
+    heads, parameters, linear = _setting(kind, m, k, d, rng, n=n, scale=0.7)
     read = np.asarray(heads.reads(parameters)).copy()
     inverse = np.linalg.inv(read.T @ read + 1e-8 * np.eye(read.shape[1]))
     heads.linearise(parameters, linear)
-    unit = np.eye(len(parameters) * moving).reshape(-1, len(parameters), moving)
+    unit = np.eye(parameters.size).reshape(-1, *parameters.shape)
     jacobian = np.stack([heads.times(one).copy() for one in unit], axis=-1)
     damped = np.stack([heads.damping_term(1.0)(one).ravel() for one in unit], axis=-1)
     projected = jacobian - np.einsum("rp,pq,sq,sef->ref", read, inverse, read, jacobian, optimize=True)
@@ -141,7 +138,7 @@ def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind)
     equations.move_to(read, inverse)
     np.testing.assert_allclose(damped, damped.T, atol=1e-5 * np.abs(damped).max())
     for damping in (1.0, 1e-1, 1e-2):  # the later solves use the directions of those before
-        step, steps = equations.solve(residual, damping, forcing=1e-6, at_most=600)
+        step, steps = equations.solve(residual, damping, accuracy=1e-6, at_most=600)
         expected = np.linalg.solve(normal + damping * damped, right)
         assert 0 < steps < 600
         np.testing.assert_allclose(step.ravel(), expected, atol=1e-4 * np.abs(expected).max())
@@ -149,29 +146,29 @@ def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind)
 
 def test_directions_kept_from_the_last_solve_save_steps():
     rng = np.random.default_rng(0)
-    heads, parameters, linear, _ = _setting("full", 3, 3, 12, rng, low=np.float32, n=150, scale=2 / 12)
+    heads, parameters, linear = _setting("full", 3, 3, 12, rng, low=np.float32, n=150, scale=2 / 12)
     residual, steps = rng.standard_normal((450, 12)), []
     equations = NormalEquations(heads.engine, heads)
     for _ in range(2):
         read = heads.reads(parameters)
         heads.linearise(parameters, linear)
         equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
-        steps.append(equations.solve(residual, 1e-6, forcing=1e-2, at_most=100)[1])
+        steps.append(equations.solve(residual, 1e-6, accuracy=1e-2, at_most=100)[1])
     assert steps[1] < 0.7 * steps[0]
 
 
 def test_directions_that_left_the_numbers_are_dropped():
     rng = np.random.default_rng(0)
-    heads, parameters, linear, _ = _setting("full", 2, 3, 5, rng, n=40)
+    heads, parameters, linear = _setting("full", 2, 3, 5, rng, n=40)
     read = np.asarray(heads.reads(parameters)).copy()
     heads.linearise(parameters, linear)
     equations = NormalEquations(heads.engine, heads)
     equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
-    fresh = equations.solve(rng.standard_normal((120, 5)), 1.0, forcing=1e-3, at_most=50)
+    fresh = equations.solve(rng.standard_normal((120, 5)), 1.0, accuracy=1e-3, at_most=50)
     equations.forget()
     with np.errstate(all="ignore"):
-        equations.solve(np.full((120, 5), 1e200), 1.0, forcing=1e-3, at_most=5)  # beyond single precision
-    step, steps = equations.solve(rng.standard_normal((120, 5)), 1.0, forcing=1e-3, at_most=50)
+        equations.solve(np.full((120, 5), 1e200), 1.0, accuracy=1e-3, at_most=5)  # beyond single precision
+    step, steps = equations.solve(rng.standard_normal((120, 5)), 1.0, accuracy=1e-3, at_most=50)
     assert np.isfinite(step).all()
     assert 0 < steps <= 2 * fresh[1]
 
@@ -200,8 +197,8 @@ def test_with_few_examples_pair_moments_halve_the_passes(monkeypatch):
     layer, x = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16).sample(190, rng=1)
     y, start = layer(x), np.random.default_rng(2).standard_normal((2, 16, 16)) / 16
     passes = []
-    for few in (3, 0):
-        monkeypatch.setattr(full_heads, "_FEW_PAIRS", few)
+    for pairs in (3, 0):
+        monkeypatch.setattr(FullHeads, "pairs", pairs)
         run = gauss_newton(x, y, start, priors=True, rng=np.random.default_rng(3))
         passes.append(next(one.passes for one in run if one.residual < 1e-9 or one.passes > 4000))
     assert passes[0] < 0.6 * passes[1]

@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import BooleanInputs, make_nice_layer
-from upper.newton.low_rank import FactoredHeads, random_factors
+from upper.newton.low_rank import LowRankHeads, random_factors
 
 
 def _heads(m, d, r, seed):
     rng = np.random.default_rng(seed)
     r = min(r, d)
-    return FactoredHeads(*rng.standard_normal((3, m, d, r)), o=rng.standard_normal((m, r, d)))
+    return LowRankHeads(*rng.standard_normal((3, m, d, r)), o=rng.standard_normal((m, r, d)))
 
 
 @given(st.integers(1, 4), st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32 - 1))
@@ -21,7 +21,7 @@ def test_a_layer_its_factors_and_balanced_ones_are_the_same_heads(m, d, r, seed)
     balanced, layer = heads.balanced(), heads.layer()
     np.testing.assert_allclose(layer.theta, np.einsum("idr,ier->ide", heads.a, heads.b), atol=1e-12)
     np.testing.assert_allclose(layer.w, np.einsum("ids,ise->ide", heads.v, heads.o), atol=1e-12)
-    for other in (balanced.layer(), FactoredHeads.of(layer, heads.rank).layer()):
+    for other in (balanced.layer(), LowRankHeads.of(layer, heads.rank).layer()):
         np.testing.assert_allclose(other.theta, layer.theta, atol=1e-10)
         np.testing.assert_allclose(other.w, layer.w, atol=1e-10)
     of_a, of_b, of_v = (np.swapaxes(one, 1, 2) @ one for one in (balanced.a, balanced.b, balanced.v))
@@ -32,7 +32,7 @@ def test_a_layer_its_factors_and_balanced_ones_are_the_same_heads(m, d, r, seed)
 
 def test_factors_of_a_layer_of_higher_rank_are_the_nearest_of_lower():
     layer = make_nice_layer(heads=3, dim=8, rng=0)
-    near = FactoredHeads.of(layer, 3).layer()
+    near = LowRankHeads.of(layer, 3).layer()
     for matrices, nearest in ((layer.theta, near.theta), (layer.w, near.w)):
         left_out = np.linalg.svd(matrices, compute_uv=False)[:, 3:]
         np.testing.assert_allclose(

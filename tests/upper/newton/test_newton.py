@@ -54,9 +54,9 @@ def test_rejected_trials_change_the_damping_alone():
     x, y = ExampleOracle(layer, BooleanInputs(3, 8), rng=4).draw(60)
     rng = np.random.default_rng(5)
     run = list(islice(gauss_newton(x, y, 0.2 * rng.standard_normal((2, 8, 8)), rng=rng), 40))
-    rejected = [after for before, after in pairwise(run) if after.theta is before.theta]
-    assert rejected
-    assert all(after.damping > before.damping for before, after in pairwise(run) if after in rejected)
+    assert not all(iterate.accepted for iterate in run)
+    assert all(after.theta is before.theta for before, after in pairwise(run) if not after.accepted)
+    assert all(after.damping > before.damping for before, after in pairwise(run) if not after.accepted)
     residuals = [iterate.residual for iterate in run]
     assert residuals == sorted(residuals, reverse=True)
 

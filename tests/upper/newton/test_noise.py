@@ -7,9 +7,10 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInpu
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import unknowns
-from upper.newton.head_count import no_worse
+from upper.newton.head_cost import no_worse
 from upper.newton.loop import Iterate
-from upper.newton.runs import depends_on_tokens, fitted_share, last_iterate, same_residual
+from upper.newton.noise import Noise, depends_on_tokens
+from upper.newton.stopping import Stopping, last_iterate
 
 
 def _noisy(m, k, d, *, floors, relative, seed):
@@ -73,22 +74,20 @@ def test_low_precision_inside_has_no_bias():
         iterates = gauss_newton(
             *map(put, (x, y, near)), inner_dtype=low, rng=np.random.default_rng(6), tolerance=0.0
         )
-        end = last_iterate(iterates, tolerance=0.0, work=3000, share=fitted_share(x, m))
+        end = last_iterate(iterates, Stopping(0.0, 3000, share=count / x.size))
         outputs.append(AttentionLayer(np.asarray(end.theta), np.asarray(end.w))(fresh))
     apart = np.mean((outputs[0] - outputs[1]) ** 2)
     assert 0 < apart < 0.01 * noise**2 * count / x.size
 
 
 def _run(residuals, *, share=0.0, rejected=()):
-    """The end of a run with given residuals; iterates in `rejected` repeat the parameters before."""
-
-    def iterates():
-        theta = np.zeros((1, 2, 2))
-        for number, residual in enumerate(residuals):
-            theta = theta if number in rejected else theta.copy()
-            yield Iterate(theta, theta, float(residual), damping=0.0, passes=number)
-
-    return last_iterate(iterates(), tolerance=0.0, work=99, share=share)
+    """The end of a run with given residuals, of which some are of rejected trials."""
+    theta = np.zeros((1, 2, 2))
+    iterates = (
+        Iterate(theta, theta, float(residual), damping=0.0, passes=number, accepted=number not in rejected)
+        for number, residual in enumerate(residuals)
+    )
+    return last_iterate(iterates, Stopping(0.0, 99, share=share))
 
 
 def test_a_run_ends_where_the_steps_to_come_are_worth_little():
@@ -104,9 +103,9 @@ def test_a_run_ends_where_the_steps_to_come_are_worth_little():
 
 def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
     ends = [Iterate(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), r, 0.0, 0) for r in (1.0, 1.0005)]
-    assert same_residual(ends, share=0.02)
-    assert not same_residual(ends, share=0.005)
-    assert not same_residual(ends[:1], share=0.5)
+    assert Noise().same_residual(ends, share=0.02)
+    assert not Noise().same_residual(ends, share=0.005)
+    assert not Noise().same_residual(ends[:1], share=0.5)
 
 
 def test_errors_are_compared_in_pairs():

@@ -1,5 +1,7 @@
 """What Newton says of itself holds: in any units, with heads to spare, weak or dead, with copies, with few examples."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,8 +18,11 @@ from attention import (
     relative_error,
 )
 from upper import Newton
+from upper.floor import LayerClass
+from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate
-from upper.newton.runs import Runner, SplitExamples, draw_split
+from upper.newton.problem import Problem, SplitExamples, draw_split
+from upper.newton.starts import Start, StartRules, run_starts
 
 INPUTS = BooleanInputs(k=4, d=16)
 
@@ -83,7 +88,7 @@ def test_a_tolerance_reached_is_reached_on_fresh_examples():
 
 
 def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
-    # a head more than the student has: with as many heads, the path of priors generalises from 12 examples
+    # a head more than the student has: with as many heads, an annealed prior generalises from 12 examples
     layer, inputs = make_nice_layer(heads=3, dim=8, rng=5), BooleanInputs(3, 8)
     found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12, starts=2)
     assert found.outcome is Outcome.OVERFITTED
@@ -129,17 +134,38 @@ def test_no_input_is_both_fitted_and_held_out_where_others_can_be_fitted(distinc
             assert not fitted & held
 
 
-def _falling(share_a_step, rest):
-    """Iterates that lose this share a step of what is above the rest, from where they are resumed."""
+@dataclass(frozen=True, eq=False)
+class Made(Problem):
+    """A problem whose runs are made up: they begin at the residual of their start, and lose `share` of it a step.
 
-    def iterates(x, y, start, tolerance, priors):
-        residual, passes = float(start[0, 0, 0]), 0
+    What is above `rest` is lost. A layer makes the outputs; without one the heads are silent. `annealed` keeps whether
+    each run anneals a prior.
+    """
+
+    share_a_step: float = 0.0
+    rest: float = 0.0
+    layer: AttentionLayer | None = None
+    annealed: list[bool] = field(default_factory=list)
+
+    def iterates(self, start, *, priors=False):
+        self.annealed.append(priors)
+        residual, passes = float(start.array[0, 0, 0]), 0
         while True:
             passes += 1
-            yield Iterate(np.full((1, 3, 3), residual), np.zeros((1, 3, 3)), residual, 0.0, passes)
-            residual = rest + (1 - share_a_step) * (residual - rest)
+            theta = np.full((1, 3, 3), residual)
+            w = np.zeros((1, 3, 3)) if self.layer is None else self.layer.w
+            yield Iterate(theta if self.layer is None else self.layer.theta, w, residual, 0.0, passes)
+            residual = self.rest + (1 - self.share_a_step) * (residual - self.rest)
 
-    return iterates
+
+def made(*begins, layer=None, learned=1.0, **settings):
+    """A made problem on thirty inputs, two of them held out, and starts at these residuals."""
+    x = BooleanInputs(2, 3).sample(30, rng=0)
+    y = x if layer is None else layer(x)
+    fitted = None if layer is None else AttentionLayer(layer.theta, learned * layer.w)
+    examples, rng = SplitExamples(x[:28], y[:28], x[28:], y[28:], 1.0), np.random.default_rng(0)
+    starts = (Start("Start", FullHeads(np.full((1, 3, 3), begin))) for begin in begins)
+    return Made(examples, LayerClass(), 1e-14, rng, layer=fitted, **settings), starts
 
 
 @pytest.mark.parametrize(
@@ -163,15 +189,8 @@ def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_exam
     step, rest, begin, starts, floor
 ):
     # at W = 0 held-out examples have the residual 1: that is no floor of runs which end at .3
-    x = BooleanInputs(2, 3).sample(30, rng=0)
-    examples = SplitExamples(x[:28], x[:28], x[28:], x[28:], 1.0)
-    runner = Runner(
-        iterates=_falling(step, rest),
-        start=lambda *_: np.full((1, 3, 3), begin),
-        tolerance=1e-14,
-        resume=lambda end: end.theta,
-    )
-    ends = runner.several(examples, 1, starts=9, work=10**6, tell=lambda *_: None)
+    problem, begins = made(*[begin] * 9, share_a_step=step, rest=rest)
+    ends = run_starts(problem, begins, StartRules(9, confirm=True), work=10**6)
     assert (len(ends.iterates), ends.at_floor) == (starts, floor)
     # what goes on does so to its end, and the starts after it have the patience for it
     assert floor or rest or ends.best.residual < 1e-10
@@ -181,16 +200,9 @@ def test_starts_that_agree_are_at_a_floor_where_the_best_rests_and_held_out_exam
 @pytest.mark.parametrize(("error", "starts"), [(0.4, 3), (0.6, 9)])
 def test_with_few_examples_starts_that_agree_are_enough_if_they_have_learned(error, starts):
     # fitted examples have the residual .1, held-out ones more: that is no floor
-    layer, x = make_nice_layer(heads=1, dim=3, rng=0), BooleanInputs(2, 3).sample(30, rng=0)
-    y = layer(x)
-    examples = SplitExamples(x[:28], y[:28], x[28:], y[28:], 1.0)
-
-    def iterates(*_):
-        while True:
-            yield Iterate(layer.theta, (1 - error) * layer.w, 0.1, 0.0, 1)
-
-    runner = Runner(iterates=iterates, start=lambda *_: layer.theta, tolerance=1e-14)
-    ends = runner.several(examples, 1, starts=9, work=10**6, tell=lambda *_: None)
+    layer = make_nice_layer(heads=1, dim=3, rng=0)
+    problem, begins = made(*[0.1] * 9, layer=layer, learned=1 - error)
+    ends = run_starts(problem, begins, StartRules(9), work=10**6)
     assert len(ends.iterates) == starts
     assert not ends.at_floor
 
@@ -198,25 +210,13 @@ def test_with_few_examples_starts_that_agree_are_enough_if_they_have_learned(err
 @pytest.mark.parametrize(
     ("begins", "priors"), [([0.9] * 3, [False] * 3), ([0.9, 0.8, 0.8, 0.8], [False, False, True, True])]
 )
-def test_starts_take_the_path_of_priors_once_plain_ones_disagree(begins, priors):
-    x, taken = BooleanInputs(2, 3).sample(30, rng=0), []
-    examples = SplitExamples(x[:28], x[:28], x[28:], x[28:], 1.0)
-
-    def iterates(x, y, start, tolerance, with_priors):
-        taken.append(with_priors)
-        return _falling(0.0, 0.0)(x, y, start, tolerance, with_priors)
-
-    runner = Runner(
-        iterates=iterates,
-        start=lambda _, heads, number: np.full((1, 3, 3), begins[number - 1]),
-        tolerance=1e-14,
-        plain=1,
-    )
-    runner.several(examples, 1, starts=len(begins), work=10**6, tell=lambda *_: None)
-    assert taken == priors
+def test_starts_anneal_a_prior_once_random_ones_disagree(begins, priors):
+    problem, starts = made(*begins)
+    run_starts(problem, starts, StartRules(len(begins), random=1), work=10**6)
+    assert problem.annealed == priors
 
 
-# from plain starts, seeds 0, 3 and 4 end in local minima
+# from random starts, seeds 0, 3 and 4 end in local minima
 @pytest.mark.parametrize("seed", range(5))
 def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
     layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
+from studies.tasks.machines import Size, one_hot, require_range
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
-from upper.linear_attention.tasks.machines import Size, one_hot, require_range
 
 __all__ = ["AutomataInContext", "Automaton"]
 

@@ -5,10 +5,10 @@ from math import ceil, log
 import numpy as np
 from numpy.random import Generator
 
+from studies.tasks.machines import TuringMachine
+from studies.tasks.turing import TapeLayout
 from upper.linear_attention.features import first_independent, prefix_features
 from upper.linear_attention.regression import CubicRegression, regress, regress_features
-from upper.linear_attention.tasks.machines import TuringMachine
-from upper.linear_attention.tasks.turing import TapeLayout
 
 __all__ = ["enough_examples", "history_examples", "learn_from_histories", "learn_from_steps"]
 

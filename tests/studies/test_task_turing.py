@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from studies.tasks import TapeLayout, TuringMachine, agreement
 from upper.linear_attention.features import cubic_kernel
 from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks import TapeLayout, TuringMachine, agreement
 
 SMALL = TapeLayout(states=2, symbols=2, positions=4)
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upper.linear_attention.tasks.key_value import KEYS, KeyValueMemory
+from studies.tasks.key_value import KEYS, KeyValueMemory
 
 
 @given(keys=st.sampled_from(KEYS), dk=st.integers(2, 5), dv=st.integers(1, 3), seed=st.integers(0, 99))

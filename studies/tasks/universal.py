@@ -28,16 +28,16 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.regression import Model
-from upper.linear_attention.tasks.machines import MOVES, Size, TuringMachine, one_hot
-from upper.linear_attention.tasks.turing import (
+from studies.tasks.machines import MOVES, Size, TuringMachine, one_hot
+from studies.tasks.turing import (
     Simulation,
     TapeLayout,
     block_slices,
     nearest_one_hot,
     run_closed_loop,
 )
+from upper.linear_attention.model import LinearAttention
+from upper.linear_attention.regression import Model
 
 __all__ = ["UniversalLayout"]
 

@@ -27,9 +27,9 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
+from studies.tasks.machines import Size, TuringMachine, one_hot, require_configurations
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
-from upper.linear_attention.tasks.machines import Size, TuringMachine, one_hot, require_configurations
 
 __all__ = ["Simulation", "TapeLayout", "block_slices", "nearest_one_hot", "run_closed_loop"]
 

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
+from studies.tasks import TapeLayout, TuringMachine, UniversalLayout
 from upper.linear_attention.features import cubic_kernel
-from upper.linear_attention.tasks import TapeLayout, TuringMachine, UniversalLayout
 
 
 def every_machine(states, symbols):

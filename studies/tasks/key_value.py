@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked, random_generator
+from studies.tasks.machines import Size
 from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.tasks.machines import Size
 
 __all__ = ["KEYS", "KeyValueMemory", "Keys"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from studies.tasks.automata import Automaton
 from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks.automata import Automaton
 
 
 @pytest.mark.parametrize(("states", "symbols"), [(1, 1), (5, 3)])

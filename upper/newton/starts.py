@@ -1,0 +1,236 @@
+"""Starts: random ones and given ones, when another follows, and when those that agree are at a floor.
+
+Another start follows until one run is exact, or three end at a floor: the same residual, on held-out examples too.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from attention import AttentionLayer
+from attention._arrays import to_numpy
+from attention.evaluation import EXACT_ERROR
+from upper.newton.annealed_prior import AnnealedPrior
+from upper.newton.full_heads import FullHeads, Heads
+from upper.newton.head_cost import cost_of_each_head
+from upper.newton.loop import Iterate
+from upper.newton.low_rank import LowRankHeads, random_factors
+from upper.newton.noise import Noise
+from upper.newton.problem import Problem
+from upper.newton.stopping import NO_LOWER, Patience, Stopping, last_iterate
+
+__all__ = [
+    "Ends",
+    "Start",
+    "StartRules",
+    "heads_at",
+    "random_heads",
+    "redraw_weakest",
+    "run",
+    "run_starts",
+    "starts_from",
+    "with_a_head",
+]
+
+# Factors: the worst ratio seen in a run that ended exact, over 40 targets, is .967.
+_LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
+_MORE_PATIENCE = Patience(20, 0.98)
+
+
+class Start(NamedTuple):
+    """Heads to start from, and the name of the run in the trace."""
+
+    name: str
+    heads: Heads
+
+
+@dataclass(frozen=True)
+class StartRules:
+    """How many starts there are: more find minima that few miss, and take as many times the passes."""
+
+    most: int = 10
+    random: int | float = (
+        math.inf
+    )  #: the number of first starts that are random; later ones anneal a ridge prior
+    #: whether starts that agree are a floor only if the best run rests: `few` more iterates of it leave nearly all of
+    #: the residual. If not, it and later runs get more patience: runs with many heads are all slow and similar at first
+    confirm: bool = False
+    few: int = 5
+    agreeing: int = (
+        3  #: so many starts with one residual are a floor; 1 of 16 pairs shared a local minimum at d = 6
+    )
+    #: below this error on held-out examples starts agree although these do not have their residual: minima in which a
+    #: run overfits have errors of about 1, and may have nearly equal residuals
+    learned: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The final iterates of the runs from several starts, one per start, in NumPy, the smallest residual first.
+
+    `passes` counts those of all starts. `at_floor` means that the three best runs (with two starts, both) ended at the
+    same residual, and held-out examples have it too. Then the labels are noisy at that level, or the student is too
+    small.
+    """
+
+    iterates: tuple[Iterate, ...]
+    passes: int
+    at_floor: bool
+
+    @property
+    def best(self) -> Iterate:
+        """The final iterate with the smallest residual."""
+        return self.iterates[0]
+
+
+def starts_from(problem: Problem, heads: int, given: AttentionLayer | None, name: str) -> Iterator[Start]:
+    """A given layer, if it has so many heads, and then random heads; the runs are numbered."""
+    for number in count(1):
+        if number == 1 and given is not None and given.heads == heads:
+            start = heads_at(problem, problem.examples.scaled(given))
+        else:
+            start = random_heads(problem, heads)
+        yield Start(f"{name} {number}", start)
+
+
+def random_heads(problem: Problem, heads: int) -> Heads:
+    """Random heads of the class of the problem, Theta ~ N(0, (1/d)^2) or factors of such matrices, without biases."""
+    known, d = problem.known, problem.examples.x.shape[2]
+    if known.rank is None:
+        theta = problem.rng.standard_normal((heads, d, d)) / d
+        return FullHeads(_with_row(theta) if known.biased else theta, known.causal)
+    factors = random_factors(heads=heads, dim=d, rank=known.rank, rng=problem.rng)
+    return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
+
+
+def heads_at(problem: Problem, layer: AttentionLayer | Iterate) -> Heads:
+    """The heads of a layer, or of an iterate, to start from; with biases, those it has."""
+    known = problem.known
+    theta, w, key_bias = layer.theta, layer.w, layer.key_bias if known.biased else None
+    if known.rank is not None:
+        factors = LowRankHeads.of(AttentionLayer(theta, w, key_bias), known.rank)
+        a = _with_row(factors.a) if known.biased and key_bias is None else factors.a
+        return replace(factors, a=a, causal=known.causal)
+    theta = to_numpy(theta).astype(np.float64)
+    if known.biased:
+        theta = _with_row(theta)
+        if key_bias is not None:
+            theta[:, -1] = to_numpy(key_bias)
+    return FullHeads(theta, known.causal)
+
+
+def run(
+    problem: Problem,
+    start: Heads,
+    *,
+    work: int | float,
+    name: str = "",
+    priors: bool = False,
+    patience: Patience | None = None,
+) -> Iterate:
+    """The final iterate of a run (see `last_iterate`); with a name, every iterate is recorded."""
+    if patience is None:
+        patience = Patience() if problem.known.rank is None else _LOW_RANK_PATIENCE
+    share, held_out = problem.share(start.heads), problem.examples.held_out
+    stopping = Stopping(problem.tolerance, work, patience, share, held_out, problem.everywhere)
+    iterates = problem.iterates(start, priors=priors)
+    return last_iterate(problem.recorded(iterates, name) if name else iterates, stopping)
+
+
+def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, work: int | float) -> Ends:
+    """The final iterates of runs from these starts; it stops once one is exact, three agree or the work is spent.
+
+    Starts agree if they end at the same residual, and held-out examples have it too, or it is below that of minima that
+    hold runs and the error of held-out examples below a half: with few examples, noise makes it several times the
+    residual. While all starts so far end at one residual, on held-out examples too, the next start is random: that
+    confirms a floor at less cost, and two local minima seldom agree.
+    """
+    noise, held_out = Noise(), problem.examples.held_out
+    ends: list[Iterate] = []
+    spent, agree, at_floor = 0, False, False
+    patience: Patience | None = None
+    several = max(2, min(rules.most, rules.agreeing))
+    while len(ends) < rules.most and spent < work and not agree:
+        name, heads = next(starts)
+        share = problem.share(heads.heads)
+        confirms = at_floor and noise.same_residual(ends, share=share, several=len(ends))
+        priors = len(ends) >= rules.random and not confirms
+        ends.append(run(problem, heads, work=work - spent, name=name, priors=priors, patience=patience))
+        spent += ends[-1].passes
+        ends.sort(key=attrgetter("residual"))
+        if _exact(problem, ends[0]):
+            break
+        at_floor = noise.at_level(ends[0], held_out, share=share)
+        agree = noise.same_residual(ends, share=share, several=several) and (
+            at_floor or _learned(problem, ends[0], rules)
+        )
+        if agree and rules.confirm and patience is None and spent < work:
+            resumed = heads_at(problem, ends[0])
+            passes, rests = _rests(problem, resumed, ends[0].residual, rules)
+            spent += passes
+            if not rests and spent < work:
+                patience, agree = _MORE_PATIENCE, False
+                ends[0] = run(problem, resumed, work=work - spent, name=name, patience=patience)
+                spent += ends[0].passes
+                if _exact(problem, ends[0]):
+                    break
+    return Ends(tuple(ends), spent, agree and at_floor)
+
+
+def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float, better: float = 0.9) -> Ends:
+    """Redraw the weakest head and fit it to the residual of the others, while this helps; for full matrices.
+
+    Random starts all fit the strong heads first. If one head is a thousand times weaker, their residuals agree, as
+    they do at the level of noise. `work` includes the passes of `ends`. There are at most m runs. A redrawn head counts
+    if it brings the residual below the share `better`; two minima at the noise level differ by less.
+    """
+    best, heads = ends.best, len(ends.best.theta)
+    for _ in range(heads if heads > 1 else 0):
+        if not ends.at_floor or ends.passes >= work:
+            break
+        costs = cost_of_each_head(problem.examples.x, best)
+        start = with_a_head(problem, best.only(np.arange(heads) != np.argmin(costs)))
+        again = run(problem, start, work=work - ends.passes, name="Weakest head anew")
+        passes = ends.passes + again.passes
+        if again.residual > better * best.residual:
+            return replace(ends, passes=passes)
+        at_floor = Noise().at_level(again, problem.examples.held_out, share=problem.share(heads))
+        ends, best = Ends((again, *ends.iterates), passes, at_floor), again
+    return ends
+
+
+def with_a_head(problem: Problem, fitted: Iterate) -> FullHeads:
+    """The start that adds a random head to fitted ones, of full matrices."""
+    added, start = random_heads(problem, 1), heads_at(problem, fitted)
+    return FullHeads(np.concatenate([start.array, added.array]), problem.known.causal)
+
+
+def _exact(problem: Problem, end: Iterate) -> bool:
+    return end.residual < EXACT_ERROR or Stopping(
+        problem.tolerance, math.inf, held_out=problem.examples.held_out, everywhere=problem.everywhere
+    ).reached(end)
+
+
+def _learned(problem: Problem, end: Iterate, rules: StartRules) -> bool:
+    error = problem.examples.held_out.error
+    return end.residual < AnnealedPrior().learned and error(end.layer) < rules.learned
+
+
+def _rests(problem: Problem, start: Heads, residual: float, rules: StartRules) -> tuple[int, bool]:
+    """The passes of a few more iterates from `start`, and whether these leave the residual nearly unchanged."""
+    passes = 0
+    for iterate in islice(problem.iterates(start), 1 + rules.few):
+        passes = iterate.passes
+        if iterate.residual < NO_LOWER * residual:
+            return passes, False
+    return passes, True
+
+
+def _with_row(array: np.ndarray) -> np.ndarray:
+    """The matrices with a row of zeros more, for the biases."""
+    return np.pad(array, ((0, 0), (0, 1), (0, 0)))
