@@ -17,9 +17,8 @@ from attention.evaluation import relative_error
 from attention.fits import Progress
 from attention.validation import count
 from runs import single_thread
-from upper import Newton
+from upper import ByQueries, Newton
 from upper.floor import counting_floor
-from upper.value_queries import ByQueries
 
 __all__ = ["LearnedFunction", "answering", "learn_function"]
 

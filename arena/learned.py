@@ -79,7 +79,7 @@ class LearnerRun:
         """
         fit, at_floor = self.fit, self.fit.outcome is Outcome.NOISE_FLOOR
         last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
-        counted = self.learner.parameters.get("m") == "auto" and fit.layer is not None
+        counted = "auto" in map(self.learner.parameters.get, ("heads", "m")) and fit.layer is not None
         return {
             "noise_level": last.get("noise_level"),
             "expected_excess": last.get("expected_excess"),

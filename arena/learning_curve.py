@@ -21,9 +21,8 @@ from attention.validation import count
 from runs import Cell, Result, fingerprint, run
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped
-from upper import Newton, counting_floor
+from upper import ByQueries, Newton, counting_floor
 from upper.floor import LayerClass
-from upper.value_queries import ByQueries
 
 __all__ = ["LearningPoint", "draw_learning_curve", "learning_curve", "learning_table"]
 

@@ -24,8 +24,7 @@ from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
 from runs import Cell, run, single_thread
-from upper import Newton, counting_floor
-from upper.value_queries import ByQueries
+from upper import ByQueries, Newton, counting_floor
 
 __all__ = ["HeadRecovery", "LayerRecovery", "Recovery", "Way", "recover_layers", "recovery_cells"]
 

@@ -175,9 +175,7 @@ def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learne
 
 
 def _by_queries(target: Target, effort: Effort) -> Learner:
-    from upper.value_queries import ByQueries
-
-    return ByQueries()
+    return upper.ByQueries()
 
 
 def _linear_attention(target: Target, effort: Effort) -> Learner:

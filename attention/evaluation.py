@@ -410,14 +410,16 @@ def verdict(
     otherwise: Outcome,
     tolerance: float = 0.0,
     rounding: float = EXACT_ERROR,
+    nearly_exact: float = _NEARLY_EXACT,
+    noise: float = 0.0,
     enough: int = ENOUGH,
     converged: bool = True,
 ) -> Verdict:
     """The verdict on a fit, from its errors on fitted and on held-out examples.
 
-    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both kinds of examples, and
-    enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact and the held-out
-    ones nearly exact, an ill-conditioned fit has lost the last digits: PRECISION_FLOOR.
+    A success is EXACT, REACHED_TOLERANCE, PRECISION_FLOOR or NOISE_FLOOR. It needs small errors on both kinds of
+    examples, and enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact
+    and the held-out ones nearly exact, an ill-conditioned fit has lost the last digits: PRECISION_FLOOR.
 
     Parameters
     ----------
@@ -433,6 +435,10 @@ def verdict(
         The requested relative error.
     rounding : float
         Below this relative error, fitted examples are reproduced to the precision of the arithmetic.
+    nearly_exact : float
+        Below this relative error, held-out examples are reproduced but for the last digits.
+    noise : float
+        The relative error that known noise on the labels makes at most; it counts where it is larger than `rounding`.
     converged : bool
         Whether more work no longer lowers the held-out error. If it does, the fit is not overfitted; it ends with
         `otherwise`, such as WORK_SPENT. A fit that reproduces the fitted examples to `rounding` has converged.
@@ -442,7 +448,9 @@ def verdict(
         success = Outcome.EXACT
     elif max(fitted, held_out) <= tolerance:
         success = Outcome.REACHED_TOLERANCE
-    elif fitted < rounding and held_out < _NEARLY_EXACT:
+    elif rounding < noise and held_out < noise:
+        success = Outcome.NOISE_FLOOR
+    elif fitted < rounding and held_out < nearly_exact:
         success = Outcome.PRECISION_FLOOR
     if success is not None:
         if evidence < enough:

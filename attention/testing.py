@@ -210,7 +210,7 @@ class _Contract:
 
     def bad_parameters_refused(self) -> None:
         names = {one.name for one in dataclasses.fields(self.learner)}  # type: ignore[arg-type]
-        for name, value in product(sorted({"m", "work"} & names), (0, -1, 1.5)):
+        for name, value in product(sorted({"heads", "m", "work"} & names), (0, -1, 1.5)):
             _require_error(
                 lambda name=name, value=value: self.fit(self.oracle(), self.changed(**{name: value})),  # type: ignore[misc]
                 f"{name} = {value} is an error.",

@@ -36,6 +36,11 @@ class AnswerPrecision:
         """The standard deviation of the error of an entry of an answer whose entries are as large as `size`."""
         return float(np.hypot(self.noise, self.accuracy * size))
 
+    @property
+    def coarse(self) -> bool:
+        """Whether answers to tokens of unit entries have so large errors that they are not those of float64."""
+        return self.error(1.0) > 1e-10
+
     def __str__(self) -> str:
         """The two numbers, and whether answers repeat."""
         again = "repeatable" if self.repeatable else "not repeatable"

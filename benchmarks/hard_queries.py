@@ -21,7 +21,7 @@ from sq.pairs import PairFamily
 from sq.parities import ParityFamily
 from sq.profiles import BumpFamily, CentreThresholdFamily, DesignedStepsFamily, TwoSlopeFamily
 from sq.token_parity import TokenParityFamily
-from upper.value_queries import ByQueries
+from upper import ByQueries
 
 __all__ = [
     "CASES",

@@ -11,7 +11,7 @@ import numpy as np
 from attention import AttentionLayer, Outcome, ValueOracle, make_nice_layer, parameter_errors
 from benchmarks.report import machine, show_table, write_json
 from runs import single_thread, versions
-from upper.value_queries import ByQueries
+from upper import ByQueries
 
 __all__ = ["CASES", "run_value_queries", "value_queries_complaint"]
 

@@ -25,8 +25,7 @@ from sq import (
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
-from upper import Newton, counting_floor
-from upper.value_queries import ByQueries
+from upper import ByQueries, Newton, counting_floor
 
 __all__ = ["STUDY"]
 

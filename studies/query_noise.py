@@ -11,7 +11,7 @@ from runs import Scale
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study
-from upper.value_queries import ByQueries
+from upper import ByQueries
 
 __all__ = ["STUDY"]
 
@@ -42,7 +42,7 @@ def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, dr
     def see(step: Step) -> None:
         if step.layer is not None and step.layer.heads == heads:
             found = parameter_errors(step.layer, layer)
-            stage = "polished" if step.name == "Polished" else "estimate"
+            stage = "polished" if step.name == "Fitted" else "estimate"
             errors[stage] = float(found.theta.max()), float(found.w.max())
 
     oracle = ValueOracle(layer, noise=noise, rng=for_noise)
@@ -51,8 +51,8 @@ def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, dr
     return {
         "outcome": fit.outcome.name,
         "queries": fit.examples_used,
-        "answers": counted.get("answers"),
-        "step_length": counted.get("stretch"),
+        "answers": counted.get("repetitions"),
+        "step_length": counted.get("step_length"),
         "noise_found": None if fit.precision is None else fit.precision.noise / noise,
         **{
             f"{name}_{stage}": errors.get(stage, (None, None))[place]

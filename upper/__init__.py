@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from upper.linear_attention.learner import LinearAttentionLearner
     from upper.newton import Newton, certify_layer, gauss_newton
     from upper.six_phase import SixPhase
+    from upper.value_queries import ByQueries
 
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "LBFGS",
+    "ByQueries",
     "GradientDescent",
     "KnownPart",
     "LinearAttentionLearner",

@@ -33,7 +33,7 @@ from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
 from attention.files import tensor_types
 from attention.validation import NonNegativeFloat, check
-from upper.value_queries import ByQueries
+from upper import ByQueries
 
 __all__ = ["given_examples", "learn_command", "number_of_heads"]
 
@@ -250,7 +250,7 @@ def _learn_function(
     if out is not None:
         _require_out(out, None, student, None)
     wanted: Any = number_of_heads(heads) or "auto"
-    by_queries = ByQueries(wanted, examples, noise=noise, accuracy=accuracy)
+    by_queries = ByQueries(heads=wanted, examples=examples, noise=noise, accuracy=accuracy)
     with showing_steps(student.title) as tick:
         learned = learn_function(
             ask,

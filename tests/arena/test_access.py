@@ -11,8 +11,7 @@ from arena.results import Results
 from arena.table import table_text
 from attention import BooleanInputs, ExampleOracle, ValueOracle, make_nice_layer, save_layer
 from attention.testing import check_learner
-from upper import LinearBaseline, Newton
-from upper.value_queries import ByQueries
+from upper import ByQueries, LinearBaseline, Newton
 
 SEEN = {"by-queries": "value queries", "linearisation": "samples of rounding", "linear": "random examples"}
 

@@ -22,7 +22,6 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
-import upper.value_queries as queries
 from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
@@ -36,7 +35,6 @@ PACKAGES = [
     linear,
     tasks,
     phases,
-    queries,
     lower,
     sq,
     lwe,
@@ -127,7 +125,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.ValueOracle, target=LAYER, k=2),
         partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
         partial(attention.AnswerPrecision),
-        partial(queries.ByQueries, m=2),
+        partial(upper.ByQueries, heads=2),
         partial(upper.certify_layer, layer=LAYER, x=X),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
         partial(oracle().split, workers=2),

@@ -319,3 +319,27 @@ def test_all_examples_that_are_given_are_used_unless_told_otherwise(learner):
     assert learner.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 700
     told = dataclasses.replace(learner, examples=150)
     assert told.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 150
+
+
+@pytest.mark.parametrize(
+    ("error", "rounding", "noise", "outcome"),
+    [
+        (1e-12, 1e-8, 1e-3, Outcome.EXACT),
+        (1e-5, 1e-8, 1e-3, Outcome.NOISE_FLOOR),
+        (1e-2, 1e-8, 1e-3, Outcome.NOT_SEPARATED),
+        (1e-5, 1e-4, 1e-6, Outcome.PRECISION_FLOOR),
+        (1e-3, 1e-4, 1e-6, Outcome.NOT_SEPARATED),
+        (1e-5, 1e-4, 1e-3, Outcome.NOISE_FLOOR),
+    ],
+)
+def test_known_noise_and_rounding_bound_the_error_of_a_success(error, rounding, noise, outcome):
+    judged = verdict(
+        fitted=error,
+        held_out=error,
+        evidence=8,
+        otherwise=Outcome.NOT_SEPARATED,
+        rounding=rounding,
+        nearly_exact=rounding,
+        noise=noise,
+    )
+    assert judged.outcome is outcome

@@ -20,9 +20,8 @@ from attention import (
     parameter_errors,
 )
 from attention.learning import LearnerBase
-from upper import Newton
-from upper.value_queries import ByQueries
-from upper.value_queries.precision import measure_precision
+from upper import ByQueries, Newton
+from upper.value_queries.answers import measure_precision
 
 # Queries that a prototype of the steps without following needed, for each (m, d).
 PROTOTYPE = {(4, 32): 2127, (16, 64): 10487}
@@ -158,7 +157,7 @@ def test_queries_are_counted_and_refused_beyond_the_budget():
 def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, step):
     nice = make_nice_layer(heads=3, dim=8, rng=0)
     layer = AttentionLayer(nice.theta[list(heads)], nice.w)
-    fit = ByQueries(m=m).fit(ValueOracle(layer), rng=0)
+    fit = ByQueries(heads=m).fit(ValueOracle(layer), rng=0)
     assert fit.outcome is Outcome.NOT_SEPARATED
     assert fit.trace[-1].name.startswith(step)
 
@@ -232,6 +231,39 @@ def test_heads_are_recovered_from_noisy_answers(level, worst, stated):
     assert not fit.precision.repeatable
     assert 0.7 * level < fit.precision.noise < 1.4 * level
     assert worst_error(fit, layer) < worst
+
+
+def rounded_to(accuracy, layer):
+    """The layer with answers that are off by this share, each time in the same way."""
+    along = 1e5 * np.random.default_rng(7).standard_normal((layer.dim, layer.dim))
+
+    def answer(x):
+        y = layer(x)
+        return y * (1 + accuracy * np.sin(x @ along + 1e3 * y @ along))
+
+    return answer
+
+
+@pytest.mark.parametrize("stated", [False, True])
+@pytest.mark.parametrize("accuracy", [1e-14, 1e-12, 3e-11, 1e-10, 3e-10, 1e-9, 1e-6, 1e-4])
+def test_errors_are_in_proportion_to_the_accuracy_of_the_answers(accuracy, stated):
+    truth = biased(2, 12, seed=2)
+    oracle = ValueOracle.from_callable(rounded_to(accuracy, truth), 3, 12)
+    fit = ByQueries(accuracy=accuracy if stated else None).fit(oracle, rng=1)
+    assert fit.outcome.succeeded
+    assert worst_error(fit, truth) < 30 * accuracy
+    assert (fit.outcome is Outcome.EXACT) == (fit.held_out_error < 1e-10)
+
+
+@pytest.mark.parametrize("accuracy", [1e-14, 1e-12, 1e-11])
+def test_heads_of_one_output_direction_are_read_from_answers_of_less_than_float64(accuracy):
+    rng = np.random.default_rng(2)
+    theta = rng.standard_normal((3, 8, 8)) / np.sqrt(8)
+    layer = AttentionLayer(theta, rng.standard_normal((3, 8, 1)) * rng.standard_normal(8))
+    fit = ByQueries().fit(ValueOracle.from_callable(rounded_to(accuracy, layer), 2, 8), rng=1)
+    assert fit.outcome.succeeded
+    x = rng.standard_normal((500, 2, 8))
+    assert np.abs(fit.predict(x) - layer(x)).max() < 1e3 * accuracy * np.abs(layer(x)).max()
 
 
 def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
@@ -359,6 +391,14 @@ def test_a_causal_layer_is_found_to_be_one(k, rounded, worst):
     assert fit.layer.causal
     assert worst_error(fit, truth) < worst
     assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=k), rng=1).layer.causal
+
+
+def test_a_causal_layer_is_found_to_be_one_in_noisy_answers():
+    truth = replace(make_nice_layer(heads=2, dim=8, rng=0), causal=True)
+    fit = ByQueries().fit(ValueOracle(truth, k=2, noise=1e-4, rng=1), rng=1)
+    assert fit.outcome is Outcome.NOISE_FLOOR
+    assert fit.layer.causal
+    assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=2, noise=1e-4, rng=1)).layer.causal
 
 
 def test_another_mask_than_the_causal_one_is_no_success():

@@ -8,6 +8,7 @@ from attention import BooleanInputs, make_nice_layer
 from attention.testing import check_learner
 from upper import (
     LBFGS,
+    ByQueries,
     GradientDescent,
     KnownPart,
     LinearAttentionLearner,
@@ -16,7 +17,6 @@ from upper import (
     OneGradientStep,
     SixPhase,
 )
-from upper.value_queries import ByQueries
 
 SMALL = {"work": 60, "batch": 16}
 LEARNERS = [

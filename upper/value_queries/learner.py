@@ -14,38 +14,22 @@ from attention import (
     Recorder,
     ValueOracle,
 )
-from attention.evaluation import EXACT_ERROR, Verdict, error_rate_bound, relative_error
+from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.value_queries.causal import LastRows, is_causal
-from upper.value_queries.logits import read_logits
+from upper.value_queries.answers import LastRows, RecordedAnswers, is_causal, measure_precision
+from upper.value_queries.fresh_queries import judge, judge_coarse, judge_one_direction, masked_rightly
+from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
-from upper.value_queries.polish import KeptAnswers, Parameters
-from upper.value_queries.precision import measure_precision
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
-from upper.value_queries.separation import separate_heads
-from upper.value_queries.two_tokens import TwoTokens, find_scale, linear_part, rank_of_values
+from upper.value_queries.separation import Refusal, separate_heads
+from upper.value_queries.two_tokens import TwoTokens, find_scale_and_rank, linear_part, rank_of_values
 
 __all__ = ["ByQueries"]
 
-# Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
-_CHECKS, _CHECKED_TOKENS = 8, 4
-# Heads that are hard to separate, or nearly cancel, are read with fewer digits: an error below this share of their
-# outputs is the floor.
-_FLOOR = 1e-8
-# A prediction is off by so many times the noise at most, or so many times the rounding, which logits amplify if there
-# are some, but by no more than this share. Measured on 40 modules in float32: up to 33 times.
-_LOUD, _AMPLIFIED, _PLAIN, _AT_MOST = 3.0, 100.0, 5.0, 0.05
-# Answers with a larger error at unit length are coarse. Where equal tokens have answers that are less linear than this
-# share, though they repeat, it is no layer that answers.
-_COARSE, _NOT_LINEAR = 1e-10, 0.1
-# Rows of another mask than the causal one are off by a larger share.
-_MASKED = 0.1
-# The shortest tokens of a check, in units of the scale.
-_SHORTEST = 2.0**-16
-# Times that rays are drawn along which a scale is looked for, and points at which heads are counted.
-_SCALES = 4
+# Where equal tokens have answers that are less linear than this share, though they repeat, it is no layer that answers.
+_NOT_LINEAR = 0.1
 
 
 @dataclass(frozen=True)
@@ -55,7 +39,7 @@ class ByQueries(LearnerBase):
 
     Parameters
     ----------
-    m : int or "auto"
+    heads : int or "auto"
         Heads of the layer; "auto" finds how many, as the rank of values. Where outputs have one direction, it is the
         most heads that are accepted.
     examples : int, optional
@@ -87,9 +71,9 @@ class ByQueries(LearnerBase):
 
     A causal layer is found to be one, and only the last rows of its answers are used.
 
-    Nothing is assumed of the norms or coherence of the Theta_i. Each step of the trace that separates heads has
-    ``condition``: for each head, how much larger rounding gets for it. A layer whose biases are found to be
-    rounding has none.
+    Nothing is assumed of the norms or coherence of the Theta_i. A step of the trace that separates heads has
+    ``condition``: how much larger rounding gets for the worst head. Where heads are not separated, a step says why
+    (`Refusal`). A layer whose biases are found to be rounding has none.
 
     Examples
     --------
@@ -102,7 +86,7 @@ class ByQueries(LearnerBase):
 
     access: ClassVar[Access] = "value queries"
 
-    m: PositiveInt | Literal["auto"] = "auto"
+    heads: PositiveInt | Literal["auto"] = "auto"
     examples: NonNegativeInt | None = None
     noise: NonNegativeFloat | None = None
     accuracy: NonNegativeFloat | None = None
@@ -130,7 +114,8 @@ class ByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        precision, linear = None, None
+        precision, known = None, None
+        layer: AttentionLayer | None = None
         try:
             precision = measure_precision(
                 within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
@@ -144,153 +129,92 @@ class ByQueries(LearnerBase):
                 repeatable=precision.repeatable,
                 causal=causal,
             )
-            coarse = precision.error(1.0) > _COARSE
-            if (
-                coarse
-                and precision.repeatable
-                and 0 < _NOT_LINEAR * precision.size < precision.error(precision.size)
-            ):
-                found, verdict = None, Verdict(Outcome.NO_LAYER)
-            elif coarse:
-                found, verdict = self._learn_noisy(KeptAnswers(asked), precision, random, recorder)
+            linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
+            if precision.coarse and precision.repeatable and linear_to > _NOT_LINEAR:
+                verdict = Verdict(Outcome.NO_LAYER)
+            elif precision.coarse:
+                layer, verdict = self._from_coarse(asked, precision, random, recorder)
             else:
                 linear = linear_part(asked)
-                recorder.step("Equal tokens", predict=linear.layer)
-                found, verdict = self._found(TwoTokens(asked, linear), random, recorder)
-            if causal and found is not None:
-                found = replace(found, causal=True)
-                if verdict.outcome.succeeded and not _masked_rightly(within, found, random):
+                known = Parameters.alike(linear).layer
+                recorder.step("Equal tokens", predict=known)
+                layer, verdict = self._from_exact(TwoTokens(asked, linear, precision), random, recorder)
+            if causal and layer is not None:
+                layer = replace(layer, causal=True)
+                if verdict.outcome.succeeded and not masked_rightly(within, layer, random):
                     verdict = Verdict(Outcome.NOT_SEPARATED)
         except QueriesExhaustedError:
-            found, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
-        predict = np.zeros_like if linear is None else linear.layer
+            layer, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
+        predict = np.zeros_like if known is None else known
         return recorder.fit(
-            verdict, layer=found, predict=predict if found is None else None, precision=precision
+            verdict, layer=layer, predict=predict if layer is None else None, precision=precision
         )
 
-    def _found(
+    def _from_exact(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
-        linear = pairs.linear
-        # rays and points may miss where heads bend that cancel elsewhere
-        for _ in range(_SCALES):
-            scale = find_scale(pairs, random)
-            rank = 0 if scale is None else rank_of_values(pairs, scale, random)
-            if rank > 0:
-                break
-        if scale is None:  # one head that attends to all tokens alike
-            return linear.layer, _verdict(pairs.oracle, linear.layer, random)
-        m = rank if self.m == "auto" else self.m
-        recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
-        separated = separate_heads(pairs, m, rank, scale, random, recorder)
-        found = None
-        if separated is not None:
-            w, directions, _ = separated
-            logits = read_logits(pairs, w, directions, scale)
-            found = Parameters(logits.theta, w, logits.key_bias, linear.bias).layer
-            recorder.step("Logits", layer=found)
-        if found is not None:
-            verdict = _verdict(pairs.oracle, found, random)
-            if verdict.outcome is Outcome.EXACT or rank > 1:
-                return found, verdict
+        pairs, rank = find_scale_and_rank(pairs, random)
+        heads = rank if self.heads == "auto" else self.heads
+        layer = self._layer(pairs, heads, rank, random, recorder)
+        verdict = _NOT_SEPARATED[1] if layer is None else judge(pairs, layer, random)
+        if layer is not None and (verdict.outcome is Outcome.EXACT or rank != 1):
+            return layer, verdict
         if rank > 1:  # at some delta all values are so small that rounding counts as heads
-            rank = rank_of_values(pairs, scale, random)
-        # heads whose outputs have one direction, at most m of them; a second attempt may reach more digits
-        floor = None
-        for attempt in ATTEMPTS if rank == 1 else ():
-            heads = rank_one_heads(pairs, scale, random, attempt, recorder)
-            if heads is None or (self.m != "auto" and len(heads.w) > self.m):
-                continue
-            found = Parameters(heads.theta, heads.w, heads.key_bias, linear.bias).layer
-            recorder.step("Heads assembled", layer=found, heads=len(heads.w), condition=heads.condition)
-            verdict = _agreement(pairs.oracle, found, scale, random)
-            if verdict.outcome is Outcome.EXACT or (verdict.outcome.succeeded and floor is not None):
-                return found, verdict
-            floor = (found, verdict) if verdict.outcome.succeeded else floor
-        return (None, Verdict(Outcome.NOT_SEPARATED)) if floor is None else floor
+            rank = rank_of_values(pairs, random)
+        return self._of_one_direction(pairs, random, recorder) if rank == 1 else _NOT_SEPARATED
 
-    def _learn_noisy(
-        self, kept: KeptAnswers, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
+    def _layer(
+        self, pairs: TwoTokens, heads: int, rank: int, random: np.random.Generator, recorder: Recorder
+    ) -> AttentionLayer | None:
+        if rank == 0:  # one head that attends to all tokens alike
+            return Parameters.alike(pairs.linear).layer
+        recorder.step("Heads counted", heads=heads, rank=rank, scale=pairs.scale)
+        separated = separate_heads(pairs, heads, rank, random, recorder)
+        if isinstance(separated, Refusal):
+            recorder.step(separated.value, heads=heads, rank=rank)
+            return None
+        layer = read_logits(pairs, separated.w, separated.directions).layer
+        recorder.step("Logits", layer=layer)
+        return layer
+
+    def _of_one_direction(
+        self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
-        m = None if self.m == "auto" else self.m
-        found = recover_from_noise(kept, precision, m=m, rng=random, recorder=recorder)
-        if found is None:
-            return None, Verdict(Outcome.NOT_SEPARATED)
-        return found, _noisy_verdict(kept, found, precision, random, recorder)
+        """The heads whose outputs have one direction, at most `heads` of them."""
+        best = _NOT_SEPARATED
+        for attempt in ATTEMPTS:
+            heads = rank_one_heads(pairs, random, attempt, recorder)
+            if isinstance(heads, Refusal):
+                recorder.step(heads.value)
+                continue
+            layer = heads.parameters.layer
+            if self.heads != "auto" and layer.heads > self.heads:
+                recorder.step(Refusal.MORE_HEADS.value, heads=layer.heads)
+                continue
+            recorder.step("Heads assembled", layer=layer, heads=layer.heads, condition=heads.condition)
+            verdict = judge_one_direction(pairs, layer, random)
+            if verdict.outcome is Outcome.EXACT:
+                return layer, verdict
+            if verdict.outcome.succeeded:  # a second attempt may reach more digits
+                again = best[0] is not None
+                if not again or verdict.held_out_error < best[1].held_out_error:
+                    best = layer, verdict
+                if again:
+                    break
+        return best
+
+    def _from_coarse(
+        self, oracle: ValueOracle, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
+    ) -> tuple[AttentionLayer | None, Verdict]:
+        record = RecordedAnswers(oracle)
+        heads = None if self.heads == "auto" else self.heads
+        layer = recover_from_noise(record, precision, heads=heads, rng=random, recorder=recorder)
+        if isinstance(layer, Refusal):
+            recorder.step(layer.value)
+            return _NOT_SEPARATED
+        verdict = judge_coarse(record, precision, layer, random)
+        recorder.step("Fresh queries", layer=layer, error_on_queries=verdict.held_out_error)
+        return layer, verdict
 
 
-def _verdict(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> Verdict:
-    """Whether fresh queries are answered as the oracle does.
-
-    Half of them have shorter and shorter tokens. Heads that cancel where they are saturated show there.
-    """
-    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-    half = _CHECKS // 2
-    x[half:] *= _SHORTEST ** (np.arange(1, half + 1) / half)[:, None, None]
-    answers, predicted = oracle.ask(x), found(x)
-    parts = [slice(half), *(slice(one, one + 1) for one in range(half, _CHECKS))]
-    return _judged(
-        max(
-            relative_error(predicted[part], answers[part])
-            if np.any(answers[part])
-            else float(np.abs(predicted[part]).max())
-            for part in parts
-        ),
-        len(x),
-    )
-
-
-def _masked_rightly(oracle: ValueOracle, found: AttentionLayer, random: np.random.Generator) -> bool:
-    """Whether all rows of a causal layer are as predicted, not the last ones alone."""
-    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-    answers, predicted = oracle.ask(x), found(x)
-    return all(
-        np.linalg.norm(answers[:, row] - predicted[:, row]) < _MASKED * np.linalg.norm(answers)
-        for row in range(x.shape[1])
-    )
-
-
-def _judged(error: float, checks: int) -> Verdict:
-    if error >= _FLOOR:
-        return Verdict(Outcome.NOT_SEPARATED, error)
-    outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.PRECISION_FLOOR
-    return Verdict(outcome, error, error_rate_bound(checks))
-
-
-def _noisy_verdict(
-    oracle: ValueOracle,
-    found: AttentionLayer,
-    precision: AnswerPrecision,
-    random: np.random.Generator,
-    recorder: Recorder,
-) -> Verdict:
-    """Whether fresh answers differ from the prediction by little more than their error, and by less than from zero."""
-    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-    answers = oracle.ask(x)
-    moving = answers if found.bias is None else answers - found.bias
-    off, size = (float(np.sqrt(np.mean(part**2))) for part in (answers - found(x), moving))
-    error = off / (size or 1.0)
-    recorder.step("Fresh queries", layer=found, error_on_queries=error)
-    amplified = _AMPLIFIED if np.any(found.theta) else _PLAIN
-    rounding = min(amplified * precision.accuracy, _AT_MOST) * float(np.sqrt(np.mean(answers**2)))
-    if off >= max(_LOUD * precision.noise, rounding, EXACT_ERROR * size) or off >= size / 2:
-        return Verdict(Outcome.NOT_SEPARATED, error)
-    outcome = Outcome.NOISE_FLOOR if _LOUD * precision.noise > rounding else Outcome.PRECISION_FLOOR
-    return Verdict(outcome, error, error_rate_bound(len(x)))
-
-
-def _agreement(
-    oracle: ValueOracle, found: AttentionLayer, scale: float, random: np.random.Generator
-) -> Verdict:
-    """How closely fresh answers are as predicted, relative to the heads' values X W_i, which may cancel.
-
-    A third of the tokens are Gaussian of unit variance, a third Boolean. A third have lengths from the scale down to
-    one at which no head saturates: every head then shows, also two that cancel where both are saturated.
-    """
-    x = random.standard_normal((12 * _CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-    x[1::3] = np.sign(x[1::3])
-    x[::3] *= 2 * scale / np.sqrt(oracle.d) * _SHORTEST ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
-    difference = np.linalg.norm(oracle.ask(x) - found(x), axis=(1, 2))
-    values = 0 if found.bias is None else np.linalg.norm(found.bias)
-    values = values + np.linalg.norm(x[:, None] @ found.w, axis=(2, 3)).sum(axis=1)
-    return _judged(float(np.max(difference / values)), len(x))
+_NOT_SEPARATED: tuple[AttentionLayer | None, Verdict] = (None, Verdict(Outcome.NOT_SEPARATED))

@@ -2,34 +2,66 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from upper.value_queries.two_tokens import TwoTokens, ask_often
+from attention import AttentionLayer
+from upper.value_queries.two_tokens import LinearPart, TwoTokens
 
-# Of the d numbers in a row of an answer so many are spent on weights at most: the system is well conditioned then.
-_SHARE = 0.6
-# A query with a smaller weight is asked again with tokens half as long, so often at most.
-_SMALL, _SHORTER = 1e-2, 8
-# With coarse answers, so much of them, and the common part of the logits of a query is read so often.
-_NOISY_SHARE, _COMMON = 0.4, 8
-# Queries are solved so many numbers at a time.
-_AT_A_TIME = 4_000_000
+__all__ = ["Parameters", "read_logits", "read_noisy_logits"]
 
 
 @dataclass(frozen=True)
-class Logits:
-    """What the logits of a layer are made of."""
+class _Reading:
+    """How logits are read off weights."""
+
+    #: of the d numbers in a row of an answer so many are spent on weights: the system is well conditioned then
+    share: float = 0.6
+    coarse_share: float = 0.4  #: the same where answers are coarse
+    small: float = (
+        1e-2  #: a query with a smaller weight loses two digits: it is asked again with shorter tokens
+    )
+    halvings: int = 8  #: so often at most
+    common: int = 8  #: how often the part that is common to the noisy logits of a group is read
+    numbers: int = 4_000_000  #: queries are solved so many at a time, for memory
+
+
+_BY = _Reading()
+# Keeps the logarithm of a weight finite.
+_LEAST = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """The arrays of a layer with biases."""
 
     theta: Float[np.ndarray, "m d d"]
-    key_bias: Float[np.ndarray, "m d"]  #: c
+    w: Float[np.ndarray, "m d d"]
+    key_bias: Float[np.ndarray, "m d"]
+    bias: Float[np.ndarray, " d"]
+
+    @classmethod
+    def alike(cls, linear: LinearPart) -> "Parameters":
+        """One head that attends to all tokens alike: all that is known without the heads."""
+        d = len(linear.bias)
+        return cls(np.zeros((1, d, d)), linear.projection_sum[None], np.zeros((1, d)), linear.bias)
+
+    @property
+    def layer(self) -> AttentionLayer:
+        """The layer, without biases that are no more than rounding: below 1e-9 of the other parameters."""
+        key_bias, bias = (
+            None if np.abs(biases).max() <= 1e-9 * np.abs(beside).max() else biases
+            for biases, beside in ((self.key_bias, self.theta), (self.bias, self.w))
+        )
+        return AttentionLayer(self.theta, self.w, key_bias, bias)
 
 
 def read_logits(
-    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"], scale: float
-) -> Logits:
+    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"]
+) -> Parameters:
     """Theta and c from the weights of tokens along orthonormal directions.
 
     Row a of an answer is b + sum_i sum_b P_ab t_b W_i, linear in the weights. With W known they solve a linear system,
@@ -43,59 +75,61 @@ def read_logits(
     from; a query with a small weight is asked again with shorter tokens.
     """
     m, d, k = len(w), pairs.oracle.d, pairs.oracle.k
-    most = int((_NOISY_SHARE if pairs.noise else _SHARE) * d / m)
+    most = int((_BY.coarse_share if pairs.coarse else _BY.share) * d / m)
     most = most if k is None else min(most, k - 1)
     if most < 2 <= min(d // m, (k or 3) - 1):
         most = 2
-    reader = _Reader(pairs, w, directions, scale)
-    theta, bias = _Mean((m, d, d)), _Mean((m, d))
+    theta, bias = _Mean(m, d, d), _Mean(m, d)
     for queries in _groups(d, max(most, 1)):
-        for query, length, logits, weights in reader(queries, zero=True):
+        for query, length, logits, weights in _readings(pairs, w, directions, queries, zero=True):
             theta.add(
-                np.ix_(range(m), query, query), (logits[:, 1:] - logits[:, :1]) / length**2, weights[:, 1:]
+                np.ix_(np.arange(m), query, query),
+                (logits[:, 1:] - logits[:, :1]) / length**2,
+                weights[:, 1:],
             )
             bias.add((slice(None), query), logits[:, 0] / length, weights[:, 0])
     if most < 2:
         diagonal, c = np.diagonal(theta.value, axis1=1, axis2=2), bias.value
         two = np.column_stack(np.triu_indices(d, 1))
-        for (i, j), length, logits, weights in reader(two, zero=False):
+        for (i, j), length, logits, weights in _readings(pairs, w, directions, two, zero=False):
             # row i is (t_i Theta + c)(t_j - t_i), and row j likewise
             read = (logits[:, :, 0] - length * (c[:, j] - c[:, i])[:, None]) / length**2
             theta.add((slice(None), i, j), read[:, 0] + diagonal[:, i], weights[:, 0, 0])
             theta.add((slice(None), j, i), diagonal[:, j] - read[:, 1], weights[:, 1, 0])
-    return Logits(directions.T @ theta.value @ directions, bias.value @ directions)
+    theta_values = directions.T @ theta.value @ directions
+    return Parameters(theta_values, w, bias.value @ directions, pairs.linear.bias)
 
 
 def read_noisy_logits(
-    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"], scale: float
-) -> Logits:
+    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"]
+) -> Parameters:
     """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.
 
-    The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the stretch L of `pairs` and
-    t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token along
-    each direction, shorter where a weight is small. About (d + 8) d / s queries for groups of s = .4 d / m.
+    The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
+    and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
+    along each direction, shorter where a weight is small. About (d + 8) d / s queries for groups of s = .4 d / m.
 
     Notes
     -----
     O(m d^3) operations a group.
     """
     m, d = len(w), pairs.oracle.d
-    most = max(1, int(_NOISY_SHARE * d / m))
+    most = max(1, int(_BY.coarse_share * d / m))
     size = most if pairs.oracle.k is None else min(most, pairs.oracle.k - 1)
-    readings = 1 if pairs.precision.repeatable else _COMMON
+    readings = 1 if pairs.precision.repeatable else _BY.common
     theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
-        far = scale * directions[group]
-        for _ in range(_SHORTER):
+        far = pairs.scale * directions[group]
+        for _ in range(_BY.halvings):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
             at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], readings, axis=0), far)
             if not small.any():
                 break
             far = far / 2
-        length = np.full(d, scale)
+        length = np.full(d, pairs.scale)
         logits, left = np.empty((d, m, len(group))), np.arange(d)
-        for _ in range(_SHORTER):
-            tokens = centre + length[left, None] * directions[left] / pairs.stretch
+        for _ in range(_BY.halvings):
+            tokens = centre + length[left, None] * directions[left] / pairs.step_length
             logits[left], small = _row_logits(pairs, w, tokens, far)
             left = left[small]
             if not len(left):
@@ -103,12 +137,12 @@ def read_noisy_logits(
             length[left] /= 2
         shared, far_length = at_centre.mean(axis=0), float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
-        common[:, group] = -shared / (pairs.stretch * far_length)
+        common[:, group] = -shared / (pairs.step_length * far_length)
         centres[group] = centre
     theta = directions.T @ theta @ directions
     # what is common to a group is (centre Theta_i + c_i) . t_b
     key_bias = common - np.einsum("bd,mde,be->mb", centres, theta, directions, optimize=True)
-    return Logits(theta, key_bias @ directions)
+    return Parameters(theta, w, key_bias @ directions, pairs.linear.bias)
 
 
 def _row_logits(
@@ -118,17 +152,17 @@ def _row_logits(
     far: Float[np.ndarray, "s d"],
 ) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
     """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
-    apart = pairs.stretch * far
+    apart = pairs.step_length * far
     tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
     copies = (pairs.oracle.k or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
-    answers = ask_often(pairs.oracle, tokens, pairs.repeats)[:, :copies].mean(axis=1)
+    answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
     columns = (-apart @ w).reshape(-1, x.shape[1])
     weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T.reshape(len(x), len(w), len(far))
     first = 1 - weights.sum(axis=2, keepdims=True)
-    small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < _SMALL
-    return np.log(np.maximum(weights, 1e-30) * copies / np.maximum(first, 1e-30)), small
+    small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < _BY.small
+    return np.log(np.maximum(weights, _LEAST) * copies / np.maximum(first, _LEAST)), small
 
 
 def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:
@@ -139,19 +173,18 @@ def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:
     if len(groups) == 1:
         return [groups[0][None]]
     unions: dict[int, list[np.ndarray]] = {}
-    for i, one in enumerate(groups):
-        for other in groups[i + 1 :]:
-            unions.setdefault(len(one) + len(other), []).append(np.concatenate([one, other]))
-    return [np.array(some) for some in unions.values()]
+    for first, second in combinations(groups, 2):
+        unions.setdefault(len(first) + len(second), []).append(np.concatenate([first, second]))
+    return [np.array(same_size) for same_size in unions.values()]
 
 
 class _Mean:
     """A mean of entries, each weighted by what it was read from."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, *shape: int) -> None:
         self._sum, self._weight = np.zeros(shape), np.full(shape, np.finfo(float).tiny)
 
-    def add(self, where: Any, value: np.ndarray, weight: np.ndarray) -> None:
+    def add(self, where: tuple[Any, ...], value: np.ndarray, weight: np.ndarray) -> None:
         self._sum[where] += weight * value
         self._weight[where] += weight
 
@@ -160,44 +193,40 @@ class _Mean:
         return self._sum / self._weight
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Asks tokens along directions and reads the logits of their weights."""
+def _readings(
+    pairs: TwoTokens, w: np.ndarray, directions: np.ndarray, queries: Int[np.ndarray, "n s"], *, zero: bool
+) -> Iterator[tuple[np.ndarray, float, np.ndarray, np.ndarray]]:
+    """For each query and length of its tokens the logits against the first, (m, rows, others), and the weights.
 
-    two_tokens: TwoTokens
-    w: Float[np.ndarray, "m d d"]
-    directions: Float[np.ndarray, "d d"]
-    scale: float
+    Shorter tokens repair a query whose heads attend to one token nearly alone.
+    """
+    length = pairs.scale / 2
+    size = max(1, _BY.numbers // (len(w) * w.shape[1] * queries.shape[1]))
+    for _ in range(_BY.halvings):
+        again = []
+        for part in np.split(queries, range(size, len(queries), size)):
+            logits, weights = _read(pairs, w, length * directions[part], zero)
+            yield from zip(part, [length] * len(part), logits, weights, strict=True)
+            again.append(part[weights.min(axis=(1, 2, 3)) < _BY.small])
+        queries, length = np.concatenate(again), length / 2
+        if not len(queries):
+            return
 
-    def __call__(self, queries: Int[np.ndarray, "n s"], *, zero: bool) -> Iterator[tuple[Any, ...]]:
-        """For each query and length of its tokens the logits against the first, (m, rows, others), and the weights."""
-        length = self.scale / 2
-        size = max(1, _AT_A_TIME // (len(self.w) * self.w.shape[1] * queries.shape[1]))
-        for _ in range(_SHORTER):
-            again = []
-            for some in np.split(queries, range(size, len(queries), size)):
-                logits, weights = self._read(length * self.directions[some], zero)
-                yield from zip(some, [length] * len(some), logits, weights, strict=True)
-                again.append(some[weights.min(axis=(1, 2, 3)) < _SMALL])
-            queries, length = np.concatenate(again), length / 2
-            if not len(queries):
-                return
 
-    def _read(self, tokens: np.ndarray, zero: bool) -> tuple[np.ndarray, np.ndarray]:
-        if zero:
-            tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
-        n, size, d = tokens.shape
-        oracle, linear = self.two_tokens.oracle, self.two_tokens.linear
-        copies = (oracle.k or size) - size + 1  # of the first token
-        tokens = tokens[:, [0] * (copies - 1) + list(range(size))]
-        answers = ask_often(oracle, tokens, self.two_tokens.repeats)
-        tokens = tokens[:, copies - 1 :]
-        rest = answers[:, copies - 1 :] - linear.bias - tokens[:, :1] @ linear.projection_sum
-        others = tokens[:, None, 1:] - tokens[:, None, :1]
-        columns = np.swapaxes((others @ self.w).reshape(n, -1, d), 1, 2)
-        q, triangle = np.linalg.qr(columns)
-        weights = np.linalg.solve(triangle, np.swapaxes(rest @ q, 1, 2))
-        weights = np.swapaxes(weights.reshape(n, len(self.w), size - 1, size), 2, 3)
-        weights = np.maximum(weights, 1e-30)
-        first = np.maximum(1 - weights.sum(axis=-1, keepdims=True), 1e-30)
-        return np.log(weights * copies / first), np.minimum(weights, first)
+def _read(
+    pairs: TwoTokens, w: np.ndarray, tokens: Float[np.ndarray, "n s d"], zero: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    if zero:
+        tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
+    n, size, d = tokens.shape
+    copies = (pairs.oracle.k or size) - size + 1  # of the first token
+    answers = pairs.ask(tokens[:, [0] * (copies - 1) + list(range(size))])
+    rest = answers[:, copies - 1 :] - pairs.linear.bias - tokens[:, :1] @ pairs.linear.projection_sum
+    others = tokens[:, None, 1:] - tokens[:, None, :1]
+    columns = np.swapaxes((others @ w).reshape(n, -1, d), 1, 2)
+    q, triangle = np.linalg.qr(columns)
+    weights = np.linalg.solve(triangle, np.swapaxes(rest @ q, 1, 2))
+    weights = np.swapaxes(weights.reshape(n, len(w), size - 1, size), 2, 3)
+    weights = np.maximum(weights, _LEAST)
+    first = np.maximum(1 - weights.sum(axis=-1, keepdims=True), _LEAST)
+    return np.log(weights * copies / first), np.minimum(weights, first)

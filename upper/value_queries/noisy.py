@@ -1,4 +1,4 @@
-"""Recovery from answers with errors: step length, number of repetitions, and what tokens are counted from."""
+"""Recovery from coarse answers: step length and number of repetitions, and what tokens are counted from."""
 
 from dataclasses import dataclass, replace
 
@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AnswerPrecision, AttentionLayer, Recorder
-from upper.value_queries.logits import read_logits, read_noisy_logits
-from upper.value_queries.polish import KeptAnswers, Parameters, polish
-from upper.value_queries.separation import read_heads, separate_heads
+from upper.value_queries.answers import RecordedAnswers
+from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
+from upper.value_queries.polish import polish
+from upper.value_queries.separation import Refusal, SeparatedHeads, read_heads, separate_heads
 from upper.value_queries.two_tokens import (
     LinearPart,
     TwoTokens,
@@ -18,197 +19,203 @@ from upper.value_queries.two_tokens import (
     rank_of_values,
 )
 
-# The noise that is wanted on g, relative to its entries, and the most that the separation bears.
-_QUIET, _BORNE = 1e-6, 2e-3
-# Differences are at least so many times as long, if they may be: the prediction is then better than an answer.
-_LEAST_STRETCH = 32.0
-# The longest difference, relative to one without noise. Equal tokens are so many times as long as others may be.
-_LONGEST, _LONGER = 1000.0, 16.0
-# Polish gains a factor of 3 where answers are rounded, 100 where they are noisy; queries times heads times d^2 are then
-# fewer than this, which is some 10 seconds.
-_POLISHED = 1e7
-# Readings of the logits of rounded answers after the first.
-_READINGS = 2
-# Rounding of logits adds to that of values: the error of an answer is so many times that on equal tokens at most.
-_LOGITS = 3.0
-# A query is asked so often at most.
-_REPEATS = 4096
-# Biases may move the weights of a zero token so far from one half, relative to what heads put out.
-_MOVED, _DIRECTIONS = 0.6, 4
-# Errors of the centre count this share of a logit after the next stretch, which is so many times as long at most.
-_OFF, _GROWTH = 0.1, 8.0
-# Logits of biases are noise where they are below so many times the noise on g.
-_LOUD = 30.0
+__all__ = ["recover_from_noise"]
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """How long differences are, and how often a query is asked."""
+
+    #: the noise level of g that is wanted, relative to its entries, and the most that a separation bears
+    wanted: float = 1e-6
+    borne: float = 2e-3
+    least: float = (
+        32.0  #: differences are at least so many times as long, if they may be: that outgrows all answers
+    )
+    longest: float = 1000.0  #: and at most; logits of longer tokens lose digits
+    equal: float = 16.0  #: equal tokens are so many times as long as others may be: they saturate no head
+    repeats: int = 4096  #: a query is asked so often at most
+    #: biases may move the weights of a zero token so far from one half, relative to what heads put out, along so many
+    #: directions
+    moved: float = 0.6
+    directions: int = 4
+    #: errors of the centre count this share of a logit at the next step length, which is so many times as long at most
+    off: float = 0.1
+    growth: float = 8.0
+    #: logits of biases are noise where they are below so many times the noise level
+    bias: float = 30.0
+    #: where answers repeat, further readings along other directions, whose rounding differs
+    readings: int = 2
+    #: the fit to all answers gains a factor of 3 where they are rounded and 100 where they are noisy; rounded answers
+    #: times heads times d^2 are fitted up to this number, which is some 10 seconds
+    fitted: float = 1e7
+
+
+_BY = _Lengths()
 
 
 def recover_from_noise(
-    kept: KeptAnswers,
+    record: RecordedAnswers,
     precision: AnswerPrecision,
     *,
-    m: int | None,
+    heads: int | None,
     rng: np.random.Generator,
     recorder: Recorder,
-) -> AttentionLayer | None:
-    """All heads from answers with errors, or None where they are not separated.
+) -> AttentionLayer | Refusal:
+    """All heads from answers with errors, or why they are not separated.
 
     Heads are separated and followed as without errors. They are then read once more at the differences themselves, and
     all parameters are fitted to all answers. Noise is outgrown by longer differences, as far as rounding, which grows
-    with them, and biases allow. Where biases limited the stretch, the last two steps are repeated further out.
+    with them, and biases allow. Where biases limited the step length, the last two steps are repeated with a longer
+    one.
 
     Parameters
     ----------
-    m : int or None
+    heads : int or None
         Heads; None counts them.
     """
-    before = len(kept.kept)
-    linear = linear_part(kept, opposite=True, length=_LONGER)
-    most = _longest_allowed(linear, precision)
-    if most > 1:
-        linear = linear_part(kept, opposite=True, length=_LONGER * most)
+    before = len(record.record)
+    linear = linear_part(record, opposite=True, length=_BY.equal)
+    longest = _longest_allowed(linear, precision)
+    if longest > 1:
+        linear = linear_part(record, opposite=True, length=_BY.equal * longest)
     recorder.step("Equal tokens")
-    remaining = kept.remaining
-    budget = None if remaining is None else remaining // (8 * kept.d)
-    loud = choose_stretch(TwoTokens(kept, linear, precision), most, budget, rng)
-    # polish takes answers of one stretch
-    kept.kept[:] = kept.kept[before : before + 1 + (most > 1)][-1:]
-    if loud is not None and loud.pairs.repeats > 1:  # the linear part counts in every value
-        linear = linear_part(kept, opposite=True, length=_LONGER * most, repeats=loud.pairs.repeats)
-        loud = replace(loud, pairs=replace(loud.pairs, linear=linear))
-    if loud is None:
-        return linear.layer
-    pairs, scale = loud.pairs, loud.scale
-    rank = rank_of_values(pairs, scale, rng)
-    heads = rank if m is None else m
+    budget = None if record.remaining is None else record.remaining // (8 * record.d)
+    steps = choose_step_length(TwoTokens(record, linear, precision), longest, budget, rng)
+    # the fit takes answers of one step length
+    record.record[:] = record.record[before : before + 1 + (longest > 1)][-1:]
+    if steps is None:
+        return Parameters.alike(linear).layer
+    if steps.pairs.repeats > 1:  # the linear part counts in every value
+        repeats = steps.pairs.repeats
+        linear = linear_part(record, opposite=True, length=_BY.equal * longest, repeats=repeats)
+        steps = replace(steps, pairs=replace(steps.pairs, linear=linear))
+    pairs = steps.pairs
+    rank = rank_of_values(pairs, rng)
+    count = rank if heads is None else heads
     recorder.step(
         "Heads counted",
-        heads=heads,
+        heads=count,
         rank=rank,
-        scale=scale,
-        stretch=pairs.stretch,
-        answers=pairs.repeats,
+        scale=pairs.scale,
+        step_length=pairs.step_length,
+        repetitions=pairs.repeats,
     )
-    separated = separate_heads(pairs, heads, rank, scale, rng, recorder)
-    if separated is None:
-        return None
-    w, directions, plane = separated
-    found = _with_logits(loud, w, directions)
+    separated = separate_heads(pairs, count, rank, rng, recorder)
+    if isinstance(separated, Refusal):
+        return separated
+    known = _with_logits(pairs, separated.w, separated.directions)
     while True:
-        w = read_heads(loud.pairs, plane, directions, scale, found)
-        found = _with_logits(loud, w, directions)
-        if not precision.noise:  # rounding repeats, but differs along other directions
-            others = (orthonormal(rng, kept.d, kept.d) for _ in range(_READINGS))
-            found = _mean([found, *(_with_logits(loud, w, other) for other in others)])
-        recorder.step("Read again", layer=_without_noise(found, loud).layer, stretch=loud.pairs.stretch)
-        if precision.noise or kept.drawn * heads * kept.d**2 < _POLISHED:
-            found = polish(found, kept.kept, precision)
-            recorder.step("Polished", layer=_without_noise(found, loud).layer, stretch=loud.pairs.stretch)
-        layer = _without_noise(found, loud).layer
-        further = stretched_further(loud, Centre(found.theta, found.key_bias))
-        if further is None:
+        known = _read_again(steps.pairs, separated, known, rng)
+        step_length = steps.pairs.step_length
+        recorder.step("Read again", layer=_without_noise(known, steps).layer, step_length=step_length)
+        if precision.noise or record.drawn * count * record.d**2 < _BY.fitted:
+            known = polish(known, record.record, precision)
+            recorder.step("Fitted", layer=_without_noise(known, steps).layer, step_length=step_length)
+        layer = _without_noise(known, steps).layer
+        longer = lengthened(steps, Centre(known.theta, known.key_bias))
+        if longer is None:
             return layer
-        loud = further
+        steps = longer
 
 
-def _mean(readings: list[Parameters]) -> Parameters:
-    return readings[0].like(np.mean([reading.flat() for reading in readings], axis=0))
+def _read_again(
+    pairs: TwoTokens, heads: SeparatedHeads, known: Parameters, rng: np.random.Generator
+) -> Parameters:
+    """W at the differences themselves, and logits; the mean of several readings where noise does not differ."""
+    w, d = read_heads(pairs, heads, known), pairs.oracle.d
+    reading = _with_logits(pairs, w, heads.directions)
+    if pairs.precision.noise:
+        return reading
+    others = [_with_logits(pairs, w, orthonormal(rng, d, d)) for _ in range(_BY.readings)]
+    theta, key_bias = (
+        np.mean([getattr(one, name) for one in (reading, *others)], axis=0) for name in ("theta", "key_bias")
+    )
+    return replace(reading, theta=theta, key_bias=key_bias)
 
 
 def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:
-    """The longest stretch: at tokens of that length, rounding is as large as noise."""
+    """The longest step length: at tokens of that length, rounding is as large as noise."""
     slope = float(np.sqrt(np.mean(linear.projection_sum**2)))
     if not precision.noise:
         return 1.0
     with np.errstate(divide="ignore"):
-        return float(np.clip(precision.noise / np.float64(precision.accuracy * slope), 1.0, _LONGEST))
+        return float(np.clip(precision.noise / np.float64(precision.accuracy * slope), 1.0, _BY.longest))
 
 
-def _without_noise(found: Parameters, loud: "Loudness") -> Parameters:
+def _without_noise(known: Parameters, steps: "StepLength") -> Parameters:
     """The same without biases that are no larger than noise makes them."""
-    far = loud.scale * loud.pairs.stretch
-    if (
-        np.abs(found.bias).max() > loud.pairs.noise
-        or np.abs(found.key_bias).max() * far > _LOUD * loud.relative
-    ):
-        return found
-    return replace(found, key_bias=np.zeros_like(found.key_bias), bias=np.zeros_like(found.bias))
+    far = steps.pairs.scale * steps.pairs.step_length
+    error = steps.pairs.precision.error(steps.pairs.step_length * steps.pairs.size)
+    if np.abs(known.bias).max() > error or np.abs(known.key_bias).max() * far > _BY.bias * steps.noise_level:
+        return known
+    return replace(known, key_bias=np.zeros_like(known.key_bias), bias=np.zeros_like(known.bias))
 
 
-def _with_logits(loud: "Loudness", w: np.ndarray, directions: np.ndarray) -> Parameters:
+def _with_logits(pairs: TwoTokens, w: np.ndarray, directions: np.ndarray) -> Parameters:
     # the sum is known best, from the longest tokens
-    w = w + (loud.pairs.linear.projection_sum - w.sum(axis=0)) / len(w)
-    read = read_logits if loud.pairs.stretch == 1 else read_noisy_logits
-    logits = read(loud.pairs, w, directions, loud.scale)
-    return Parameters(logits.theta, w, logits.key_bias, loud.pairs.linear.bias)
+    w = w + (pairs.linear.projection_sum - w.sum(axis=0)) / len(w)
+    return (read_logits if pairs.step_length == 1 else read_noisy_logits)(pairs, w, directions)
 
 
 @dataclass(frozen=True)
-class Loudness:
-    """Two tokens with their scale, and how the error of their values compares with them."""
+class StepLength:
+    """Two tokens with their step length and number of repetitions, and what noise asks for."""
 
     pairs: TwoTokens
-    scale: float
     values: float  #: the root mean square of the entries of g
-    wanted: float  #: the stretch that makes noise small enough
+    wanted: float  #: the step length that makes noise small enough
 
     @property
-    def relative(self) -> float:
+    def noise_level(self) -> float:
         """The error of an entry of g over the root mean square of the entries."""
         return self.pairs.value_noise / self.values
 
 
-def choose_stretch(
-    pairs: TwoTokens, most: float, budget: int | None, rng: np.random.Generator
-) -> Loudness | None:
-    """The scale, and as long a stretch as noise asks for and biases allow; the rest is left to averages.
+def choose_step_length(
+    pairs: TwoTokens, longest: float, budget: int | None, rng: np.random.Generator
+) -> StepLength | None:
+    """The scale, and as long differences as noise asks for and biases allow; the rest is left to repetitions.
 
     A difference that is L times as long makes logits of L c_i . delta even at a zero token, so L is limited until c_i
     is known. None where the weights do not depend on the tokens.
     """
-    length = _longest(pairs, most, rng)
-    pairs = replace(pairs, stretch=max(1.0, min(length, most)))
+    length = _even(pairs, longest, rng)
+    pairs = replace(pairs, step_length=max(1.0, min(length, longest)))
     scale = find_scale(pairs, rng)
     if scale is None:
         return None
-    values = _size(pairs, scale, rng)
-    # values of a stretch are as large as those of any other
-    wanted = float(np.clip(pairs.precision.noise / (values * _QUIET), min(_LEAST_STRETCH, most), most))
-    stretch = max(1.0, min(wanted, length / scale))
-    slope, bias = pairs.linear.projection_sum, pairs.linear.bias
-    size = np.sqrt(values**2 + (2 * scale) ** 2 * np.mean(slope**2) + np.mean(bias**2) / stretch**2)
-    loud = Loudness(replace(pairs, stretch=stretch, size=_LOGITS * float(size)), scale, values, wanted)
+    d = pairs.oracle.d
+    x = 2 * scale / np.sqrt(d) * rng.standard_normal((8, d))
+    values = float(np.sqrt(np.mean(np.concatenate(pairs(x, scale * orthonormal(rng, 1, d)[0])) ** 2)))
+    # values of one step length are as large as those of any other
+    wanted = float(np.clip(pairs.precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
+    pairs = replace(pairs, step_length=max(1.0, min(wanted, length / scale))).at_scale(scale, values)
+    steps = StepLength(pairs, values, wanted)
     if pairs.precision.repeatable:
-        return loud
-    repeats = int(np.clip(np.ceil((loud.relative / _BORNE) ** 2), 1, _REPEATS))
+        return steps
+    repeats = int(np.clip(np.ceil((steps.noise_level / _BY.borne) ** 2), 1, _BY.repeats))
     if budget is not None:
         repeats = max(1, min(repeats, budget))
-    return replace(loud, pairs=replace(loud.pairs, repeats=repeats))
+    return replace(steps, pairs=replace(pairs, repeats=repeats))
 
 
-def _longest(pairs: TwoTokens, most: float, rng: np.random.Generator) -> float:
+def _even(pairs: TwoTokens, longest: float, rng: np.random.Generator) -> float:
     """The longest difference at which a zero token's weights are near one half in every head."""
     d = pairs.oracle.d
-    directions = orthonormal(rng, min(_DIRECTIONS, d), d)
-    length = most * float(np.sqrt(d)) if most > 1 else 1.0
+    directions = orthonormal(rng, min(_BY.directions, d), d)
+    half = directions @ pairs.linear.projection_sum / 2
+    if pairs.oracle.k is not None:  # unequal numbers of the two tokens
+        half = half * 2 * pairs.copies[0] / sum(pairs.copies)
+    length = longest * float(np.sqrt(d)) if longest > 1 else 1.0
     while length > 1:
-        stretched = replace(pairs, stretch=length)
-        values = np.stack([stretched(np.zeros((1, d)), delta)[0][0] for delta in directions])
-        half = directions @ pairs.linear.projection_sum / 2
-        if pairs.oracle.k is not None:  # unequal numbers of the two tokens
-            half = half * 2 * ((pairs.oracle.k + 1) // 2) / pairs.oracle.k
-        if np.linalg.norm(values - half) < _MOVED * np.linalg.norm(
-            half
-        ) + 3 * pairs.precision.noise / length * np.sqrt(values.size):
+        longer = replace(pairs, step_length=length)
+        values = np.stack([longer(np.zeros((1, d)), delta)[0][0] for delta in directions])
+        noise = 3 * pairs.precision.noise / length * np.sqrt(values.size)
+        if np.linalg.norm(values - half) < _BY.moved * np.linalg.norm(half) + noise:
             break
         length /= 2
     return length
-
-
-def _size(pairs: TwoTokens, scale: float, rng: np.random.Generator) -> float:
-    """The root mean square of the entries of g at the scale."""
-    d = pairs.oracle.d
-    x = 2 * scale / np.sqrt(d) * rng.standard_normal((8, d))
-    values = np.concatenate(pairs(x, scale * orthonormal(rng, 1, d)[0]))
-    return float(np.sqrt(np.mean(values**2)))
 
 
 @dataclass(frozen=True)
@@ -227,16 +234,14 @@ class Centre:
         return -(np.linalg.pinv(slopes) @ offsets)[..., 0]
 
 
-def stretched_further(loud: Loudness, centre: Centre) -> Loudness | None:
-    """The next stretch, with tokens counted from where the weights are even; None where it is as long as wanted.
+def lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
+    """The next step length, with tokens counted from where the weights are even; None where it is as long as wanted.
 
     The centre is known as well as the parameters are, to some ten times the noise relative to g.
     """
-    pairs = loud.pairs
-    if pairs.stretch >= loud.wanted:
+    pairs = steps.pairs
+    growth = min(_BY.growth, _BY.off / (10 * steps.noise_level))
+    if pairs.step_length >= steps.wanted or growth < 2:
         return None
-    growth = min(_GROWTH, _OFF / (10 * loud.relative))
-    stretch = min(loud.wanted, pairs.stretch * growth)
-    if growth < 2:
-        return None
-    return replace(loud, pairs=replace(pairs, stretch=stretch, repeats=1, centre=centre))
+    step_length = min(steps.wanted, pairs.step_length * growth)
+    return replace(steps, pairs=replace(pairs, step_length=step_length, repeats=1, centre=centre))

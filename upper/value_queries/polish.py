@@ -1,4 +1,4 @@
-"""All parameters fitted at once to all answers that were paid for."""
+"""All parameters fitted at once to all answers that were paid for, by scipy's least squares."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,77 +7,24 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from attention import AnswerPrecision, AttentionLayer, ValueOracle
+from attention import AnswerPrecision
 from attention.layer import softmax
+from upper.value_queries.answers import first_copies
+from upper.value_queries.logits import Parameters
 
-_STEPS, _INNER, _TOLERANCE = 4, 80, 1e-4
-# A step that takes off less than this share of the squared residual is the last.
-_GAIN = 1e-3
-# Rows with larger differences of logits are not used: a small error of Theta decides where they attend.
-_LARGEST = 30.0
-# Nor are those of tokens that are so many times as long as the shortest of their query.
-_LONGER = 8.0
+__all__ = ["polish"]
+
+# Keeps weights and second moments that are zero regular.
 _TINY = 1e-100
-# Biases below this share of the other parameters are rounding.
-_NO_BIAS = 1e-9
-
-
-class KeptAnswers(ValueOracle):
-    """An oracle that keeps what it was asked, the mean of the answers, and how many they were."""
-
-    def __init__(self, oracle: ValueOracle) -> None:
-        self._prepare(oracle.ask, oracle.k, oracle.d, 0.0, oracle.remaining, None)
-        self.kept: list[tuple[np.ndarray, np.ndarray, int]] = []
-
-    def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
-        """The answers of the oracle."""
-        answers = super().ask(x)
-        if self.kept and self.kept[-1][0] is x:  # asked again
-            _, mean, count = self.kept.pop()
-            self.kept.append((x, mean + (answers - mean) / (count + 1), count + 1))
-        else:
-            self.kept.append((x, answers, 1))
-        return answers
-
-
-@dataclass(frozen=True, eq=False)
-class Parameters:
-    """The arrays of a layer with biases, or a change of them."""
-
-    theta: Float[np.ndarray, "m d d"]
-    w: Float[np.ndarray, "m d d"]
-    key_bias: Float[np.ndarray, "m d"]
-    bias: Float[np.ndarray, " d"]
-
-    @property
-    def layer(self) -> AttentionLayer:
-        """The layer, without biases that are no more than rounding."""
-        key_bias, bias = (
-            None if np.abs(one).max() <= _NO_BIAS * np.abs(beside).max() else one
-            for one, beside in ((self.key_bias, self.theta), (self.bias, self.w))
-        )
-        return AttentionLayer(self.theta, self.w, key_bias, bias)
-
-    def flat(self) -> Float[np.ndarray, " p"]:
-        """One vector."""
-        return np.concatenate([part.ravel() for part in (self.theta, self.w, self.key_bias, self.bias)])
-
-    def like(self, flat: Float[np.ndarray, " p"]) -> "Parameters":
-        """The parameters of these shapes in the vector."""
-        parts = (self.theta, self.w, self.key_bias, self.bias)
-        ends = np.cumsum([part.size for part in parts])[:-1]
-        return Parameters(
-            *(some.reshape(part.shape) for some, part in zip(np.split(flat, ends), parts, strict=True))
-        )
 
 
 def polish(
     start: Parameters, answers: list[tuple[np.ndarray, np.ndarray, int]], precision: AnswerPrecision
 ) -> Parameters:
-    """Gauss-Newton from `start` on the answers, each step by LSMR.
+    """Weighted least squares from `start` on the answers: trust regions, with LSMR inside.
 
-    With Gaussian noise of one size this is maximum likelihood. A step that does not help is halved twice, then it ends.
-    Rows whose logits or tokens are so large that no start predicts them are left out.
+    With Gaussian noise of one size this is maximum likelihood. Rows whose logits or tokens are so large that no start
+    predicts them are left out.
 
     Parameters
     ----------
@@ -90,32 +37,60 @@ def polish(
 
     Notes
     -----
-    O(n m d (d + k)) a product with the Jacobian of n rows; 60 products each way a step, six steps at most. Holds
+    O(n m d (d + k)) a product with the Jacobian of n rows; some 80 products each way a step, five steps at most. Holds
     O(n m (d + k)) numbers.
     """
     rows = _rows(start, answers, precision)
-    now, reads = start, _read(start, rows)
-    residual = _residual(now, rows, reads)
-    for _ in range(_STEPS):
-        jacobian = _Jacobian(now, rows, reads)
-        size = len(now.flat())
-        operator = scipy.sparse.linalg.LinearOperator(
-            (len(residual), size), matvec=jacobian.times, rmatvec=jacobian.transposed, dtype=float
+    units = _Jacobian(
+        start, rows, _read(start, rows)
+    )  # unknowns in units that make the start's Jacobian orthonormal
+
+    def at(unknowns: np.ndarray) -> Parameters:
+        change = units.scaled(unknowns)
+        return _like(start, _flat(start) + _flat(change))
+
+    def residual(unknowns: np.ndarray) -> np.ndarray:
+        parameters = at(unknowns)
+        return -_residual(parameters, rows, _read(parameters, rows))
+
+    def jacobian(unknowns: np.ndarray) -> scipy.sparse.linalg.LinearOperator:
+        parameters = at(unknowns)
+        by = _Jacobian(parameters, rows, _read(parameters, rows))
+        shape = (len(begun), len(unknowns))
+        return scipy.sparse.linalg.LinearOperator(
+            shape,
+            matvec=lambda change: by.times(units.scaled(change)),
+            rmatvec=lambda back: units.scaled_back(by.transposed(back)),
+            dtype=float,
         )
-        change = jacobian.scaled(
-            scipy.sparse.linalg.lsmr(operator, residual, atol=_TOLERANCE, btol=_TOLERANCE, maxiter=_INNER)[0]
-        ).flat()
-        before = float(residual @ residual)
-        for share in (1.0, 0.5, 0.25):
-            trial = now.like(now.flat() + share * change)
-            trial_reads = _read(trial, rows)
-            found = _residual(trial, rows, trial_reads)
-            if found @ found < before:
-                now, reads, residual = trial, trial_reads, found
-                break
-        if residual @ residual > (1 - _GAIN) * before:
-            break
-    return now
+
+    unknowns = np.zeros(_flat(start).size)
+    begun = residual(unknowns)
+    # a step that takes off less than a thousandth of the squared residual is the last; the first step is not cut short
+    fit = scipy.optimize.least_squares(
+        residual,
+        unknowns,
+        jacobian,
+        x_scale=max(100 * float(np.linalg.norm(begun)), _TINY),
+        ftol=1e-3,
+        xtol=None,
+        gtol=None,
+        max_nfev=5,
+        tr_solver="lsmr",
+        tr_options={"atol": 1e-4, "btol": 1e-4, "maxiter": 80, "regularize": False},
+    )
+    return at(fit.x)
+
+
+def _flat(parameters: Parameters) -> Float[np.ndarray, " p"]:
+    return np.concatenate([array.ravel() for array in vars(parameters).values()])
+
+
+def _like(parameters: Parameters, flat: Float[np.ndarray, " p"]) -> Parameters:
+    """The parameters of these shapes in the vector."""
+    arrays = vars(parameters).values()
+    parts = np.split(flat, np.cumsum([array.size for array in arrays])[:-1])
+    return Parameters(*(part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -143,25 +118,26 @@ def _rows(
     together: dict[tuple[int, ...], list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
     for x, y, count in answers:
         # copies of a token are one, with a weight
-        differ = np.any(x[:, 1:] != x[:, :-1], axis=(0, 2))
-        first = np.concatenate([[0], np.flatnonzero(differ) + 1])
+        first = first_copies(x)
         copies = np.diff(np.append(first, x.shape[1]))
         y = np.add.reduceat(y, first, axis=1) / copies[:, None]
         error = np.hypot(precision.noise, precision.accuracy * np.sqrt(np.mean(y**2, axis=2)))
         weight = np.sqrt(count if precision.repeatable else count * copies) / np.maximum(error, _TINY)
         together.setdefault(tuple(copies.tolist()), []).append((x[:, first], y, weight))
-    found = []
-    for copied, some in together.items():
-        x, y, weight = (np.concatenate(parts) for parts in zip(*some, strict=True))
+    rows = []
+    for copied, parts in together.items():
+        x, y, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         k = x.shape[1]
         length = np.linalg.norm(x, axis=2)
         token, x, y = x.reshape(-1, x.shape[2]), x.repeat(k, axis=0), y.reshape(-1, x.shape[2])
         every = _Rows(token, x, y, weight.reshape(-1, 1), np.log(copied))
+        # a small error of Theta decides where tokens with larger differences of logits attend; and a token that is
+        # more than eight times as long as the shortest of its query has such logits once Theta changes
         shortest = np.where(length > 0, length, np.inf).min(axis=1, keepdims=True)
-        usable = (length <= _LONGER * shortest).ravel()
-        usable &= np.ptp(_logits(start, every), axis=2).max(axis=1) < _LARGEST
-        found.append(_Rows(token[usable], x[usable], y[usable], every.weight[usable], every.copies))
-    return found
+        usable = (length <= 8.0 * shortest).ravel()
+        usable &= np.ptp(_logits(start, every), axis=2).max(axis=1) < 30.0
+        rows.append(_Rows(token[usable], x[usable], y[usable], every.weight[usable], every.copies))
+    return rows
 
 
 def _logits(at: Parameters, rows: _Rows) -> Float[np.ndarray, "n m k"]:
@@ -190,7 +166,7 @@ def _residual(at: Parameters, rows: list[_Rows], reads: list[_Read]) -> Float[np
 
 @dataclass(frozen=True)
 class _Jacobian:
-    """The derivative of all rows by parameters in units that make it well conditioned."""
+    """The derivative of all rows by the parameters, and units of those that make it well conditioned."""
 
     at: Parameters
     rows: list[_Rows]
@@ -198,21 +174,21 @@ class _Jacobian:
 
     def scaled(self, flat: np.ndarray) -> Parameters:
         """The change of the parameters that a change in these units is."""
-        change, (of_w, by_token, by_x) = self.at.like(flat), self._triangles
+        change, (of_w, by_token, by_x) = _like(self.at, flat), self._triangles
         m, d = self.at.key_bias.shape
         w = scipy.linalg.solve_triangular(of_w, change.w.reshape(m * d, d)).reshape(m, d, d)
         theta = by_token @ change.theta @ np.swapaxes(by_x, 1, 2)
         key_bias = (by_x @ change.key_bias[..., None])[..., 0]
         return Parameters(theta, w, key_bias, change.bias / np.sqrt(self._count))
 
-    def _scaled_back(self, gradient: Parameters) -> np.ndarray:
+    def scaled_back(self, gradient: Parameters) -> np.ndarray:
         """The transpose of `scaled`."""
         of_w, by_token, by_x = self._triangles
         m, d = self.at.key_bias.shape
         w = scipy.linalg.solve_triangular(of_w, gradient.w.reshape(m * d, d), trans="T").reshape(m, d, d)
         theta = np.swapaxes(by_token, 1, 2) @ gradient.theta @ by_x
         key_bias = (np.swapaxes(by_x, 1, 2) @ gradient.key_bias[..., None])[..., 0]
-        return Parameters(theta, w, key_bias, gradient.bias / np.sqrt(self._count)).flat()
+        return _flat(Parameters(theta, w, key_bias, gradient.bias / np.sqrt(self._count)))
 
     @cached_property
     def _triangles(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -243,16 +219,16 @@ class _Jacobian:
     def _count(self) -> float:
         return float(sum(np.sum(some.weight**2) for some in self.rows))
 
-    def times(self, flat: np.ndarray) -> np.ndarray:
-        change, left = self.scaled(flat), []
-        w, moved_w = (one.w.reshape(-1, len(one.bias)) for one in (self.at, change))
+    def times(self, change: Parameters) -> np.ndarray:
+        left = []
+        w, moved_w = (parameters.w.reshape(-1, len(parameters.bias)) for parameters in (self.at, change))
         for some, read in zip(self.rows, self.reads, strict=True):
             by_logit = _centred(read.pattern, _logits(change, some))
             moved = (by_logit @ some.x).reshape(read.mixed.shape) @ w
             left.append(some.weight * (moved + read.mixed @ moved_w + change.bias))
         return np.concatenate([part.ravel() for part in left])
 
-    def transposed(self, flat: np.ndarray) -> np.ndarray:
+    def transposed(self, flat: np.ndarray) -> Parameters:
         m, d = self.at.key_bias.shape
         by_w, by_theta = np.zeros((m * d, d)), np.zeros((d, m * d))
         by_key_bias, by_bias = np.zeros((m, d)), np.zeros(d)
@@ -266,7 +242,7 @@ class _Jacobian:
             by_key_bias += mixed.sum(axis=0)
             by_bias += y.sum(axis=0)
         by_theta = np.moveaxis(by_theta.reshape(d, m, d), 1, 0)
-        return self._scaled_back(Parameters(by_theta, by_w.reshape(m, d, d), by_key_bias, by_bias))
+        return Parameters(by_theta, by_w.reshape(m, d, d), by_key_bias, by_bias)
 
 
 def _triangle(moments: np.ndarray) -> np.ndarray:

@@ -8,74 +8,93 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Recorder
+from upper.value_queries.answers import Tolerances
+from upper.value_queries.logits import Parameters
+from upper.value_queries.separation import Refusal
 from upper.value_queries.step_following import follow_steps
-from upper.value_queries.step_form import Form, first_forms
-from upper.value_queries.step_shape import Scalar, Step
-from upper.value_queries.steps import find_steps
-from upper.value_queries.two_tokens import TwoTokens, orthonormal
+from upper.value_queries.step_forms import Form, first_forms
+from upper.value_queries.steps import Circle, Step, find_steps
+from upper.value_queries.two_tokens import OneDirection, TwoTokens, orthonormal
 
 __all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
-
-# Circles grow by this factor from this multiple of the scale, at most so often; then once more, for room.
-_GROWTH, _FIRST, _GROWN, _ROOM = 1.5, 2.0, 16, np.sqrt(2)
-# Points of a circle at which steps are looked for, until two looks see as many.
-_LOOKS = (96, 384, 768, 1536)
-# The rows' common vector is measured at up to so many times d delta, so many times as far away as where it was first
-# seen, at those where it predicts h to one share; heads are saturated to the other.
-_DRAWS, _FAR, _ALIKE, _SATURATED = 16, 8.0, 1e-6, 1e-13
-# Values grow with the tokens' lengths, and their rounding is this share of them.
-_ROUNDING = 1e-14
-# Heights add up to this share of them.
-_ADDS_UP = 1e-7
-# Signs of so many heads are tried in all ways.
-_ALL_WAYS = 13
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is taken for granted while heads of one output direction are looked for."""
+    """What is taken for granted while heads of one output direction are looked for, and what giving it up repairs."""
 
+    repairs: str
     swapped: bool = False  #: x and delta exchange their roles
     shared: bool = True  #: forms that are combinations of others at one delta are so at all
     low_rank: bool = True  #: slopes that lie in the span of those before show the rank of Theta
 
 
 ATTEMPTS = (
-    Attempt(),
-    Attempt(swapped=True),
-    Attempt(),
-    Attempt(swapped=True, low_rank=False),
-    Attempt(low_rank=False),
-    Attempt(shared=False, low_rank=False),
-    Attempt(shared=False, low_rank=False),
+    Attempt("nothing: with the fewest queries"),
+    Attempt("steps of one place for every delta, as where Theta_i delta are parallel", swapped=True),
+    Attempt("digits that the first delta lost, or steps that were too close on its circle"),
+    Attempt("a wrong rank, where x and delta are exchanged", swapped=True, low_rank=False),
+    Attempt("slopes that are combinations of others at the first delta alone", shared=False, low_rank=False),
 )
-"""Attempts in the order in which they are made, until one gives a layer that fresh queries confirm."""
+"""Attempts in the order in which they are made, until one gives a layer that fresh queries confirm.
+
+Of 45 instances of hard families 37 needed the first alone, 5 the second, and 1 the third; 2 of ternary rounding gained
+digits by the fourth. The last alone reads layers with more heads than coordinates (8 of 8).
+"""
 
 
 @dataclass(frozen=True)
 class RankOneHeads:
     """Heads with W_i = a_i w^T for one w, and one that attends to all tokens alike where W_i add up to less."""
 
-    theta: Float[np.ndarray, "m d d"]
-    w: Float[np.ndarray, "m d d"]
-    key_bias: Float[np.ndarray, "m d"]
-    #: by how much rounding grows in a head's logits: the logits that cancel where it steps, times the share of its
-    #: step in the sum of all
-    condition: Float[np.ndarray, " m"]
+    parameters: Parameters
+    #: by how much rounding grows in the worst head's logits: the logits that cancel where it steps, times the share of
+    #: its step in the sum of all
+    condition: float
+
+
+@dataclass(frozen=True)
+class _Circles:
+    """On which circles steps are looked for."""
+
+    first: float = 2.0  #: the first has so many times the scale,
+    growth: float = 1.5  #: and the next ones grow by this factor,
+    most: int = 16  #: so often at most, until steps are apart;
+    room: float = 1.4142135623730951  #: then once more, for room
+    looks: tuple[int, ...] = (
+        96,
+        384,
+        768,
+        1536,
+    )  #: points at which steps are looked for, until two looks see as many
+
+
+@dataclass(frozen=True)
+class _Common:
+    """How the vector that all rows share is measured, where x and delta are exchanged."""
+
+    draws: int = 16  #: at up to so many times d delta,
+    far: float = 8.0  #: so many times as far away as where it was first seen,
+    alike: float = 1e-6  #: at those where it predicts the values to this share
+    saturated: float = 1e-13  #: heads are saturated to this share there
+
+
+_CIRCLES, _COMMON = _Circles(), _Common()
+# Signs of so many heads are tried in all ways.
+_ALL_WAYS = 13
 
 
 def rank_one_heads(
-    pairs: TwoTokens, scale: float, rng: np.random.Generator, attempt: Attempt, recorder: Recorder
-) -> RankOneHeads | None:
-    """All heads of a layer whose g(x; delta) has one direction, or None where their steps are not told apart.
+    pairs: TwoTokens, rng: np.random.Generator, attempt: Attempt, recorder: Recorder
+) -> RankOneHeads | Refusal:
+    """All heads of a layer whose g(x; delta) has one direction, or why their steps are not told apart.
 
     1. On a half circle of points x each head makes one step; circles grow until steps are apart (`find_steps`).
     2. Near its step only one head changes, and its logit is read from one value: Theta_i delta_0 from d points.
     3. The same at d - 1 further delta, first nearby, then far away where the first estimate puts the step.
     4. Theta_i that are combinations of others at delta_0 are taken to be so at all delta, where `shared`.
        Where Theta_i delta are parallel for every delta, steps have one place; x and delta are exchanged then
-       (`swapped`), for two tokens and W_i that are multiples of one another: h(x; delta) / (a . delta) is a sum of
-       sigmoids of delta, with a the rows' common vector.
+       (`swapped`).
     5. The heads with (Theta, W) and (-Theta, -W) are told apart by numbers of copies of a token, or, as two tokens show
        the same function for both, chosen so that W_1 + ... + W_m is the known one.
 
@@ -84,130 +103,115 @@ def rank_one_heads(
 
     Three readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
     """
-    d = pairs.oracle.d
-    some = 2 * scale * rng.standard_normal((8, d))
-    seen = np.concatenate(pairs(some, scale * orthonormal(rng, 1, d)[0]))
+    d, scale = pairs.oracle.d, pairs.scale
+    random = 2 * scale * rng.standard_normal((8, d))
+    seen = np.concatenate(pairs(random, scale * orthonormal(rng, 1, d)[0]))
     output = np.linalg.svd(seen)[2][0]
-    rounding = _ROUNDING * float(np.abs(seen @ output).max()) / scale
+    tolerances = Tolerances.of(pairs.precision)
+    rounding = tolerances.values * float(np.abs(seen @ output).max()) / scale
     total = pairs.linear.projection_sum @ output
-
-    def h(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        if delta.ndim == 1:
-            return pairs(x[None], delta[None])[0][0] @ output
-        return pairs(x[:, None], delta)[0][:, 0] @ output
-
-    def exchanged(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        other = np.broadcast_to(delta, x.shape)
-        return h(other, x) * (other @ common) / (x @ common)
-
-    common = None
+    values = OneDirection(pairs, output, tolerances)
     if attempt.swapped:
-        common = _common(h, scale, d, rng) if (pairs.oracle.k or 2) == 2 else None
+        common = _common(values, rng) if pairs.copies == (1, 1) else None
         if common is None:
-            return None
-    values = h if common is None else exchanged
-    found = _first_steps(values, scale, rounding, d, rng)
-    if found is None:
-        return None
-    delta, steps = found
-    heads = sum(len(step.shape.rate) for step in steps)
-    recorder.step("Steps found", steps=len(steps), heads=heads, radius=float(np.linalg.norm(delta)))
-    signs = [_sign(pairs, values, delta, step, output) for step in steps]
+            return Refusal.NO_COMMON_ROW
+        values = OneDirection(pairs, output, tolerances, common)
+    steps = _first_steps(values, rounding, rng)
+    if steps is None:
+        return Refusal.NO_STEPS
+    heads, radius = sum(len(step.shape.rate) for step in steps), float(np.linalg.norm(steps[0].line.delta))
+    recorder.step("Steps found", steps=len(steps), heads=heads, radius=radius)
+    signs = [_sign(values, step) for step in steps]
     if any(shift != 0 and len(step.shape.rate) > 1 for step, (_, shift) in zip(steps, signs, strict=True)):
-        return None
-    forms = first_forms(values, delta, steps, signs, rng, low_rank=attempt.low_rank)
+        return Refusal.NO_SIGN
+    forms = first_forms(values, steps, signs, rng, low_rank=attempt.low_rank)
     if forms is None:
-        return None
-    everywhere = follow_steps(
-        values, total, delta, forms, rng, shared=attempt.shared, low_rank=attempt.low_rank
-    )
-    if everywhere is None:
-        return None
-    recorder.step("Steps followed", rank=max(len(form.span) for form in everywhere if len(form.span)))
-    return _assembled(pairs, everywhere, output, attempt.swapped)
+        return Refusal.OUT_OF_REACH
+    every = follow_steps(values, total, forms, rng, shared=attempt.shared, low_rank=attempt.low_rank)
+    if every is None:
+        return Refusal.LOST
+    recorder.step("Steps followed", rank=max(len(form.span) for form in every if len(form.span)))
+    return _assembled(values, every)
 
 
-def _common(h: Scalar, scale: float, d: int, rng: np.random.Generator) -> Float[np.ndarray, " d"] | None:
+def _common(values: OneDirection, rng: np.random.Generator) -> Float[np.ndarray, " d"] | None:
     """The vector a with h(x; delta) proportional to a . delta where all heads are saturated."""
-    for growth in range(_GROWN):
-        radius = scale * _FIRST * _GROWTH**growth
+    d, scale = values.pairs.oracle.d, values.pairs.scale
+    for growth in range(_CIRCLES.most):
+        radius = scale * _CIRCLES.first * _CIRCLES.growth**growth
         delta, x = radius * orthonormal(rng, 2, d)
         moved = delta + 1e-3 * radius * np.concatenate([orthonormal(rng, d, d), orthonormal(rng, 2, d)])
-        values = h(np.tile(x, (len(moved), 1)), moved)
-        found = np.linalg.lstsq(moved, values, rcond=None)[0]
-        size = np.linalg.norm(found)
-        right = np.abs(moved @ found - values).max() < 1e-9 * np.abs(values).max()
-        if right and size * scale > 1e-9 * np.abs(h(scale * orthonormal(rng, 2, d), delta)).max():
-            return _far_apart(h, _FAR * x, _FAR * radius, found, rng)
+        value = values(np.tile(x, (len(moved), 1)), moved)
+        common = np.linalg.lstsq(moved, value, rcond=None)[0]
+        right = np.abs(moved @ common - value).max() < 1e-9 * np.abs(value).max()
+        beside = np.abs(values(scale * orthonormal(rng, 2, d), delta)).max() if right else np.inf
+        if right and np.linalg.norm(common) * scale > 1e-9 * beside:
+            return _far_apart(values, _COMMON.far * x, _COMMON.far * radius, common, rng)
     return None
 
 
 def _far_apart(
-    h: Scalar, x: np.ndarray, radius: float, common: np.ndarray, rng: np.random.Generator
+    values: OneDirection, x: np.ndarray, radius: float, common: np.ndarray, rng: np.random.Generator
 ) -> Float[np.ndarray, " d"]:
     """The vector a to the last digits, from delta far apart at which the same heads are saturated as at the first."""
     d = len(x)
-    kept: list[tuple[np.ndarray, float]] = []
-    for _ in range(_DRAWS):
+    held: list[tuple[np.ndarray, float]] = []
+    for _ in range(_COMMON.draws):
         moved = radius / np.sqrt(d) * rng.standard_normal((d, d))
-        values, expected = h(np.tile(x, (d, 1)), moved), moved @ common
-        alike = np.abs(values - expected) < _ALIKE * np.abs(expected)
-        kept += zip(moved[alike], values[alike], strict=True)
-        if len(kept) > d + 4:
-            rows, values = (np.array(part) for part in zip(*kept, strict=True))
-            found = np.linalg.lstsq(rows, values, rcond=None)[0]
-            off = np.abs(rows @ found - values)
-            if off.max() < _SATURATED * np.abs(values).max():
-                common = found
+        value, expected = values(np.tile(x, (d, 1)), moved), moved @ common
+        alike = np.abs(value - expected) < _COMMON.alike * np.abs(expected)
+        held += zip(moved[alike], value[alike], strict=True)
+        if len(held) > d + 4:
+            rows, value = (np.array(part) for part in zip(*held, strict=True))
+            closer = np.linalg.lstsq(rows, value, rcond=None)[0]
+            off = np.abs(rows @ closer - value)
+            if off.max() < _COMMON.saturated * np.abs(value).max():
+                common = closer
                 break
             # a head is not quite saturated there
-            del kept[int(np.argmax(off))]
+            del held[int(np.argmax(off))]
     return common / np.linalg.norm(common)
 
 
-def _first_steps(
-    h: Scalar, scale: float, rounding: float, d: int, rng: np.random.Generator
-) -> tuple[np.ndarray, list[Step]] | None:
-    """A delta and the steps there, on a circle a little larger than one on which they are apart.
+def _first_steps(values: OneDirection, rounding: float, rng: np.random.Generator) -> list[Step] | None:
+    """The steps at a delta, on a circle a little larger than one on which they are apart.
 
-    `rounding` is that of h for tokens of unit length. Each circle has a delta and a plane of its own: in some planes
-    two steps are close on all circles.
+    `rounding` is that of the values for tokens of unit length. Each circle has a delta and a plane of its own: in some
+    planes two steps are close on all circles.
     """
-    for growth in range(_GROWN):
-        radius = scale * _FIRST * _GROWTH**growth
-        delta, *plane = radius * orthonormal(rng, 3, d)
-        steps = find_steps(h, delta, np.stack(plane), _LOOKS[0], rounding * radius)
-        delta, plane = _ROOM * delta, [_ROOM * one for one in plane]
-        for look in _LOOKS[1:]:
+    for growth in range(_CIRCLES.most):
+        radius = values.pairs.scale * _CIRCLES.first * _CIRCLES.growth**growth
+        delta, *plane = radius * orthonormal(rng, 3, values.pairs.oracle.d)
+        circle = Circle(delta, np.stack(plane))
+        steps = find_steps(values, circle, _CIRCLES.looks[0], rounding * radius)
+        circle = circle.larger(_CIRCLES.room)
+        for look in _CIRCLES.looks[1:]:
             if steps is None:
                 break
             seen = len(steps)
-            steps = find_steps(h, delta, np.stack(plane), look, _ROOM * rounding * radius)
+            steps = find_steps(values, circle, look, _CIRCLES.room * rounding * radius)
             if steps is not None and len(steps) == seen:
-                return delta, steps
+                return steps
     return None
 
 
-def _sign(
-    pairs: TwoTokens, h: Scalar, delta: np.ndarray, step: Step, output: np.ndarray
-) -> tuple[float, float]:
+def _sign(values: OneDirection, step: Step) -> tuple[float, float]:
     """The sign of a step's head, and ln(n_1 / n_2) of the queries, where its logit is more by that times the sign."""
-    k = pairs.oracle.k or 2
-    first = (k + 1) // 2
+    pairs, x, delta = values.pairs, step.line.base, step.line.delta
+    first, k = pairs.copies[0], sum(pairs.copies)
     if k == 2:
         return 1.0, 0.0
     others = first - 1 if 2 * first > k else first + 1
-    x = step.centre
     tokens = np.stack([x, x - delta]).repeat([others, k - others], axis=0)
     value = (
         pairs.oracle.ask(tokens[None])[0, 0] - pairs.linear.bias - (x - delta) @ pairs.linear.projection_sum
-    ) @ output
-    usual = h(x[None], delta)[0]
+    ) @ values.output
+    usual = values(x[None], delta)[0]
     less = (value - usual) * step.height * (others - first) < 0
     return (-1.0 if less else 1.0), float(np.log(first / (k - first)))
 
 
-def _assembled(pairs: TwoTokens, forms: Sequence[Form], output: np.ndarray, swapped: bool) -> RankOneHeads:
+def _assembled(values: OneDirection, forms: Sequence[Form]) -> RankOneHeads:
     """The layer: the heads of each step, signs, and what is left of W_1 + ... + W_m."""
     rates = [
         (form, rate, share)
@@ -220,24 +224,27 @@ def _assembled(pairs: TwoTokens, forms: Sequence[Form], output: np.ndarray, swap
     amplitude = np.stack([share * form.amplitude for form, _, share in rates])
     height = np.array([abs(share * form.height) for form, _, share in rates])
     logits = np.array(
-        [rate * np.linalg.norm(form.slope) * np.linalg.norm(form.step.centre) for form, rate, _ in rates]
+        [rate * np.linalg.norm(form.slope) * np.linalg.norm(form.step.line.base) for form, rate, _ in rates]
     )
-    condition = np.maximum(1.0, logits) * height.sum() / height
-    total = pairs.linear.projection_sum
-    if (pairs.oracle.k or 2) == 2:
-        sign = _signs(amplitude, total @ output)
+    condition = float(np.max(np.maximum(1.0, logits) * height.sum() / height))
+    linear, tolerance = values.pairs.linear, values.tolerances.sums
+    total = linear.projection_sum
+    if values.pairs.copies == (1, 1):
+        sign = _signs(amplitude, total @ values.output, tolerance)
     theta, bias, amplitude = sign[:, None, None] * theta, sign[:, None] * bias, sign[:, None] * amplitude
-    w = amplitude[:, :, None] * output
+    w = amplitude[:, :, None] * values.output
     rest = total - w.sum(axis=0)
-    if np.abs(rest).max() > _ADDS_UP * np.abs(w).max():
+    if np.abs(rest).max() > tolerance * np.abs(w).max():
         theta = np.concatenate([theta, np.zeros_like(theta[:1])])
         bias = np.concatenate([bias, np.zeros_like(bias[:1])])
         w = np.concatenate([w, rest[None]])
-        condition = np.append(condition, 1.0)
-    return RankOneHeads(np.swapaxes(theta, 1, 2) if swapped else theta, w, bias, condition)
+    theta = theta if values.common is None else np.swapaxes(theta, 1, 2)
+    return RankOneHeads(Parameters(theta, w, bias, linear.bias), condition)
 
 
-def _signs(amplitude: Float[np.ndarray, "m d"], total: Float[np.ndarray, " d"]) -> Float[np.ndarray, " m"]:
+def _signs(
+    amplitude: Float[np.ndarray, "m d"], total: Float[np.ndarray, " d"], tolerance: float
+) -> Float[np.ndarray, " m"]:
     """Signs with which the amplitudes add up to the total, or all +1 where none are found.
 
     All ways for few heads; for more, one change of sign along the circle, as thresholds of one form have.
@@ -249,5 +256,5 @@ def _signs(amplitude: Float[np.ndarray, "m d"], total: Float[np.ndarray, " d"]) 
         steps = np.where(np.arange(m) < np.arange(m + 1)[:, None], -1.0, 1.0)
         ways = np.concatenate([steps, -steps])
     error = np.abs(ways @ amplitude - total).max(axis=1)
-    right = np.flatnonzero(error < _ADDS_UP * np.abs(amplitude).max())
+    right = np.flatnonzero(error < tolerance * np.abs(amplitude).max())
     return ways[right[0]] if len(right) else np.ones(m)

@@ -1,6 +1,7 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 import scipy
@@ -8,29 +9,51 @@ from jaxtyping import Bool, Float
 
 from attention import Recorder
 from attention.evaluation import relative_error
-from upper.value_queries.polish import Parameters
+from upper.value_queries.logits import Parameters
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
-# Fourth-order central differences: points in units of the step, and their weights.
-_POINTS, _WEIGHTS = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
-# The best of so many pencils with real eigenvalues is kept, or the first that is as well conditioned as this.
-_PENCILS, _TRIES, _GOOD = 3, 12, 25.0
-# Points of a fit for each unknown: fewer leave some heads with neighbours just as good.
-_ROWS_A_UNKNOWN = 1.5
-# The first change of delta, relative to its length, and how often it is halved where heads fall together.
-_CHANGE, _HALVINGS = 0.125, 5
-# Where values have errors of this share, the first change is longer: its error is that of the values over the change.
-# With noise, the heads at the first delta are asked d / 4 times.
-_TOO_COARSE, _LONG_CHANGE, _FEWER = 1e-4, 0.5, 4
-# A separation is right where its residual is rounding, or so many times the noise, and no two heads are nearly one.
-_RESIDUAL, _LOUD, _WORSE = 1e-11, 3.0, 1e3
-# The residuals of rounded answers are so many times as large as of noisy ones: up to 7 times were measured.
-_ROUNDED = 5.0
-# Heads read again are wrong where they change by more than this.
-_CHANGED = 0.5
-# The step of differences, and the longest that noise asks for. Noise of this size, relative to v, needs no averages.
-_STEP, _LONG_STEP, _QUIET = 0.25, 0.5, 1e-5
+__all__ = ["Plane", "Refusal", "SeparatedHeads", "read_heads", "separate_heads"]
+
+
+@dataclass(frozen=True)
+class _Pencils:
+    """How heads are separated at the first delta."""
+
+    enough: int = 3  #: the best of so many pencils with real eigenvalues is taken
+    tries: int = 12
+    good: float = 25.0  #: or the first that is as well conditioned as this
+    #: fourth-order differences: the step length in units of the scale, and the longest that noise asks for
+    step_length: float = 0.25
+    longest: float = 0.5
+    quiet: float = 1e-5  #: noise of this size, relative to v, needs no repetitions
+    fewer: int = (
+        4  #: noisy heads at the first delta are asked d / 4 times: those at all others are taken from them
+    )
+    rows: float = (
+        1.5  #: points of a fit for each unknown: fewer leave some heads with neighbours just as good
+    )
+
+
+@dataclass(frozen=True)
+class _Following:
+    """How heads are followed from the first delta, and what is a right separation."""
+
+    change: float = 0.125  #: the first change of delta, relative to its length
+    halvings: int = 5  #: it is halved at most so often, where heads fall together
+    #: where values have errors of this share the first change is longer: its error is that of the values over it
+    coarse: float = 1e-4
+    long_change: float = 0.5
+    residual: float = 1e-11  #: a separation is right where its residual is rounding of float64,
+    noise: float = 3.0  #: or so many times the noise,
+    rounded: float = 5.0  #: or this times as much where answers are rounded: up to 7 times were measured
+    worse: float = (
+        1e3  #: and where no two heads are nearly one: conditions are at most so many times the first
+    )
+    changed: float = 0.5  #: heads that are read again are wrong where they change by more
+
+
+_PENCILS, _FOLLOWING = _Pencils(), _Following()
 
 
 @dataclass(frozen=True)
@@ -47,152 +70,150 @@ class Plane:
 
 
 @dataclass(frozen=True)
+class SeparatedHeads:
+    """The projections of all heads, and how they were read."""
+
+    w: Float[np.ndarray, "m d d"]
+    directions: Float[np.ndarray, "d d"]  #: the orthonormal directions of delta that were followed
+    plane: Plane
+
+
+class Refusal(Enum):
+    """Why heads are not separated; the last ones are of heads whose outputs have one direction."""
+
+    FEWER_HEADS = "Fewer heads are seen than asked for"
+    NO_PENCIL = "No pencil separates the heads"
+    FALL_TOGETHER = "Heads fall together"
+    NO_COMMON_ROW = "Rows share no vector, so that tokens cannot be exchanged"
+    NO_STEPS = "On no circle are the steps apart"
+    NO_SIGN = "Parallel heads with unequal numbers of the two tokens"
+    OUT_OF_REACH = "A step is out of reach at the first difference"
+    LOST = "A step is lost on the way to other differences"
+    MORE_HEADS = "More heads are seen than asked for"
+
+
+@dataclass(frozen=True)
 class FirstHeads:
-    """The heads at the first delta."""
+    """The heads at the first delta: a fit of one delta."""
 
     delta: Float[np.ndarray, " d"]
     plane: Plane
-    sigmoids: Sigmoids
-    values: Float[np.ndarray, "m d"]  #: v_i = delta W_i
-    residual: float  #: the worst head's, root mean square over rows
-    #: how much larger rounding gets in v_i
-    condition: Float[np.ndarray, " m"]
+    fit: Separated
+
+    @property
+    def condition(self) -> float:
+        """How much larger rounding gets in the worst head's v_i."""
+        return float(self.fit.condition.max())
 
 
 def separate_heads(
-    pairs: TwoTokens, m: int, rank: int, scale: float, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "d d"], Plane] | None:
-    """All projections W_i, the directions that were followed, and where heads were fitted; None where they are not told
-    apart.
-
-    `rank` is that of the values, the number of heads that are seen.
-    """
+    pairs: TwoTokens, m: int, rank: int, rng: np.random.Generator, recorder: Recorder
+) -> SeparatedHeads | Refusal:
+    """All projections W_i, or why heads are not told apart; `rank` is that of the values, the number that is seen."""
     if m > rank:
-        recorder.step("Fewer heads are seen than asked for", heads=m, rank=rank)
-        return None
-    first = first_heads(pairs, m, scale, rng) if m else None
+        return Refusal.FEWER_HEADS
+    first = first_heads(pairs, m, rng) if m else None
     if first is None:
-        recorder.step("No pencil separates the heads", heads=m)
-        return None
-    recorder.step("Heads separated", residual=first.residual, condition=first.condition)
-    followed = follow_heads(pairs, first, scale, rng)
-    if followed is None:
-        recorder.step("Heads fall together", heads=m)
-        return None
-    w, directions = followed
-    recorder.step(
-        "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
-    )
-    return w, directions, first.plane
+        return Refusal.NO_PENCIL
+    recorder.step("Heads separated", residual=float(first.fit.residual[0]), condition=first.condition)
+    heads = follow_heads(pairs, first, rng)
+    if heads is None:
+        return Refusal.FALL_TOGETHER
+    total = relative_error(heads.w.sum(axis=0)[None], pairs.linear.projection_sum[None])
+    recorder.step("Projections", sum_error=total)
+    return heads
 
 
-def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator) -> FirstHeads | None:
+def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHeads | None:
     """The m heads at a random delta, or None where no pencil separates them.
 
     The Jacobians of g at 0 and at -delta, along the axes of a plane, are A diag(s) V and A diag(s') V with the rows v_i
     of V, so the eigenvectors of one over the other are the v_i up to scale; v_1 + ... + v_m = delta (W_1 + ... + W_m)
     gives the scales. That starts the fit of `separate`, which takes the error of the differences away.
     4 p + 1 queries a try, and those of a fit; p = min(m, d).
+
+    Another delta is tried where two eigenvalues are so close that they come out complex, or a fit ends elsewhere.
     """
     d, p = pairs.oracle.d, min(m, pairs.oracle.d)
-    found: list[FirstHeads] = []
-    for _ in range(_TRIES):
-        delta = scale * orthonormal(rng, 1, d)[0]
+    right: list[FirstHeads] = []
+    for _ in range(_PENCILS.tries):
+        delta = pairs.scale * orthonormal(rng, 1, d)[0]
         # logits of a plane's points have the spread of those of tokens of length 2 r
-        basis = 2 * scale / np.sqrt(p) * orthonormal(rng, p, d)
+        basis = 2 * pairs.scale / np.sqrt(p) * orthonormal(rng, p, d)
         start = _pencil(pairs, delta, basis, m)
         if start is not None:
-            plane = Plane(basis, rng.standard_normal((_points(m, p), p)))
-            heads = _separated(pairs, plane, delta[None], start)
-            if _fitted(heads)[0] and np.isfinite(heads.condition).all():
-                residual = float(heads.residual[0])
-                found.append(
-                    FirstHeads(delta, plane, _first(heads), heads.values[0], residual, heads.condition[0])
-                )
-        if len(found) == _PENCILS or (found and found[-1].condition.max() < _GOOD):
+            rows = int(np.ceil(_PENCILS.rows * (m + p + 2) / 2)) + 2
+            plane = Plane(basis, rng.standard_normal((rows, p)))
+            heads = FirstHeads(delta, plane, _fit(pairs, plane, delta[None], start))
+            if _fitted(heads.fit)[0] and np.isfinite(heads.condition):
+                right.append(heads)
+        if len(right) == _PENCILS.enough or (right and right[-1].condition < _PENCILS.good):
             break
-    if not found:
+    if not right:
         return None
-    best = min(found, key=lambda one: float(one.condition.max()))
-    if not pairs.noise or pairs.precision.repeatable:
+    best = min(right, key=lambda heads: heads.condition)
+    if not pairs.coarse or pairs.precision.repeatable:
         return best
     # these values are taken from those of every other delta
-    often = replace(pairs, repeats=pairs.repeats * -(-d // _FEWER))
-    heads = _separated(often, best.plane, best.delta[None], best.sigmoids)
-    if not (_fitted(heads) & _apart(heads, best.condition))[0]:
+    often = replace(pairs, repeats=pairs.repeats * -(-d // _PENCILS.fewer))
+    fit = _fit(often, best.plane, best.delta[None], best.fit.sigmoids)
+    if not (_fitted(fit) & _apart(fit, best.condition))[0]:
         return best
-    return replace(
-        best,
-        sigmoids=_first(heads),
-        values=_matched(heads.values, best.values)[0],
-        residual=float(heads.residual[0]),
-    )
-
-
-def _first(heads: Separated) -> Sigmoids:
-    return Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
+    values = _matched(fit.values, best.fit.values[0])
+    return replace(best, fit=replace(fit, values=values, condition=best.fit.condition))
 
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
-    return heads.residual < np.maximum(_RESIDUAL, _LOUD * heads.noise)
+    return heads.residual < np.maximum(_FOLLOWING.residual, _FOLLOWING.noise * heads.noise)
 
 
-def _apart(heads: Separated, usual: Float[np.ndarray, " m"]) -> Bool[np.ndarray, " batch"]:
-    return heads.condition.max(axis=1) < _WORSE * usual.max()
-
-
-def _points(m: int, p: int) -> int:
-    return int(np.ceil(_ROWS_A_UNKNOWN * (m + p + 2) / 2)) + 2
+def _apart(heads: Separated, usual: float) -> Bool[np.ndarray, " batch"]:
+    return heads.condition.max(axis=1) < _FOLLOWING.worse * usual
 
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
     p, total = len(basis), delta @ pairs.linear.projection_sum
-    step = _STEP
-    if pairs.noise:
-        with np.errstate(divide="ignore"):
-            loudness = pairs.value_noise * np.sqrt(len(total)) / np.linalg.norm(total)
-        # fourth-order differences of a step h are off by h^4, and by the noise over h
-        step = float(np.clip(2 * loudness**0.2, _STEP, _LONG_STEP))
-        if not pairs.precision.repeatable:
-            often = int(np.clip(np.ceil((loudness / _QUIET) ** 2), 1, -(-len(total) // _FEWER)))
-            pairs = replace(pairs, repeats=pairs.repeats * often)
+    least = np.finfo(float).tiny  # the sum of the v_i may be zero
+    noise_level = pairs.value_noise * np.sqrt(len(total)) / max(float(np.linalg.norm(total)), least)
+    # fourth-order differences of a step h are off by h^4, and by the noise over h
+    step = float(np.clip(2 * noise_level**0.2, _PENCILS.step_length, _PENCILS.longest))
+    if pairs.coarse and not pairs.precision.repeatable:
+        fewer = -(-len(total) // _PENCILS.fewer)
+        often = int(np.clip(np.ceil((noise_level / _PENCILS.quiet) ** 2), 1, fewer))
+        pairs = replace(pairs, repeats=pairs.repeats * often)
+    points, weights = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
     x = np.concatenate(
-        [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
+        [(step * points[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
     )
-    here, there = pairs(x, delta)
-    jacobians = [
-        np.tensordot(_WEIGHTS / step, values[:-1].reshape(len(_POINTS), p, -1), 1) for values in (here, there)
-    ]
-    space = np.linalg.svd(np.concatenate([here, there]), full_matrices=False)[2][:m].T
+    rows = pairs(x, delta)
+    jacobians = [np.tensordot(weights / step, values[:-1].reshape(len(points), p, -1), 1) for values in rows]
+    space = np.linalg.svd(np.concatenate(rows), full_matrices=False)[2][:m].T
     inside = [jacobian @ space for jacobian in jacobians]
     ratio = np.linalg.lstsq(inside[0], inside[1], rcond=None)[0]
     eigenvalues, vectors = np.linalg.eig(ratio)
     if np.any(np.abs(eigenvalues.imag) > 1e-9 * np.abs(eigenvalues).max()) or np.linalg.cond(vectors) > 1e10:
         return None
-    with np.errstate(divide="ignore", invalid="ignore"):  # the sum of the v_i may be zero
+    with np.errstate(divide="ignore", invalid="ignore"):
         dual = vectors.real / ((total @ space) @ vectors.real)
     if not np.isfinite(dual).all():
         return None
     # the heads' sigmoids at 0 and at -delta, and their slopes, as far as differences show them
-    weights = [np.clip(values[-1] @ space @ dual, 0.01, 0.99) for values in (here, there)]
-    slope = (inside[0] @ dual / (weights[0] * (1 - weights[0]))).T
-    return Sigmoids(
-        slope,
-        scipy.special.logit(weights[0]),
-        scipy.special.logit(weights[0]) - scipy.special.logit(weights[1]),
-    )
+    at_zero, at_delta = (np.clip(values[-1] @ space @ dual, 0.01, 0.99) for values in rows)
+    slope = (inside[0] @ dual / (at_zero * (1 - at_zero))).T
+    offset = scipy.special.logit(at_zero)
+    return Sigmoids(slope, offset, offset - scipy.special.logit(at_delta))
 
 
-def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
+def _fit(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
     x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
     values = np.concatenate(pairs(x, deltas), axis=1)
-    noise = (_ROUNDED if pairs.rounded else 1.0) * pairs.value_noise
+    noise = (_FOLLOWING.rounded if pairs.rounded else 1.0) * pairs.value_noise
     return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
 
 
 def follow_heads(
-    pairs: TwoTokens, first: FirstHeads, scale: float, rng: np.random.Generator, *, batch: int = 64
-) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "d d"]] | None:
+    pairs: TwoTokens, first: FirstHeads, rng: np.random.Generator, *, batch: int = 64
+) -> SeparatedHeads | None:
     """All projections W_i, and the orthonormal directions that were followed; None where heads fall together.
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
@@ -201,54 +222,50 @@ def follow_heads(
     d, delta = pairs.oracle.d, first.delta
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
-    at_delta = first.values
+    at_delta = first.fit.values[0]
     projected = np.empty((d, *at_delta.shape))
-    projected[0] = at_delta / scale
-    coarse = pairs.value_noise * np.sqrt(at_delta.size) > _TOO_COARSE * np.linalg.norm(at_delta)
-    left, change = np.arange(1, d), (_LONG_CHANGE if coarse else _CHANGE) * scale
-    for _ in range(_HALVINGS):
+    projected[0] = at_delta / pairs.scale
+    coarse = pairs.value_noise * np.sqrt(at_delta.size) > _FOLLOWING.coarse * np.linalg.norm(at_delta)
+    left = np.arange(1, d)
+    change = (_FOLLOWING.long_change if coarse else _FOLLOWING.change) * pairs.scale
+    for _ in range(_FOLLOWING.halvings):
         failed = []
-        for some in np.split(left, range(batch, len(left), batch)):
-            heads = _separated(pairs, first.plane, delta + change * q[some], first.sigmoids)
+        for which in np.split(left, range(batch, len(left), batch)):
+            heads = _fit(pairs, first.plane, delta + change * q[which], first.fit.sigmoids)
             right = _fitted(heads) & _apart(heads, first.condition)
-            projected[some[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
-            failed.append(some[~right])
+            projected[which[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
+            failed.append(which[~right])
         left, change = np.concatenate(failed), change / 2
         if not len(left):
-            return np.einsum("jp,jmd->mpd", q, projected), q
+            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q, first.plane)
     return None
 
 
 def read_heads(
-    pairs: TwoTokens,
-    plane: Plane,
-    directions: Float[np.ndarray, "d d"],
-    scale: float,
-    known: Parameters,
-    *,
-    batch: int = 64,
+    pairs: TwoTokens, heads: SeparatedHeads, known: Parameters, *, batch: int = 64
 ) -> Float[np.ndarray, "m d d"]:
     """All projections W_i once more, from the differences r q_j themselves, with fits that start at known heads.
 
     The error is that of the values; `follow_heads` divides it by the change of delta. A fit that goes wrong leaves the
     known rows. About m + 4 queries a direction.
     """
+    directions, basis = heads.directions, heads.plane.basis
     w = np.einsum("je,med->jmd", directions, known.w)
-    for some in np.array_split(np.arange(len(w)), -(-len(w) // batch)):
-        deltas = scale * directions[some]
+    first, second = pairs.copies
+    for which in np.array_split(np.arange(len(w)), -(-len(w) // batch)):
+        deltas = pairs.scale * directions[which]
         turned = np.einsum("mde,je->jmd", known.theta, deltas)  # u_i
         offset = np.einsum("me,je->jm", known.key_bias, deltas)
         if pairs.centre is not None:
             offset = offset + np.einsum("jmd,jd->jm", turned, pairs.centre(deltas[:, None]))
-        k = pairs.oracle.k or 2
-        offset = pairs.stretch * offset + np.log(((k + 1) // 2) / (k // 2))
-        start = Sigmoids(turned @ plane.basis.T, offset, np.einsum("jmd,jd->jm", turned, deltas))
-        heads = _separated(pairs, plane, deltas, start)
-        before = scale * w[some]
-        values = _matched(heads.values, before)
+        offset = pairs.step_length * offset + np.log(first / second)
+        start = Sigmoids(turned @ basis.T, offset, np.einsum("jmd,jd->jm", turned, deltas))
+        fit = _fit(pairs, heads.plane, deltas, start)
+        before = pairs.scale * w[which]
+        values = _matched(fit.values, before)
         off = np.linalg.norm(values - before, axis=2) / np.linalg.norm(before, axis=2)
-        right = _fitted(heads) & np.isfinite(heads.condition).all(axis=1) & (off.max(axis=1) < _CHANGED)
-        w[some[right]] = values[right] / scale
+        right = _fitted(fit) & np.isfinite(fit.condition).all(axis=1) & (off.max(axis=1) < _FOLLOWING.changed)
+        w[which[right]] = values[right] / pairs.scale
     return np.einsum("je,jmd->med", directions, w)
 
 
@@ -256,10 +273,6 @@ def _matched(
     values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "*batch m d"]
 ) -> Float[np.ndarray, "batch m d"]:
     """The values in the order of the heads they have changed the least from: a fit may end with two heads exchanged."""
-    distance = np.linalg.norm(values[:, None] - before[..., :, None, :], axis=-1)
-    return np.array(
-        [
-            some[scipy.optimize.linear_sum_assignment(one)[1]]
-            for some, one in zip(values, distance, strict=True)
-        ]
-    ).reshape(values.shape)
+    distances = np.linalg.norm(values[:, None] - before[..., :, None, :], axis=-1)
+    orders = [scipy.optimize.linear_sum_assignment(distance)[1] for distance in distances]
+    return np.array([heads[order] for heads, order in zip(values, orders, strict=True)]).reshape(values.shape)

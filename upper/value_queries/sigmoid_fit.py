@@ -6,15 +6,30 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-_ITERATIONS = 40
-_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-15, 1e8
-# Squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, where a step
-# takes nothing off.
-_ROUNDING, _SMALL = 1e-32, 1e-26
-# Keeps the normal equations of a saturated head regular.
-_SATURATED = 1e-100
+__all__ = ["Separated", "Sigmoids", "separate"]
+
+
+@dataclass(frozen=True)
+class _Damping:
+    """The Levenberg-Marquardt damping of all fits of a batch, each its own."""
+
+    iterations: int = 40  #: from a near start 4 to 8 are enough
+    first: float = 1e-3
+    least: float = 1e-15
+    most: float = 1e8  #: beyond, a fit has ended
+    less: float = 0.05  #: the factor after a step that helps
+    more: float = 10.0  #: the factor after one that does not
+    #: squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, a step
+    #: that takes nothing off is the last
+    rounding: float = 1e-32
+    small: float = 1e-26
+
+
+_BY = _Damping()
 # Two heads fell together where the singular values of what singles heads out are so far apart.
 _TOGETHER = 1e-12
+# Keeps the normal equations of a saturated head regular.
+_SATURATED = 1e-100
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,7 @@ def separate(
     inside = np.concatenate([g, total[:, None]], axis=1) @ np.swapaxes(space, 1, 2)
     unit = np.sqrt(np.mean(inside**2, axis=(1, 2), keepdims=True))
     q, triangle = np.linalg.qr(inside / unit)
-    small = np.maximum(_SMALL, (noise / unit[:, :, 0]) ** 2)
+    small = np.maximum(_BY.small, (noise / unit[:, :, 0]) ** 2)
     at_x = np.concatenate([y, np.ones((len(y), 1)), np.zeros((len(y), 1))], axis=1)
     at_other = np.concatenate([y, np.ones((len(y), 1)), -np.ones((len(y), 1))], axis=1)
     inner = np.concatenate([at_x, at_other])
@@ -82,7 +97,7 @@ def separate(
     def residuals(unknowns: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         sigmoid = scipy.special.expit(unknowns @ inner.T)
         ends = np.concatenate([sigmoid, np.ones((*sigmoid.shape[:-1], 1))], axis=-1)
-        left = _outside(q, ends)
+        left = ends - (ends @ q) @ np.swapaxes(q, 1, 2)
         return ends, left, np.sum(left**2, axis=-1)
 
     def moves(ends: np.ndarray) -> np.ndarray:
@@ -95,28 +110,28 @@ def separate(
     unknowns = np.concatenate([start.slope, start.offset[..., None], start.drop[..., None]], axis=-1)
     unknowns = np.array(np.broadcast_to(unknowns, (batch, m, p + 2)))
     ends, left, squared = residuals(unknowns, q)
-    damping = np.full((batch, m), _DAMPING)
-    for _ in range(_ITERATIONS):
-        active = (squared > rows * _ROUNDING) & (damping < _MOST_DAMPING)
-        some = np.flatnonzero(active.any(axis=1))
-        if not len(some):
+    damping = np.full((batch, m), _BY.first)
+    for _ in range(_BY.iterations):
+        active = (squared > rows * _BY.rounding) & (damping < _BY.most)
+        open_ = np.flatnonzero(active.any(axis=1))
+        if not len(open_):
             break
         # columns off the span of the values, as the residual is
-        jacobian = off_span(moves(ends[some]), q[some])
+        jacobian = off_span(moves(ends[open_]), q[open_])
         normal = np.swapaxes(jacobian, -1, -2) @ jacobian
         scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + _SATURATED
-        normal += (damping[some] * scale)[..., None, None] * np.eye(p + 2)
-        gradient = np.swapaxes(jacobian, -1, -2) @ left[some][..., None]
-        trial = unknowns[some] - np.linalg.solve(normal, gradient)[..., 0]
-        found = residuals(trial, q[some])
-        better = active[some] & (found[2] < squared[some])
-        for kept, new in zip((unknowns, ends, left), (trial, *found[:2]), strict=True):
-            kept[some] = np.where(better[..., None], new, kept[some])
-        squared[some] = np.where(better, found[2], squared[some])
-        damping[some] = np.where(
-            better, np.maximum(damping[some] * 0.05, _LEAST_DAMPING), np.maximum(damping[some], 1e-12) * 10
-        )
-        damping[some] = np.where(~better & (squared[some] < rows * small[some]), _MOST_DAMPING, damping[some])
+        normal += (damping[open_] * scale)[..., None, None] * np.eye(p + 2)
+        gradient = np.swapaxes(jacobian, -1, -2) @ left[open_][..., None]
+        trial = unknowns[open_] - np.linalg.solve(normal, gradient)[..., 0]
+        trial_ends, trial_left, trial_squared = residuals(trial, q[open_])
+        better = active[open_] & (trial_squared < squared[open_])
+        for held, new in ((unknowns, trial), (ends, trial_ends), (left, trial_left)):
+            held[open_] = np.where(better[..., None], new, held[open_])
+        squared[open_] = np.where(better, trial_squared, squared[open_])
+        lower = np.maximum(damping[open_] * _BY.less, _BY.least)
+        damping[open_] = np.where(better, lower, np.maximum(damping[open_], 1e-12) * _BY.more)
+        ended = ~better & (squared[open_] < rows * small[open_])
+        damping[open_] = np.where(ended, _BY.most, damping[open_])
     # columns: the sigmoids in the basis q, and the p_i
     sigmoids = np.swapaxes(ends @ q, 1, 2)
     single = np.swapaxes(np.linalg.solve(triangle, sigmoids), 1, 2)
@@ -136,8 +151,3 @@ def separate(
         noise * np.linalg.norm(single / unit, axis=2).max(axis=1),
         np.where(usable[:, None], condition, np.inf),
     )
-
-
-def _outside(q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows (batch, m, n) less their parts in the columns of q (batch, n, m)."""
-    return rows - (rows @ q) @ np.swapaxes(q, 1, 2)

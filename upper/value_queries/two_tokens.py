@@ -6,23 +6,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention import AnswerPrecision, AttentionLayer, ValueOracle
-from upper.value_queries.polish import Parameters
+from attention import AnswerPrecision, ValueOracle
+from upper.value_queries.answers import Tolerances
 
-# Sigmoids bend between a distance and twice that distance if the odd part grows by less than the factor 2 _BENT.
-_BENT = 0.75
-_RAYS = 3
-# An odd part below the share _ROUNDING of the answers is rounding. At most _DOUBLINGS doublings or halvings are tried.
-_ROUNDING, _DOUBLINGS = 1e-12, 40
-# Rounding, but no answer of a layer, differs where tokens are longer by this share.
-_MOVE = 1e-9
-# An odd part is measured where it is so many times the noise; a singular value counts where it is.
-_LOUD, _COUNTED = 8.0, 2.0
-# Without noise a singular value counts above this share of the largest; measured gaps are .1 against 3e-15.
-_GAP = 1e-10
-
-# What is counted in answers of float64, whose rounding the other thresholds allow for.
-_EXACT = AnswerPrecision()
+__all__ = [
+    "LinearPart",
+    "OneDirection",
+    "TwoTokens",
+    "find_scale",
+    "find_scale_and_rank",
+    "linear_part",
+    "orthonormal",
+    "rank_of_values",
+]
 
 
 @dataclass(frozen=True)
@@ -31,12 +27,6 @@ class LinearPart:
 
     bias: Float[np.ndarray, " d"]  #: b
     projection_sum: Float[np.ndarray, "d d"]  #: W_1 + ... + W_m
-
-    @property
-    def layer(self) -> AttentionLayer:
-        """One head that attends to all tokens alike: all that is known without the heads."""
-        d = len(self.bias)
-        return Parameters(np.zeros((1, d, d)), self.projection_sum[None], np.zeros((1, d)), self.bias).layer
 
 
 def linear_part(
@@ -48,10 +38,19 @@ def linear_part(
     """
     axes = length * np.eye(oracle.d)
     tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.d)), axes])
-    answers = ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
+    answers = _ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
     if opposite:
         return LinearPart(answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length))
     return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
+
+
+def _ask_often(
+    oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int
+) -> Float[np.ndarray, "n k d"]:
+    answers = oracle.ask(x)
+    for _ in range(repeats - 1):
+        answers = answers + oracle.ask(x)
+    return answers / repeats
 
 
 @dataclass(frozen=True)
@@ -68,57 +67,118 @@ class TwoTokens:
 
     oracle: ValueOracle
     linear: LinearPart
-    precision: AnswerPrecision = _EXACT
+    precision: AnswerPrecision
+    scale: float = 1.0  #: the length of tokens at which sigmoids begin to bend
     size: float = 0.0  #: the size of the answers over L, which rounding is a share of
-    stretch: float = 1.0  #: L
+    step_length: float = 1.0  #: L
     repeats: int = 1  #: how often each query is asked
     #: maps s differences to the token from which x is counted
     centre: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the error of an entry of an answer; 0 where that of float64 is all."""
-        return self.precision.error(self.stretch * self.size)
+    def coarse(self) -> bool:
+        """Whether errors of answers need care: longer differences, repetitions, and a fit to all answers."""
+        return self.precision.coarse
+
+    @property
+    def value_noise(self) -> float:
+        """The noise level: the standard deviation of the error of an entry of g."""
+        error = self.precision.error(self.step_length * self.size)
+        return error / (self.step_length * float(np.sqrt(self.repeats)))
 
     @property
     def rounded(self) -> bool:
         """Whether rounding is most of the error; that of logits, which may be large, then adds to it."""
-        return self.precision.accuracy * self.stretch * self.size > self.precision.noise
+        return self.precision.accuracy * self.step_length * self.size > self.precision.noise
 
     @property
-    def value_noise(self) -> float:
-        """Standard deviation of the error of an entry of g."""
-        return self.noise / (self.stretch * float(np.sqrt(self.repeats)))
+    def copies(self) -> tuple[int, int]:
+        """How many copies of x and of x - delta a query has."""
+        k = self.oracle.k or 2
+        return (k + 1) // 2, k // 2
+
+    def at_scale(self, scale: float, values: float = 0.0) -> "TwoTokens":
+        """The same with its scale, and the size of answers there, for values of this root mean square.
+
+        Rounding of logits adds to that of answers: together they are up to three times as large as on equal tokens.
+        """
+        slope, bias = self.linear.projection_sum, self.linear.bias
+        equal = (2 * scale) ** 2 * np.mean(slope**2) + np.mean(bias**2) / self.step_length**2
+        return replace(self, scale=scale, size=3.0 * float(np.sqrt(values**2 + equal)))
+
+    def ask(self, tokens: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The means of the answers to queries of any tokens."""
+        return _ask_often(self.oracle, tokens, self.repeats)
 
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
-        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if stretched."""
-        if self.stretch == 1 and self.centre is None:
+        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1."""
+        if self.step_length == 1 and self.centre is None:
             return self._rows(x, delta[..., None, :])
         centre = 0.0 if self.centre is None else self.centre(delta[..., None, :])[..., None, :]
-        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.stretch + centre
-        values, _ = self._rows(x, self.stretch * delta[..., None, :])
-        here, there = np.split(values / self.stretch, 2, axis=-2)
-        return here, there
+        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.step_length + centre
+        values, _ = self._rows(x, self.step_length * delta[..., None, :])
+        at_x, at_other = np.split(values / self.step_length, 2, axis=-2)
+        return at_x, at_other
 
     def _rows(self, x: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         other = x - delta
-        k = self.oracle.k or 2
-        first = (k + 1) // 2
-        tokens = np.stack([x, other], axis=-2).repeat([first, k - first], axis=-2)
-        answers = ask_often(self.oracle, tokens.reshape(-1, k, x.shape[-1]), self.repeats)
-        answers = answers.reshape(*x.shape[:-1], k, x.shape[-1])
+        first, k = self.copies[0], sum(self.copies)
+        tokens = np.stack([x, other], axis=-2).repeat(self.copies, axis=-2)
+        answers = self.ask(tokens.reshape(-1, k, x.shape[-1])).reshape(*x.shape[:-1], k, x.shape[-1])
         rest = self.linear.bias + other @ self.linear.projection_sum
         return answers[..., :first, :].mean(axis=-2) - rest, answers[..., first:, :].mean(axis=-2) - rest
 
 
-def ask_often(oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int) -> Float[np.ndarray, "n k d"]:
-    """The mean of `repeats` answers to each query."""
-    answers = oracle.ask(x)
-    for _ in range(repeats - 1):
-        answers = answers + oracle.ask(x)
-    return answers / repeats
+@dataclass(frozen=True)
+class OneDirection:
+    """Values of g along the one direction of all outputs; with the rows' common vector, of exchanged x and delta.
+
+    The exchanged values h(x; delta) / (a . delta) are a sum of sigmoids of delta, for two tokens and W_i that are
+    multiples of one another, with a the rows' common vector.
+    """
+
+    pairs: TwoTokens
+    output: Float[np.ndarray, " d"]
+    tolerances: Tolerances
+    common: Float[np.ndarray, " d"] | None = None
+
+    def __call__(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        """The values at points x, for one delta or one a point."""
+        if self.common is not None:
+            other = np.broadcast_to(delta, x.shape)
+            return self._direct(other, x) * (other @ self.common) / (x @ self.common)
+        return self._direct(x, delta)
+
+    def _direct(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        if delta.ndim == 1:
+            return self.pairs(x[None], delta[None])[0][0] @ self.output
+        return self.pairs(x[:, None], delta)[0][:, 0] @ self.output
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How a scale is looked for, and what counts in it."""
+
+    rays: int = 3  #: random rays, because one may miss a head
+    scales: int = 4  #: times that rays are drawn, and points at which heads are counted
+    #: distances double or halve at most so often: from 1e-12 to 1e12
+    doublings: int = 40
+    #: sigmoids bend between a distance and twice that if the odd part grows by less than twice this
+    bent: float = 0.75
+    #: the odd part is rounding of float64 below this share of the answers, and noise below so many times its error
+    rounding: float = 1e-12
+    noise: float = 8.0
+    #: rounding, but no answer of a layer, differs where tokens are longer by this share
+    move: float = 1e-9
+    #: a singular value of values counts above this share of the largest, and so many times the noise; the measured
+    #: gaps of nice layers are .1 against 3e-15
+    gap: float = 1e-10
+    counted: float = 2.0
+
+
+_SEARCH = _Search()
 
 
 def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
@@ -129,11 +189,10 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     there is an odd part: heads that cancel show none where all are saturated. None if there is none anywhere: the
     weights then do not depend on the tokens.
     """
-    d = pairs.oracle.d
-    directions = orthonormal(rng, min(_RAYS + 1, d), d)
-    delta, rays = directions[0], directions[-_RAYS:]
+    d, by = pairs.oracle.d, _SEARCH
+    directions = orthonormal(rng, min(by.rays + 1, d), d)
+    delta, rays = directions[0], directions[-by.rays :]
     entries = float(np.sqrt(2 * len(rays) * d))
-    exact = not pairs.precision.error(1.0)
 
     def odd(distance: float) -> tuple[float, np.ndarray]:
         """The size of the odd part, or 0 where it is noise or rounding, and itself."""
@@ -144,33 +203,49 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
         size = float(np.linalg.norm(part))
         answers = float(np.linalg.norm(values) + np.linalg.norm(rest))
         # differences that noise alone makes, several times over
-        noise = _LOUD * entries * replace(pairs, size=answers / entries).value_noise
-        return (size if size > max(noise, _ROUNDING * answers) else 0.0), part
+        noise = by.noise * entries * replace(pairs, size=answers / entries).value_noise
+        return (size if size > max(noise, by.rounding * answers) else 0.0), part
 
     def smooth(distance: float) -> float:
         """The same, also 0 where a tiny move changes all: heads that cancel may leave rounding alone."""
         size, part = odd(distance)
-        if size and exact and np.linalg.norm(odd((1 + _MOVE) * distance)[1] - part) > size / 2:
-            return 0.0
+        if size and not pairs.coarse:
+            moved = odd((1 + by.move) * distance)[1]
+            if np.linalg.norm(moved - part) > size / 2:
+                return 0.0
         return size
 
-    powers = [sign * power for power in range(_DOUBLINGS) for sign in (1, -1)][1:]
+    powers = [sign * power for power in range(by.doublings) for sign in (1, -1)][1:]
     seen = ((2.0**power, size) for power in powers if (size := smooth(2.0**power)))
     distance, here = next(seen, (1.0, 0.0))
     if not here:
         return None
-    factor = 0.5 if odd(2 * distance)[0] < 2 * _BENT * here else 2.0
-    for _ in range(_DOUBLINGS):
+    factor = 0.5 if odd(2 * distance)[0] < 2 * by.bent * here else 2.0
+    for _ in range(by.doublings):
         there, _ = odd(distance * factor)
         near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
-        if not there or (far < 2 * _BENT * near) != (factor < 1):
+        if not there or (far < 2 * by.bent * near) != (factor < 1):
             return float(np.sqrt(distance if factor > 1 else distance * factor))
         distance, here = distance * factor, there
     return None
 
 
-def rank_of_values(pairs: TwoTokens, scale: float, rng: np.random.Generator) -> int:
+def find_scale_and_rank(pairs: TwoTokens, rng: np.random.Generator) -> tuple[TwoTokens, int]:
+    """The same pairs at their scale, and the rank of values there; 0 where the weights do not depend on the tokens.
+
+    Other rays and points repair those that miss where heads bend that cancel elsewhere.
+    """
+    for _ in range(_SEARCH.scales):
+        scale = find_scale(pairs, rng)
+        at_scale = pairs if scale is None else pairs.at_scale(scale)
+        rank = 0 if scale is None else rank_of_values(at_scale, rng)
+        if rank > 0:
+            break
+    return at_scale, rank
+
+
+def rank_of_values(pairs: TwoTokens, rng: np.random.Generator) -> int:
     """The rank of values of g at random points: the number of heads, if their v_i are independent.
 
     Values of g are combinations of v_1, ..., v_m, so at most d heads can be told apart. Values are added until there
@@ -178,14 +253,14 @@ def rank_of_values(pairs: TwoTokens, scale: float, rng: np.random.Generator) -> 
     largest, and above the noise.
     """
     d = pairs.oracle.d
-    delta = scale * orthonormal(rng, 1, d)[0]
+    delta = pairs.scale * orthonormal(rng, 1, d)[0]
     values = np.empty((0, d))
     while True:
-        x = 2 * scale / np.sqrt(d) * rng.standard_normal((max(6, len(values) // 2), d))
+        x = 2 * pairs.scale / np.sqrt(d) * rng.standard_normal((max(6, len(values) // 2), d))
         values = np.concatenate([values, *pairs(x, delta)])
         singular = np.linalg.svd(values, compute_uv=False)
-        noise = _COUNTED * pairs.value_noise * (np.sqrt(len(values)) + np.sqrt(d))
-        rank = int(np.sum(singular > max(_GAP * singular[0], noise)))
+        noise = _SEARCH.counted * pairs.value_noise * (np.sqrt(len(values)) + np.sqrt(d))
+        rank = int(np.sum(singular > max(_SEARCH.gap * singular[0], noise)))
         if rank <= len(values) - 4 or len(values) > 2 * d + 8:
             return rank
 
