@@ -9,9 +9,8 @@
   `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?
 """
 
-from upper.newton.causal import examples_are_causal
 from upper.newton.certificate import certify_layer
 from upper.newton.learner import Newton
 from upper.newton.loop import gauss_newton
 
-__all__ = ["Newton", "certify_layer", "examples_are_causal", "gauss_newton"]
+__all__ = ["Newton", "certify_layer", "gauss_newton"]

@@ -15,7 +15,7 @@ from attention import (
     sinusoidal_positions,
 )
 from upper import Newton
-from upper.newton import examples_are_causal
+from upper.newton.causal import examples_are_causal
 from upper.newton.spectral import cross_moment
 
 
