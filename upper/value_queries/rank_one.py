@@ -38,8 +38,8 @@ ATTEMPTS = (
 )
 """Attempts in the order in which they are made, until one gives a layer that fresh queries confirm.
 
-Of 45 instances of hard families that are read, 37 needed the first alone, 5 the second, and 1 the third; 2 of ternary rounding gained
-digits by the fourth. The last alone reads layers with more heads than coordinates (8 of 8).
+Of 45 instances of hard families that are read, 37 needed the first alone, 5 the second, and 1 the third; 2 of ternary
+rounding gained digits by the fourth. The last alone reads layers with more heads than coordinates (8 of 8).
 """
 
 
