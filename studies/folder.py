@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from attention import FileFormatError
 from attention.files import write_whole
 from runs import Scale
@@ -123,6 +121,8 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     jinja2.UndefinedError
         If the template uses another name.
     """
+    from jinja2 import Environment, StrictUndefined
+
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(page)
     return template.render(
         n=study.numbers(result.rows),

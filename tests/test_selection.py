@@ -70,7 +70,7 @@ def test_the_first_calls_of_a_function_in_a_test_are_held_to_their_annotations(h
     derivative, two, one = choose_engine("numpy").softmax_derivative, np.ones((2, 3)), np.ones((1, 3))
     with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of upper\.engine.*softmax_derivative"):
         derivative(two, one)
-    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.learning\.Step"):
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.fits\.Step"):
         Step(name=3, examples=1, seconds=0.0)
     for _ in range(hooks.CHECKED - 1):
         derivative(two, two)

@@ -227,6 +227,12 @@ _STORIES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def progress_waits(monkeypatch):
+    """What takes seconds says how far it is: on a slow machine this would join what a test compares."""
+    monkeypatch.setattr("runs.progress._FIRST", 1e6)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def signals_that_are_heard():
     """What is started in the background, or by nohup, hands ignored signals on to what tests start and interrupt."""
