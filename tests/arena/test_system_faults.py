@@ -49,13 +49,12 @@ def test_too_few_open_files(nice):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [4000, 6500, 9000])
-def test_a_size_beyond_the_limit_of_the_process(nice, dim):
-    words = f"generate nice --heads 8 --tokens 3 --dim {dim} -o new.safetensors".split()
+def test_a_size_beyond_the_limit_of_the_process(nice):
+    words = "generate nice --heads 8 --tokens 3 --dim 9000 -o new.safetensors".split()
     status, line = answer(words, (resource.RLIMIT_AS, 4 << 30))
     assert status in (1, 2)
     assert line.count("\n") == 1
-    assert "GiB" in line or "MiB" in line
+    assert "GiB" in line
     assert not Path("new.safetensors").exists()
 
 
