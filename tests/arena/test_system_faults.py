@@ -50,7 +50,7 @@ def test_too_few_open_files(nice):
 
 @pytest.mark.slow
 def test_a_size_beyond_the_limit_of_the_process(nice):
-    words = "generate nice --heads 8 --tokens 3 --dim 9000 -o new.safetensors".split()
+    words = ["generate", "nice", "--heads", "8", "--tokens", "3", "--dim", "9000", "-o", "new.safetensors"]
     status, line = answer(words, (resource.RLIMIT_AS, 4 << 30))
     assert status in (1, 2)
     assert line.count("\n") == 1
