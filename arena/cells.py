@@ -67,7 +67,7 @@ def run_cell(
     require_instance("effort", effort, Effort, needed="an Effort, one of PRESETS,")
     try:
         learner = student.build(target, effort)
-        fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
+        fit, measures = fit_target(target, learner, seed, progress=progress)
     except DoesNotApplyError as error:
         return Cell(target.name, student.name, seed, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
@@ -84,7 +84,6 @@ def fit_target(
     *,
     oracle: ValueOracle | None = None,
     noise: float = 0.0,
-    extra: str = "",
     progress: Progress | None = None,
     fresh: int = 2000,
     each_step: bool = True,
@@ -107,9 +106,9 @@ def fit_target(
     """
     seed = count("seed", seed, least=0)
     which = target_stream(target)
-    engine_used(learner, target)  # imports torch if needed, so that it too has one thread
+    engine = engine_used(learner, target)
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
-    with single_thread(torch="torch" in extra):
+    with single_thread(torch=engine.startswith("torch")):
         truth = target.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
         seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)

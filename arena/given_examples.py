@@ -174,7 +174,7 @@ def learn_examples(
     if isinstance(placed, Newton) and placed.examples is None:
         placed = replace(placed, examples=oracle.remaining)
     engine = engine_used(placed, chosen.target)
-    with single_thread(torch="torch" in chosen.student.extra):
+    with single_thread(torch=engine.startswith("torch")):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:

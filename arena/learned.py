@@ -342,9 +342,7 @@ class SetUp:
     def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
         """Learn, and measure the error on fresh examples."""
         noise = check("noise", noise, NonNegativeFloat)
-        fit, measures = fit_target(
-            self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
-        )
+        fit, measures = fit_target(self.target, self.learner, seed, noise=noise, progress=progress)
         engine = engine_used(self.learner, self.target)
         return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)
 
