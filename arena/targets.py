@@ -31,7 +31,7 @@ from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import check, count, require_instance
-from lower import FAMILIES, Fact, HardInstance, family_of, load_instance, save_instance
+from lower import FAMILIES, Fact, Family, HardInstance, family_of, load_instance, save_instance
 
 __all__ = [
     "INPUTS",
@@ -43,6 +43,7 @@ __all__ = [
     "load_target",
     "load_targets",
     "nice_target",
+    "registered_families",
     "save_target",
 ]
 
@@ -279,11 +280,17 @@ def checkpoint_target(
     )
 
 
-def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
-    """The target that a hard instance is."""
+def registered_families() -> Mapping[str, type[Family]]:
+    """The families of hard instances by name, whose packages are imported only here."""
     import lwe  # noqa: F401 - both register their families
     import sq  # noqa: F401
 
+    return FAMILIES
+
+
+def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
+    """The target that a hard instance is."""
+    families = registered_families()
     require_instance("name", name, str, needed="a text")
     require_instance("instance", instance, HardInstance, needed="a HardInstance")
     check("made", made, Mapping)
@@ -292,7 +299,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     record = TargetRecord(
         name=name,
         title=_hard_title(instance),
-        kind=FAMILIES[instance.family].kind() if instance.family in FAMILIES else "file",
+        kind=families[instance.family].kind() if instance.family in families else "file",
         heads=layer.heads,
         tokens=inputs.k,
         dim=inputs.d,

@@ -25,7 +25,7 @@ from arena.cli.console import (
     say,
     write_target,
 )
-from arena.targets import checkpoint_target, nice_target
+from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
     from lower import Family
@@ -57,21 +57,13 @@ class _Commands(Mapping[str, Any]):
         self._own = own
 
     def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else _command(_families()[name])
+        return self._own[name] if name in self._own else _command(registered_families()[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *sorted(_families())])
+        return iter([*self._own, *sorted(registered_families())])
 
     def __len__(self) -> int:
-        return len(self._own) + len(_families())
-
-
-def _families() -> "Mapping[str, type[Family]]":
-    import lwe  # noqa: F401 - both register their families
-    import sq  # noqa: F401
-    from lower import FAMILIES
-
-    return FAMILIES
+        return len(self._own) + len(registered_families())
 
 
 generate_app = typer.Typer(
