@@ -335,12 +335,13 @@ def given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tup
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as --examples-from X.npy Y.npy.")
     if file.suffix.lower() == ".npz":
-        if zipfile.is_zipfile(file) and {"b.npy", "x.npy"} & set(zipfile.ZipFile(file).namelist()) == {
-            "b.npy"
-        }:
-            raise ValueError(
-                f"{file} holds samples, not examples of a layer: give it to attention-bounds attack."
-            )
+        if zipfile.is_zipfile(file):  # reading another file later gives the error
+            with zipfile.ZipFile(file) as archive:
+                names = set(archive.namelist())
+            if "b.npy" in names and "x.npy" not in names:
+                raise ValueError(
+                    f"{file} holds samples, not examples of a layer: give it to attention-bounds attack."
+                )
         return (file,)
     try:
         names = set(tensor_types(file))
