@@ -1,9 +1,11 @@
-"""A realistic comparison, written by hand: five targets, five learners, two seeds."""
+"""A realistic comparison, written by hand: five targets, five learners, two seeds. Makes `lines` importable."""
 
 import json
 import signal
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
 from lower import Certificate, Fact, Key, Word
 from lower import Status as FactStatus
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 CONDITIONS = tuple(
     dict(zip(("condition", "on", "measured", "wanted", "verdict"), row, strict=True))

@@ -3,13 +3,13 @@
 import ctypes
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 
 import cloudpickle
 import pytest
+from lines import without_progress
 
 import arena.cli.compare
 from arena import STUDENTS, Results, Student
@@ -66,9 +66,7 @@ def command(*arguments):
     done = subprocess.run(
         [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, preexec_fn=_without_privilege
     )
-    said = re.sub(
-        r"^\d+ of \d+\b.*\n", "", done.stderr, flags=re.M
-    )  # how far it is, it says on a slow machine only
+    said = without_progress(done.stderr)
     assert said.count("\n") == (1 if done.returncode else 0), done.stderr
     return done
 

@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from lines import without_progress
 
 from arena import Results, nice_target, parity_target, save_target
 from runs import Store, StoreError
@@ -71,9 +71,7 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     process.send_signal(getattr(signal, name))
     out, error = process.communicate(timeout=120)
     assert process.returncode == 130
-    error = re.sub(
-        r"^\d+ of \d+\b.*\n", "", error, flags=re.M
-    )  # how far it is, it says on a slow machine only
+    error = without_progress(error)
     assert error.count("\n") == 1, error
     assert error.startswith("attention-bounds: Interrupted: ")
     assert "of 24 cells are done and kept" in error

@@ -1,13 +1,13 @@
 """Faults of the system and odd names lose no work: one line names the file, the cause and what to do."""
 
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lines import without_progress
 
 import arena
 from arena.cli.main import run
@@ -36,8 +36,7 @@ def answer(words, *limits):
 
     command = [sys.executable, "-c", "from arena.cli import main; main()", *words]
     done = subprocess.run(command, capture_output=True, preexec_fn=limit, timeout=120)
-    # how far it is, it says on a slow machine only
-    return done.returncode, re.sub(r"^\d+ of \d+\b.*\n", "", done.stderr.decode(), flags=re.M)
+    return done.returncode, without_progress(done.stderr.decode())
 
 
 def test_too_few_open_files(nice):
