@@ -270,6 +270,11 @@ def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
     return np.array([int.from_bytes(digest, signed=True) for digest in digests], dtype=np.int64)
 
 
+def one_of_each_orbit(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " q"]:
+    """The place of the first input with each number of `orbits`, in order."""
+    return np.sort(np.unique(orbits(x), return_index=True)[1])
+
+
 def which_held_out(
     x: Float[np.ndarray, "n k d"],
     *,

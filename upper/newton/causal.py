@@ -5,7 +5,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from attention.evaluation import orbits
+from attention.evaluation import one_of_each_orbit
+from upper.newton.noise import inner_products, u_statistic
 
 __all__ = ["examples_are_causal"]
 
@@ -45,7 +46,7 @@ def examples_are_causal(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k
     >>> examples_are_causal(x, layer(x)), examples_are_causal(x, replace(layer, causal=True)(x))
     (False, True)
     """
-    first = np.sort(np.unique(orbits(x), return_index=True)[1])[:_MOST_COMPARED]
+    first = one_of_each_orbit(x)[:_MOST_COMPARED]
     x, y = x[first], y[first] / (float(np.abs(y).max(initial=0.0)) or 1.0)
     n, k, d = x.shape
     if k < 2 or n < d + 2:
@@ -64,7 +65,7 @@ def examples_are_causal(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k
     later = x[:, 1:] - x[:, 1:].mean(axis=(0, 1))
     moments = np.matrix_transpose(later) @ later
     return not any(
-        _aligned(beyond[0].T @ features, own) > _DEPENDS
+        u_statistic(inner_products(beyond[0].T @ features) * inner_products(own)) > _DEPENDS
         for features in (later.sum(axis=1), (moments - moments.mean(axis=0)).reshape(n, -1))
     )
 
@@ -73,10 +74,3 @@ def _complement(tokens: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n r"]:
     """Orthonormal directions of the examples orthogonal to every affine map of the tokens."""
     columns = np.insert(tokens / (float(np.abs(tokens).max()) or 1.0), 0, 1.0, axis=1)
     return np.linalg.qr(columns, mode="complete")[0][:, columns.shape[1] :]
-
-
-def _aligned(features: np.ndarray, residual: np.ndarray) -> float:
-    """The sum of <phi_i, phi_j> <r_i, r_j> over pairs i != j, in standard errors of flipped signs."""
-    products = (features @ features.T) * (residual @ residual.T)
-    np.fill_diagonal(products, 0.0)
-    return float(products.sum()) / (math.sqrt(2 * float(np.sum(products**2))) or 1.0)

@@ -8,11 +8,19 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, orbits
+from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, one_of_each_orbit
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 
-__all__ = ["Noise", "depends_on_tokens", "judge", "needs_biases", "noise_level"]
+__all__ = [
+    "Noise",
+    "depends_on_tokens",
+    "inner_products",
+    "judge",
+    "needs_biases",
+    "noise_level",
+    "u_statistic",
+]
 
 
 @dataclass(frozen=True)
@@ -94,28 +102,31 @@ def depends_on_tokens(x: Float[np.ndarray, "n k d"], residual: Float[np.ndarray,
     O(n^2 d^2), from a limited number of examples, one of each orbit.
     """
     d = x.shape[2]
-    first = np.sort(np.unique(orbits(x), return_index=True)[1])[: min(1000, (1 << 25) // d**2)]
+    first = one_of_each_orbit(x)[: min(1000, (1 << 25) // d**2)]
     x, residual = x[first], residual[first]
     centred = x - x.mean(axis=1, keepdims=True)
     covariance = np.matrix_transpose(centred) @ centred
     residual = residual / np.abs(residual).max(initial=1e-300)
-    linear = _inner_products(np.matrix_transpose(x) @ residual)
+    linear = inner_products(np.matrix_transpose(x) @ residual)
     parts = (
-        _inner_products(residual.sum(axis=1)),
+        inner_products(residual.sum(axis=1)),
         linear,
-        linear * _inner_products(covariance - covariance.mean(axis=0)),
-        sum(_inner_products(x[:, a]) * _inner_products(residual[:, a]) for a in range(x.shape[1])),
+        linear * inner_products(covariance - covariance.mean(axis=0)),
+        sum(inner_products(x[:, a]) * inner_products(residual[:, a]) for a in range(x.shape[1])),
     )
     # standard errors; a fit to noise takes of the last three: on 36 fits of at least three floors linear and cubic were
     # below -.6, on 24 the rows were below .9
-    for part, most in zip(parts, (4.0, 3.0, 3.0, 3.0), strict=True):
-        np.fill_diagonal(part, 0.0)
-        if part.sum() > most * math.sqrt(2 * np.sum(part**2)):
-            return True
-    return False
+    return any(u_statistic(part) > most for part, most in zip(parts, (4.0, 3.0, 3.0, 3.0), strict=True))
 
 
-def _inner_products(features: np.ndarray) -> Float[np.ndarray, "n n"]:
+def u_statistic(products: Float[np.ndarray, "n n"]) -> float:
+    """The sum of the products over pairs i != j, in standard errors under flips of signs; overwrites the diagonal."""
+    np.fill_diagonal(products, 0.0)
+    return float(products.sum()) / (math.sqrt(2 * float(np.sum(products**2))) or 1.0)
+
+
+def inner_products(features: np.ndarray) -> Float[np.ndarray, "n n"]:
+    """The inner products of the features of every two examples."""
     rows = features.reshape(len(features), -1)
     return rows @ rows.T
 
