@@ -69,9 +69,8 @@ class LWEParameters:
     n: PositiveInt  #: the number of entries of the secret
     #: q; in the gadget family a power of two. Samples need at most 2^52, estimates of costs do not.
     q: Annotated[int, Whole(2)]
-    p: Annotated[int, Whole(0)] = (
-        0  #: the number of values a label takes, from 2 to q; 0 stands for q: no rounding
-    )
+    #: the number of values a label takes, from 2 to q; 0 stands for q: no rounding
+    p: Annotated[int, Whole(0)] = 0
     #: What the rows of the public matrix are. Binary: uniform bits, a variant of learning with rounding. Ternary:
     #: -1, 0 and 1 with probabilities 1/4, 1/2 and 1/4, another one. Gadget: the covariates are the bits of uniform
     #: vectors mod q; v_{j,i} = 2^i s_j and <v, a> = <s, G a> mod q with G a uniform in Z_q^n': standard learning

@@ -45,9 +45,8 @@ class StoredSamples:
     samples: LWRSamples
     parameters: LWEParameters
     secret: Int[np.ndarray, " n"] | None  #: the secret, centred mod q, if the file has it
-    columns: int = (
-        1  #: how many columns of labels the file has, each of a secret of its own; one of them was read
-    )
+    #: how many columns of labels the file has, each of a secret of its own; one of them was read
+    columns: int = 1
     rounding_known: bool = True  #: whether the file or the caller says how labels are rounded
 
 

@@ -228,9 +228,8 @@ class EngineChoice:
 
     name: EngineName = "numpy"
     device: str | None = None  #: with any but "cpu", the engine is torch
-    worth_torch: int = (
-        1 << 23
-    )  #: from so many multiplications a pass, bfloat16 saves what the import of torch takes
+    #: from so many multiplications a pass, bfloat16 saves what the import of torch takes
+    worth_torch: int = 1 << 23
 
     def at_size(self, multiplications: int) -> Engine:
         """The engine for a problem of so many multiplications a pass."""

@@ -47,9 +47,8 @@ class _Watching:
     """How a fit is watched."""
 
     every: int = 50  #: steps between records: enough for a curve, at negligible cost
-    still_falling: float = (
-        0.98  #: a held-out error below this share of the one at the record before is still falling
-    )
+    #: a held-out error below this share of the one at the record before is still falling
+    still_falling: float = 0.98
     diverged: float = 1e6  #: predicting zero has the error 1
 
 

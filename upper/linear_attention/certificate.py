@@ -20,9 +20,8 @@ __all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 class _Judging:
     """What is rounding in moments of features, in double precision."""
 
-    borderline: float = (
-        100.0  #: ranks are borderline if a tolerance larger or smaller by this factor changes them
-    )
+    #: ranks are borderline if a tolerance larger or smaller by this factor changes them
+    borderline: float = 100.0
     negative: float = 1e-8  #: share of the trace: larger asymmetry or negative eigenvalues are not rounding
     underflow: float = 1e-290  #: mean squares that have lost digits
     range: float = 1e-3  #: of weights in one class: amplifies rounding by at most its inverse

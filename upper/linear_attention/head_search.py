@@ -25,9 +25,8 @@ class _Search:
     reweightings: int = 40
     quick: int = 3  #: starts for each number of heads while the number rises
     largest: int = 4096  #: unknowns of a dense Newton system: 128 MiB per matrix; three are held
-    ridge: float = (
-        1e-12  #: of systems of unit diagonal: above their rounding errors; one more solve undoes it
-    )
+    #: of systems of unit diagonal: above their rounding errors; one more solve undoes it
+    ridge: float = 1e-12
     floor: float = 4e-16  #: a tail that is rounding alone
     #: a tail has to fall to this share of itself in so many steps
     share: float = 0.8

@@ -24,16 +24,13 @@ class AnnealedPrior:
     #: the prior is dropped below this sigma^2, or below the squared residual: on ways to a solution sigma^2 is larger,
     #: and at the level of noise there is nothing left to find
     last: float = 0.02
-    most_last: float = (
-        0.4  #: the largest squared residual that drops it: above it a run may not have begun to follow
-    )
-    learned: float = (
-        0.15  #: it is also dropped below this residual, since minima that hold runs have larger ones
-    )
+    #: the largest squared residual that drops it: above it a run may not have begun to follow
+    most_last: float = 0.4
+    #: it is also dropped below this residual, since minima that hold runs have larger ones
+    learned: float = 0.15
     inner_steps: int = 12  #: the most of a trial: the minimum moves before a long solve is of use
-    stuck: float = (
-        1e3  #: it is dropped if no step is accepted up to this damping: rounding alone is left of its pull
-    )
+    #: it is dropped if no step is accepted up to this damping: rounding alone is left of its pull
+    stuck: float = 1e3
 
     def following(self, variance: float, residual: float) -> float:
         """The variance sigma^2 after an accepted trial from this residual; 0 if the prior is dropped."""

@@ -22,9 +22,8 @@ class InnerSolve:
     coarsest: float = 0.7  #: the bounds on the relative accuracy, which otherwise is the relative residual
     finest: float = 0.06
     plateau: float = 0.1  #: the accuracy on a plateau, where the smallest eigenvalues decide
-    kept: int = (
-        30  #: directions of the last solves: with 30, 15 to 20 per cent fewer steps; more cost what they save
-    )
+    #: directions of the last solves: with 30, 15 to 20 per cent fewer steps; more cost what they save
+    kept: int = 30
 
     def accuracy(self, residual: float, tolerance: float, *, plateau: bool) -> float:
         """The accuracy at a relative residual; no solve aims far below the tolerance of the run."""

@@ -218,12 +218,8 @@ class Newton(LearnerBase):
 
     def _judged(self, fitted: HeadCount, problem: Problem, recorder: Recorder) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
-        best, examples, passes, whole = (
-            fitted.best,
-            fitted.examples,
-            fitted.passes,
-            fitted.examples.together(),
-        )
+        best, examples, passes = fitted.best, fitted.examples, fitted.passes
+        whole = examples.together()
         ended = Outcome.WORK_SPENT if passes >= self.work else Outcome.LOCAL_MINIMUM
         verdict = judge(
             best,

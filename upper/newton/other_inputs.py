@@ -18,9 +18,8 @@ class OtherInputs:
     """How far to look for inputs that contradict a fit: more moves and steps see more, and take longer."""
 
     few: int = 8  #: if fewer examples tell about an entry of Theta, there may be others that none tells about
-    searched: int = (
-        1024  #: the most entries of Theta and c among which a null space is looked for: a second or two
-    )
+    #: the most entries of Theta and c among which a null space is looked for: a second or two
+    searched: int = 1024
     recombined: int = 1000  #: at least so many inputs of recombined tokens
     folds: int = 4
     seen: float = 1e6  #: other inputs see a direction if their outputs change by this many times as much

@@ -12,9 +12,8 @@ __all__ = ["Precision"]
 class Precision:
     """When a run changes to float64: later is faster, earlier loses fewer digits."""
 
-    double_below: float = (
-        2e-5  #: below, reads and residuals are float64: float32 patterns are too coarse for the next
-    )
+    #: below, reads and residuals are float64: float32 patterns are too coarse for the next
+    double_below: float = 2e-5
     #: the least ridge on the linear factor, in units of the mean diagonal of G = Z^T Z, in float32 and throughout
     #: float64; heads at a relative distance e change G by e^2 and J^T J by e^4 only, so the first hides 1/100
     ridge: float = 1e-6

@@ -54,16 +54,14 @@ class StartRules:
     """How many starts there are: more find minima that few miss, and take as many times the passes."""
 
     most: int = 10
-    random: int | float = (
-        math.inf
-    )  #: the number of first starts that are random; later ones anneal a ridge prior
+    #: the number of first starts that are random; later ones anneal a ridge prior
+    random: int | float = math.inf
     #: whether starts that agree are a floor only if the best run rests: `few` more iterates of it leave nearly all of
     #: the residual. If not, it and later runs get more patience: runs with many heads are all slow and similar at first
     confirm: bool = False
     few: int = 5
-    agreeing: int = (
-        3  #: so many starts with one residual are a floor; 1 of 16 pairs shared a local minimum at d = 6
-    )
+    #: so many starts with one residual are a floor; 1 of 16 pairs shared a local minimum at d = 6
+    agreeing: int = 3
     #: below this error on held-out examples starts agree although these do not have their residual: minima in which a
     #: run overfits have errors of about 1, and may have nearly equal residuals
     learned: float = 0.5

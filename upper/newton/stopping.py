@@ -23,9 +23,8 @@ class Patience:
     #: share in a run that ended exact on nice targets is 1e-9
     iterates: int = 10
     ratio: float = 0.7
-    steps: int = (
-        1  #: a run has converged if so many steps in a row are each too short to matter (`last_iterate`)
-    )
+    #: a run has converged if so many steps in a row are each too short to matter (`last_iterate`)
+    steps: int = 1
     #: below this residual these count in place of the first two: steps are slow if heads are nearly equal, or if almost
     #: all rows of a pattern are saturated
     slow_below: float = 1e-2

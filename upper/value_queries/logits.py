@@ -21,9 +21,8 @@ class _Reading:
     #: of the d numbers in a row of an answer so many are spent on weights: the system is well conditioned then
     share: float = 0.6
     coarse_share: float = 0.4  #: the same where answers are coarse
-    small: float = (
-        1e-2  #: a query with a smaller weight loses two digits: it is asked again with shorter tokens
-    )
+    #: a query with a smaller weight loses two digits: it is asked again with shorter tokens
+    small: float = 1e-2
     halvings: int = 8  #: so often at most
     common: int = 8  #: how often the part that is common to the noisy logits of a group is read
     numbers: int = 4_000_000  #: queries are solved so many at a time, for memory

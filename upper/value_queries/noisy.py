@@ -29,9 +29,8 @@ class _Lengths:
     #: the noise level of g that is wanted, relative to its entries, and the most that a separation bears
     wanted: float = 1e-6
     borne: float = 2e-3
-    least: float = (
-        32.0  #: differences are at least so many times as long, if they may be: that outgrows all answers
-    )
+    #: differences are at least so many times as long, if they may be: that outgrows all answers
+    least: float = 32.0
     longest: float = 1000.0  #: and at most; logits of longer tokens lose digits
     equal: float = 16.0  #: equal tokens are so many times as long as others may be: they saturate no head
     repeats: int = 4096  #: a query is asked so often at most

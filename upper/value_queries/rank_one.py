@@ -61,12 +61,8 @@ class _Circles:
     growth: float = 1.5  #: and the next ones grow by this factor,
     most: int = 16  #: so often at most, until steps are apart;
     room: float = 1.4142135623730951  #: then once more, for room
-    looks: tuple[int, ...] = (
-        96,
-        384,
-        768,
-        1536,
-    )  #: points at which steps are looked for, until two looks see as many
+    #: points at which steps are looked for, until two looks see as many
+    looks: tuple[int, ...] = (96, 384, 768, 1536)
 
 
 @dataclass(frozen=True)

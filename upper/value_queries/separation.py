@@ -27,12 +27,10 @@ class _Pencils:
     step_length: float = 0.25
     longest: float = 0.5
     quiet: float = 1e-5  #: noise of this size, relative to v, needs no repetitions
-    fewer: int = (
-        4  #: noisy heads at the first delta are asked d / 4 times: those at all others are taken from them
-    )
-    rows: float = (
-        1.5  #: points of a fit for each unknown: fewer leave some heads with neighbours just as good
-    )
+    #: noisy heads at the first delta are asked d / 4 times: those at all others are taken from them
+    fewer: int = 4
+    #: points of a fit for each unknown: fewer leave some heads with neighbours just as good
+    rows: float = 1.5
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,8 @@ class _Following:
     residual: float = 1e-11  #: a separation is right where its residual is rounding of float64,
     noise: float = 3.0  #: or so many times the noise,
     rounded: float = 5.0  #: or this times as much where answers are rounded: up to 7 times were measured
-    worse: float = (
-        1e3  #: and where no two heads are nearly one: conditions are at most so many times the first
-    )
+    #: and where no two heads are nearly one: conditions are at most so many times the first
+    worse: float = 1e3
     changed: float = 0.5  #: heads that are read again are wrong where they change by more
 
 

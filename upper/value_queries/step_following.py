@@ -37,9 +37,8 @@ class _Distances:
     reach: float = 4.0  #: the logits of a single head are read up to this size
     more: int = 5  #: points more than there are unknowns
     draws: int = 12  #: points are drawn so often: some lie where other heads are not saturated
-    other_deltas: int = (
-        6  #: another delta is taken so often: heads meet where it is orthogonal to what tells them apart
-    )
+    #: another delta is taken so often: heads meet where it is orthogonal to what tells them apart
+    other_deltas: int = 6
     more_deltas: int = 3  #: delta at which slopes are read whole, more than the rank of Theta
 
 
