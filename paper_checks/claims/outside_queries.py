@@ -19,8 +19,8 @@ from studies.intervals import proportion_interval
     basis=Basis.PROVED,
     fault=Fault(
         "lower.gf2:solve_gf2",
-        lambda right: lambda equations, bits: right(equations[1:], bits[1:]),
-        "elimination without the first equation",
+        lambda right: lambda equations, bits: right(equations, bits ^ (np.arange(len(bits)) == 0)),
+        "elimination with the first sign flipped",
     ),
     false_alarm=0.0007,
 )
