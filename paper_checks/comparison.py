@@ -1,18 +1,16 @@
 """Comparisons: a measured value, the expected value, and the rule that compares them."""
 
-import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from studies.intervals import Interval
 
 __all__ = [
     "Comparison",
-    "Kind",
     "at_least",
     "at_most",
     "close",
@@ -27,24 +25,7 @@ __all__ = [
 _WHOLE = "the whole interval"
 
 
-class Kind(enum.Enum):
-    """The certainty of a comparison."""
-
-    EXACT = "exact"
-    """Enumeration, symbols or whole and rational numbers: equal or not."""
-    NUMERIC = "numeric"
-    """Floating-point numbers, within a tolerance that is stated."""
-    STATISTICAL = "statistical"
-    """Random draws: an interval, and the chance that a true claim is refused."""
-
-    @property
-    def rank(self) -> int:
-        """The rank of the kind; 0 is the most certain."""
-        return list(Kind).index(self)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """One figure compared with the value in the claim.
 
     Attributes
@@ -57,8 +38,6 @@ class Comparison:
         How they are compared, such as "within 1e-12" or "99.9 % interval".
     holds : bool
         Whether they agree.
-    kind : Kind
-        What kind of rule it is.
     false_alarm : float
         The chance that the rule refuses a true claim; 0 unless it is statistical.
     """
@@ -68,7 +47,6 @@ class Comparison:
     expected: str
     rule: str
     holds: bool
-    kind: Kind
     false_alarm: float = 0.0
 
 
@@ -95,7 +73,7 @@ def equal(what: str, measured: Any, expected: Any) -> Comparison:
     for value in (measured, expected):
         if _has_fraction(value):
             raise TypeError(f"{what}: {value!r} is a floating-point number; compare it by close().")
-    return Comparison(what, _shown(measured), _shown(expected), "equal", measured == expected, Kind.EXACT)
+    return Comparison(what, _shown(measured), _shown(expected), "equal", measured == expected)
 
 
 def close(
@@ -128,9 +106,7 @@ def close(
     parts += [f"{100 * relative:.3g} %"] if relative else []
     difference = abs(float(measured) - float(expected))
     holds = math.isfinite(difference) and difference <= absolute + relative * abs(float(expected))
-    return Comparison(
-        what, _shown(measured), _shown(expected), f"within {' + '.join(parts)}", holds, Kind.NUMERIC
-    )
+    return Comparison(what, _shown(measured), _shown(expected), f"within {' + '.join(parts)}", holds)
 
 
 def at_most(what: str, measured: float, bound: float) -> Comparison:
@@ -197,7 +173,7 @@ def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
 
 def _bounded(what: str, measured: float, sign: str, bound: float) -> Comparison:
     holds = bool(measured <= bound if sign == "<=" else measured >= bound)
-    return Comparison(what, _shown(measured), f"{sign} {_shown(bound)}", "bound", holds, Kind.NUMERIC)
+    return Comparison(what, _shown(measured), f"{sign} {_shown(bound)}", "bound", holds)
 
 
 def _statistical(
@@ -209,7 +185,6 @@ def _statistical(
         expected,
         f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}",
         bool(holds(interval.low, interval.high)),
-        Kind.STATISTICAL,
         1 - interval.confidence,
     )
 

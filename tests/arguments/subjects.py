@@ -83,8 +83,7 @@ SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
 LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
-CHECK = paper_checks.all_checks()[0]
-MINE = {"id": "layer/mine", "claim": "One.", "source": "Here.", "kind": CHECK.kind, "basis": CHECK.basis}
+CLAIM = paper_checks.all_claims()[0]
 TARGET = arena.nice_target(heads=1, tokens=2, dim=3)
 SHAPE = {"heads": 3, "dim": 4}
 
@@ -334,9 +333,9 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.preset_targets),
         partial(arena.save_target, path=made, target=TARGET),
         # checks of the paper
-        partial(paper_checks.Check, **MINE, run=CHECK.run, constants={"one": 1}, wrong={"one": 2}),
+        partial(paper_checks.Claim, id="layer/mine", source="Here.", basis=CLAIM.basis, run=CLAIM.run, fault=CLAIM.fault),
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
-        partial(paper_checks.find_checks, names=["layer/*"]),
+        partial(paper_checks.find_claims, names=["layer/*"]),
     ]  # fmt: skip
 
 
