@@ -6,37 +6,17 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer
-from paper_checks import (
-    Basis,
-    Comparison,
-    Fault,
-    Scale,
-    at_least,
-    at_most,
-    claim,
-    close,
-    covers,
-    equal,
-    given,
-    returned,
-    surely_below,
-)
+from paper_checks.claim import Basis, Scale, claim
+from paper_checks.comparison import Comparison, close, covers, equal, surely_below
+from paper_checks.faults import Fault, given, returned
 from studies.intervals import mean_interval
-from studies.tasks import AutomataInContext, Automaton, KeyValueMemory, TapeLayout, TuringMachine, UniversalLayout
-from studies.tasks.learned_machines import learn_from_steps
-from upper.linear_attention import LinearAttention, cubic_features, first_independent, regress, softmax_features
-
-_SOURCE = "derived here, on a question of Yau et al., arXiv 2410.10101"
-_NO_FIRST = Fault(
-    "upper.linear_attention.regression:regress",
-    lambda right: lambda x, y, **named: right(x[1:], y[1:], **named),
-    "the regression without the first example",
-)
+from studies.tasks import KeyValueMemory, TapeLayout, TuringMachine, UniversalLayout
+from upper.linear_attention import LinearAttention, cubic_features, regress, softmax_features
 
 
 @claim(
     "linear-machines/key-value",
-    source=_SOURCE,
+    source="derived here, on a question of Yau et al., arXiv 2410.10101",
     basis=Basis.DERIVED,
     fault=Fault(
         "studies.tasks.key_value:KeyValueMemory.examples",
@@ -44,13 +24,12 @@ _NO_FIRST = Fault(
         "the labels of other examples",
     ),
 )
-def key_value(scale: Scale, rng: Generator, *, exact: float = 1e-20, margin: float = 0.04) -> Iterator[Comparison]:
+def key_value(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Take a key-value memory with dk = 4, dv = 3, tokens [k; v] and query [q; 0]. The features have rank 92 on Haar
     keys, 112 on Gaussian ones, 76 on a fixed basis, 108 on two keys, 38 where half the keys are queried and 55 in a
-    plane. In this order the deficits on Haar keys are 0, 0, 16, 4, 54 and 40. Where the deficit is 0, every minimiser
-    is exact on Haar keys. On a fixed basis and on two keys the minimiser of least norm happens to be exact too. With
-    half the keys queried and with a plane of keys even least norm has errors of 0.49 and 0.25 of the mean squared
-    label.
+    plane. In this order the deficits on Haar keys are 0, 0, 16, 4, 54 and 40. Where the deficit is 0, the solution
+    of least norm is exact on Haar keys, like all others. On a fixed basis and on two keys it happens to be exact too.
+    With half the keys queried and with a plane of keys it has errors of 0.49 and 0.25 of the mean squared label.
 
     Numerical ranks by singular values, on random examples, alone and together with Haar ones. The docstring of
     `KeyValueMemory.rank` has the derivation of each. The errors are measured, and have a margin for the draws.
@@ -72,64 +51,7 @@ def key_value(scale: Scale, rng: Generator, *, exact: float = 1e-20, margin: flo
         yield equal(f"{keys}: rank, deficit", [ranks[0], ranks[1] - ranks[0]], [rank, deficit])
         found = regress(x, y, least_norm=True)(domain)
         left = float(np.mean((found - wanted) ** 2) / np.mean(wanted**2))
-        yield close(f"{keys}: error of least norm", left, error, absolute=margin if error else exact)
-
-
-@claim("linear-machines/rare-key", source=_SOURCE, basis=Basis.DERIVED, fault={"enough": 18})
-def rare_key(
-    scale: Scale, rng: Generator, *, enough: int = 19, exact: float = 1e-18, left: float = 1e-3
-) -> Iterator[Comparison]:
-    """On a fixed basis m_j queries of key j give rank sum_j min(m_j, 19), where 19 = 1 + dk dv + dv (dv + 1)/2. So a
-    rare key needs exactly 19 queries. With 18 the memory is wrong on it, by an error of order 1e-2 of the mean squared
-    label. With 19 it is exact.
-
-    The features of two keys of a basis have disjoint supports. The other keys are queried often, the rare one as often
-    as stated, and errors are on fresh queries of the rare key. The median of several draws counts, because the error of
-    one random direction varies much.
-    """
-    errors: dict[int, list[float]] = {enough - 1: [], enough: []}
-    for _ in range(7 if scale is Scale.QUICK else 51):
-        x, y = KeyValueMemory("fixed").examples(500, rng=rng)
-        rare, common = np.flatnonzero(x[:, -1, 3] == 1), np.flatnonzero(x[:, -1, 3] == 0)
-        fresh = rare[30:]
-        for number in errors:
-            kept = np.concatenate([common, rare[:number]])
-            learned = regress(x[kept], y[kept], least_norm=True)
-            errors[number].append(float(np.mean((learned(x[fresh]) - y[fresh]) ** 2) / np.mean(y[fresh] ** 2)))
-    rank = int(np.linalg.matrix_rank(cubic_features(x[kept])))
-    yield equal("rank with enough", rank, 3 * 19 + 19)
-    yield at_least("median error with one fewer", float(np.median(errors[enough - 1])), left)
-    yield at_most("median error with enough", float(np.median(errors[enough])), exact)
-
-
-@claim("linear-machines/automata", source=_SOURCE, basis=Basis.DERIVED, fault=_NO_FIRST)
-def automata(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """For a fixed automaton with one token [s; x; 1] the rank of the features is the number of pairs (s, x) seen.
-    Learned from all pairs it runs without an error. For an automaton given in the context by tokens [(s, x); s'] the
-    rank is S A (1 + S A (S - 1)): 20, 78 and 200 for S = 2, 3, 4 and A = 2. Linear attention learned from random
-    automata in the context runs unseen ones without an error once the rank is reached, and not far below it.
-
-    A table of next states that is right runs right for any number of steps. Each pair's features hold a product s_b x_c
-    that no other pair's do. Learns by least norm from the first examples that are independent, of 100, 400 and 2000
-    drawn, and from a tenth, and asks for the tables of 20 fresh automata. Quick runs leave out S = 4.
-    """
-    for states, symbols in ((3, 2), (5, 3)) if scale is Scale.QUICK else ((3, 2), (5, 3), (8, 4)):
-        automaton, name = Automaton.random(states=states, symbols=symbols, rng=rng), f"S = {states}, A = {symbols}"
-        for seen in (1, states, states * symbols):
-            x, y = automaton.examples(rng.permutation(states * symbols)[:seen])
-            yield equal(f"{name}, {seen} pairs: rank", int(np.linalg.matrix_rank(cubic_features(x))), seen)
-        answered = automaton.answered(regress(x, y, least_norm=True)).transitions
-        right = bool(np.array_equal(answered, automaton.transitions))
-        yield equal(f"{name}: all pairs right", right, True)
-    for states, number, rank in ((2, 100, 20), (3, 400, 78), (4, 2000, 200))[: 2 if scale is Scale.QUICK else 3]:
-        task, tables = AutomataInContext(states, 2), rng.integers(states, size=(20, states, 2))
-        x, y = task.examples(number, rng=rng)
-        independent, contexts = first_independent(x), task.contexts(tables, rng=rng)
-        yield equal(f"in context, S = {states}: rank, the formula", [len(independent), task.rank], [rank, rank])
-        for name, kept in (("the rank", independent), ("a tenth of the examples", slice(number // 10))):
-            learned = regress(x[kept], y[kept], least_norm=True)
-            right = bool(np.array_equal(task.answered(learned, contexts), tables))
-            yield equal(f"in context, S = {states}, {name}: all right", right, name == "the rank")
+        yield close(f"{keys}: error of least norm", left, error, absolute=0.04 if error else 1e-20)
 
 
 @claim(
@@ -159,44 +81,14 @@ def turing(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         start = layout.draw(2, rng=rng)
         found = layout.simulate(layout.model(machine), start, steps, keep=True)
         right = bool(np.array_equal(found.configurations, machine.run(start, steps)))
-        yield equal(f"(S, A, P) = {size}: all steps right, nothing to round", [right, found.rounding], [True, 0])
+        yield equal(f"{size}: all steps right, nothing to round", [right, found.rounding], [True, 0])
     for size in ((2, 2, 4), (3, 3, 6)):
         universal = UniversalLayout(*size)
         machines, start = universal.draw(6, rng=rng)
         found = universal.simulate(universal.model(), machines, start, steps // 2)
         wanted = np.concatenate([one.run(start[[run]], steps // 2) for run, one in enumerate(machines)])
         right = bool(np.array_equal(found.configurations, wanted))
-        yield equal(f"universal, {size}: all steps right, nothing to round", [right, found.rounding], [True, 0])
-
-
-@claim("linear-machines/turing-learned", source=_SOURCE, basis=Basis.DERIVED, fault=_NO_FIRST, slow=True)
-def turing_learned(scale: Scale, rng: Generator, *, short: int = 24) -> Iterator[Comparison]:
-    """With tokens [symbol | position | position x state] one head reads the symbol under the head of a machine exactly.
-    The full rank is P S (1 + P (A - 1)), 40 at (S, A, P) = (2, 2, 4), where d = 14. Learned from examples of full rank,
-    its error is rounding, below 1e-13. Learned from steps of runs, machines of (2, 2, 4) need rank 40 and those of (3,
-    2, 5) rank 90. Then runs of 100 steps are right at every step if each step is rounded. At rank 24 of 40 some steps
-    are wrong.
-
-    The head runs on all 128 configurations, and is learned from three quarters of them. Runs the library's closed loop
-    on random machines and compares with its plain simulator. That a lower rank fails is measured.
-    """
-    layout = TapeLayout(2, 2, 4)
-    x, y = layout.examples(layout.every_configuration())
-    some = rng.permutation(len(x))[:96]
-    independent = some[first_independent(x[some])]
-    error = np.linalg.norm(regress(x[independent], y[independent], least_norm=True)(x) - y) / np.linalg.norm(y)
-    yield equal("reader: d, rank", [layout.dim, len(independent)], [14, 40])
-    yield equal("reader: largest error of the constructed head", np.abs(layout.reader_model()(x) - y).max(), 0)
-    yield at_most("reader: error on all, learned", float(error), 1e-13)
-    for size, rank, machines in (((2, 2, 4), 40, 2), ((3, 2, 5), 90, 2), ((2, 2, 4), short, 4)):
-        layout, right = TapeLayout(*size), True
-        for _ in range(machines if scale is Scale.QUICK else 10):
-            machine = TuringMachine.random(states=size[0], symbols=size[1], rng=rng)
-            start = layout.draw(3, rng=rng)
-            learned = learn_from_steps(machine, layout, rank=rank, rng=rng)
-            found = layout.simulate(learned, start, 100, keep=False)
-            right &= learned.rank == rank and np.array_equal(found.configurations, machine.run(start, 100))
-        yield equal(f"(S, A, P) = {size}, rank {rank}: all steps right", bool(right), rank != short)
+        yield equal(f"universal, {size}: all steps right, no rounding", [right, found.rounding], [True, 0])
 
 
 @claim(
@@ -204,7 +96,9 @@ def turing_learned(scale: Scale, rng: Generator, *, short: int = 24) -> Iterator
     source="measured here; the centred features are ours, not the paper's",
     basis=Basis.MEASURED,
     fault=Fault(
-        "attention.layer:attention_pattern", given(lambda logits: 2 * logits), "the softmax of twice the logits"
+        "attention.layer:attention_pattern",
+        given(lambda logits: 2 * logits),
+        "the softmax of twice the logits",
     ),
     false_alarm=0.009,
     slow=True,

@@ -8,7 +8,9 @@ from numpy.random import Generator
 
 from attention import ExampleOracle, GroundTruth
 from lower import HardInstance, solve_gf2
-from paper_checks import Basis, Comparison, Fault, Scale, at_least, at_most, claim, close, covers, returned
+from paper_checks.claim import Basis, Scale, claim
+from paper_checks.comparison import Comparison, at_least, at_most, close, covers
+from paper_checks.faults import Fault, returned
 from sq import make_parity_instance
 from studies.intervals import proportion_interval
 
@@ -23,14 +25,9 @@ from studies.intervals import proportion_interval
         "elimination with the first sign flipped",
     ),
     false_alarm=0.0007,
+    slow=True,
 )
-def elimination(
-    scale: Scale,
-    rng: Generator,
-    *,
-    determined: tuple[float, ...] = (0.289, 0.770, 0.969, 0.999),
-    survival: tuple[float, ...] = (0.68, 0.14, 0.016),
-) -> Iterator[Comparison]:
+def elimination(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Gaussian elimination solves noise-free parity. From d - 1 + r labelled examples on the gate it determines S with
     probability prod_{i=r+1}^{d-1+r} (1 - 2^-i), for every l: .289, .770, .969, .999 at d = 40 for r = 0, 2, 5, 10. If
     hidden signs flip independently at rate eta, it finds S from d - 1 independent equations with probability (1 -
@@ -43,7 +40,7 @@ def elimination(
     d, runs = 40, 100 if scale is Scale.QUICK else 2000
     instance = make_parity_instance(dim=d, heads=2, rng=rng)
     secret = np.isin(np.arange(1, d), instance.secret)
-    for surplus, figure in zip((0, 2, 5, 10), determined, strict=True):
+    for surplus, figure in ((0, 0.289), (2, 0.770), (5, 0.969), (10, 0.999)):
         won = 0
         for _ in range(runs):
             solved = solve_gf2(*_equations(instance, d - 1 + surplus, rng))
@@ -53,7 +50,7 @@ def elimination(
         yield covers(f"r = {surplus}: S found", proportion_interval(won, runs, confidence=0.9999), chance)
     systems = [_equations(instance, d - 1, rng) for _ in range(4 * runs)]
     independent = [system for system in systems if solve_gf2(*system).unique]
-    for rate, figure in zip((0.01, 0.05, 0.1), survival, strict=True):
+    for rate, figure in ((0.01, 0.68), (0.05, 0.14), (0.1, 0.016)):
         won = 0
         for equations, bits in independent:
             solved = solve_gf2(equations, bits ^ (rng.random(len(bits)) < rate))
@@ -67,17 +64,13 @@ def elimination(
     "outside-queries/adam",
     source="measured here",
     basis=Basis.MEASURED,
-    fault=Fault("upper.baselines.gradient_descent:rate", returned(lambda step: -step), "steps up the gradient"),
+    fault=Fault(
+        "upper.baselines.gradient_descent:rate", returned(lambda step: -step), "steps up the gradient"
+    ),
     needs=("torch",),
+    slow=True,
 )
-def adam(
-    scale: Scale,
-    rng: Generator,
-    *,
-    one_bit: tuple[float, float] = (0.06, 0.02),
-    three_bits: float = 0.95,
-    few_coordinates: tuple[float, float] = (0.85, 0.1),
-) -> Iterator[Comparison]:
+def adam(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Adam with a student of 8 heads, batches of 256 and rate .01 learns a parity of one bit at d = 32: in 1000 steps
     its error is below .02 of the unknown part. It learns three bits at d = 16: in 6000 steps the error is below .1. At
     d = 48 it does not learn three bits: in 4000 steps the error never falls below .95. Knowing nothing scores 1.0.
@@ -89,11 +82,11 @@ def adam(
     """
     full = scale is Scale.FULL
     errors = _adam(1, *((32, 1000) if full else (8, 400)), rng=rng)
-    yield at_most("one bit: last error", errors[-1], one_bit[full])
+    yield at_most("one bit: last error", errors[-1], 0.02 if full else 0.06)
     errors = _adam(3, *((16, 6000) if full else (5, 500)), rate=0.01 if full else 0.02, rng=rng)
-    yield at_most("three bits, few coordinates: last error", errors[-1], few_coordinates[full])
+    yield at_most("three bits, few coordinates: last error", errors[-1], 0.1 if full else 0.85)
     errors = _adam(3, 48, 4000 if full else 150, rng=rng)
-    yield at_least("three bits, d = 48: least error", min(errors), three_bits)
+    yield at_least("three bits, d = 48: least error", min(errors), 0.95)
 
 
 def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.ndarray, np.ndarray]:

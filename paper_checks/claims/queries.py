@@ -11,7 +11,9 @@ from numpy.random import Generator
 
 from lower import all_sign_matrices
 from lower.bounds import eliminated_per_query, query_lower_bound
-from paper_checks import Basis, Comparison, Fault, Scale, at_most, claim, close, equal, returned
+from paper_checks.claim import Basis, Scale, claim
+from paper_checks.comparison import Comparison, at_most, close, equal
+from paper_checks.faults import Fault, returned
 from sq import (
     CSQ,
     ExactOracle,
@@ -32,11 +34,6 @@ _TAUS = ("0.9", "0.5", "0.3", "0.1", "0.05")
 _HALF_REPLIES = Fault(
     "sq.oracles:ExactOracle._settle", returned(lambda reply: reply / 2), "half of the true answer"
 )
-_REPLIES_NEAR_ONE = Fault(
-    "sq.adversaries:ReferenceAdversary._choose",
-    lambda right: lambda self, values, many, reference, group: right(self, values, many, 1.0, group),
-    "replies near 1 in place of 0",
-)
 # d and l: N and the least number of correlational queries at each tau
 _CELLS = {
     (10, 2): (36, 35, 12, 4, 1, 1),
@@ -53,38 +50,6 @@ _CELLS = {
 
 
 @claim(
-    "queries/correlational",
-    source="Blum et al. 1994 for the argument; derived here in this form",
-    basis=Basis.PROVED,
-    fault=Fault(
-        "lower.bounds:eliminated_per_query", returned(lambda most: most + 1), "ceil(1/tau^2), not one less"
-    ),
-)
-def correlational(
-    scale: Scale, rng: Generator, *, figures: tuple[int, ...] = (1, 3, 11, 99, 399)
-) -> Iterator[Comparison]:
-    """Let M* = ceil(1/tau^2) - 1. One correlational query |h| <= 1 of tolerance tau has an answer of size above tau on
-    at most M* of orthonormal targets. The query (f_1 + ... + f_M*)/sqrt(M*) attains this. M* is 1, 3, 11, 99, 399 at
-    tau = .9, .5, .3, .1, .05.
-
-    Bessel's inequality proves it. That the bound is attained is checked in fractions, and random queries, sparse and
-    dense, are asked about ten orthonormal targets.
-    """
-    for tau, figure in zip(_TAUS, figures, strict=True):
-        yield equal(f"tau = {tau}: M*", eliminated_per_query(tau), figure)
-        # the answer 1/sqrt(M) on each of M targets is above tau where M tau^2 < 1
-        seen = [size * Fraction(tau) ** 2 < 1 for size in (figure, figure + 1)]
-        yield equal(f"tau = {tau}: M*, M* + 1 seen at once", seen, [True, False])
-    many = 1000 if scale is Scale.QUICK else 100_000
-    queries = rng.normal(size=(many, 12)) ** rng.integers(1, 5, (many, 1))
-    queries[:, :10] *= rng.random((len(queries), 10)) < rng.random((len(queries), 1))
-    answers = np.abs(queries[:, :10]) / np.linalg.norm(queries, axis=1, keepdims=True)
-    for tau, figure in zip(_TAUS, figures, strict=True):
-        most = int((answers > float(tau)).sum(axis=1).max())
-        yield at_most(f"tau = {tau}: most seen by a random query", most, figure)
-
-
-@claim(
     "queries/statistical",
     source="derived here",
     basis=Basis.PROVED,
@@ -94,14 +59,7 @@ def correlational(
         "1/(2 tau^2) in place of 1/(4 tau^2)",
     ),
 )
-def statistical(
-    scale: Scale,
-    rng: Generator,
-    *,
-    largest: float = 0.25,
-    bounds: tuple[int, ...] = (2, 24, 99),
-    rounding: float = 1e-12,
-) -> Iterator[Comparison]:
+def statistical(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Let q(X, Y) in [-1, 1] be a query of two-valued parity labels. It differs from its mean under a fair sign on the
     gate by E[1_gate r(X) chi_S(y) s(X)]. The squares of these differences add up to at most 1/4, and one character
     attains this. So a query of STAT(tau) rules out at most ceil(1/(4 tau^2)) - 1 targets: 2, 24, 99 at tau = .3, .1,
@@ -121,15 +79,15 @@ def statistical(
         means = np.array([np.where(one >= 0, table[0], table[1]).mean() for one in signs])
         reference = np.where(gate != 0, table.mean(axis=0), table[0]).mean()
         squares.append(float(((means - reference) ** 2).sum()))
-    yield close("sum of squares of one character", squares[0], largest, absolute=rounding)
-    yield at_most("largest sum of squares", max(squares), largest + rounding)
-    for tau, figure in zip(_TAUS[2:], bounds, strict=True):
+    yield close("sum of squares of one character", squares[0], 0.25, absolute=1e-12)
+    yield at_most("largest sum of squares", max(squares), 0.25 + 1e-12)
+    for tau, figure in (("0.3", 2), ("0.1", 24), ("0.05", 99)):
         yield equal(f"tau = {tau}: bound", full_query_cap(tau).whole, figure)
 
 
 @claim(
     "queries/correlated-targets",
-    source="Szörényi 2009, the argument of the first; constants derived here",
+    source="Szörényi 2009, the argument; constants derived here",
     basis=Basis.PROVED,
     fault=Fault(
         "sq.caps:szorenyi_cap",
@@ -137,15 +95,13 @@ def statistical(
         "twice the bound: each sign on its own",
     ),
 )
-def correlated_targets(scale: Scale, rng: Generator, *, rounding: float = 1e-9) -> Iterator[Comparison]:
+def correlated_targets(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Take unit targets with pairwise |correlations| <= gamma < tau^2. One correlational query has an answer of size
-    above tau on fewer than (1-gamma)/(tau^2-gamma) of them, and targets of equal correlations gamma attain the largest
-    such number. For any Gram matrix the squares of one query's answers add up to at most lambda_max, so fewer than
-    lambda_max/tau^2 answers are above tau; the query along the top eigenvector attains the sum.
+    above tau on fewer than (1-gamma)/(tau^2-gamma) of them. Targets of equal correlations gamma attain the largest such
+    number.
 
     The notes of sq.szorenyi_cap have the proof. In fractions: the normalised sum of n targets of equal correlation has
-    the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1. Random queries are
-    asked about random unit targets.
+    the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1.
     """
     for gamma, tau in (("1/100", "1/5"), ("0", "3/10"), ("1/50", "1/4"), ("1/20", "2/5"), ("1/1000", "1/20")):
         g, t = Fraction(gamma), Fraction(tau)
@@ -154,19 +110,12 @@ def correlated_targets(scale: Scale, rng: Generator, *, rounding: float = 1e-9) 
         seen = [(1 + (size - 1) * g) / size > t**2 for size in (n, n + 1)]
         yield equal(f"gamma = {gamma}, tau = {tau}: {n}, {n + 1} seen at once", seen, [True, False])
         yield equal(f"gamma = {gamma}, tau = {tau}: the bound", szorenyi_cap(gamma, tau).value, most)
-    targets = rng.normal(size=(30, 12))
-    targets /= np.linalg.norm(targets, axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(targets.T @ targets)
-    queries = np.vstack([vectors[:, -1], rng.normal(size=(200 if scale is Scale.QUICK else 5000, 12))])
-    squares = ((queries @ targets.T) ** 2).sum(axis=1) / (queries**2).sum(axis=1)
-    yield close("top query: sum of squares over lambda_max", squares[0] / values[-1], 1, absolute=rounding)
-    yield at_most("random queries: the same, largest", squares[1:].max() / values[-1], 1)
 
 
 @claim(
     "queries/sda",
-    source="""Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, definition and constant as later papers restate them, the
-    original not compared; the proof is in the notes of sq.vstat_calls""",
+    source="Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, definition and constant as later papers restate them, the "
+    "original not compared; the proof is in the notes of sq.vstat_calls",
     basis=Basis.PROVED,
     fault=Fault(
         "sq.dimension:vstat_calls",
@@ -174,58 +123,53 @@ def correlated_targets(scale: Scale, rng: Generator, *, rounding: float = 1e-9) 
         "2N/n calls in place of 2N/(3n)",
     ),
 )
-def average_correlation(
-    scale: Scale,
-    rng: Generator,
-    *,
-    dimension: tuple[int, int] = (7, 8),
-    calls: tuple[Fraction, ...] = (Fraction("5483.4"), Fraction("548.34")),
-) -> Iterator[Comparison]:
+def average_correlation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Take a reference with a fair sign on the gate. The chi^2 Gram matrix of N parities is then I/2 and SDA(gamma) = 2
     gamma N: 7 (8 for whole sets) at N = 35, gamma = .1. The error of VSTAT(n) is at most max(1/n, sqrt(p(1-p)/n)), and
     where a reply p_0 <= 1/2 is off by more, (p - p_0)^2 > p_0/(3n). Hence gamma = 1/(3n), and 2N/(3n) calls to VSTAT(n)
     are needed: 5483.4 and 548.34 for d = 40, l = 4, n = 10, 100.
 
-    The whole form follows by trying sizes of sets, as the average correlation of s orthogonal targets is 1/(2s). The
-    inequality is tried on a grid of p and p_0 for n from 2 to 400; it is not claimed that 3 is the best constant. The
-    tests compare sq.dimension with the definition.
+    The inequality is tried on a grid of p and p_0 for n from 2 to 400; it is not claimed that 3 is the best constant.
+    The tests compare sq.dimension with the definition.
     """
-    targets, gamma = 35, Fraction(1, 10)
-    whole = max(
-        q
-        for q in range(1, targets + 1)
-        if all(Fraction(1, 2 * size) <= gamma for size in range(ceil(Fraction(targets, q)), targets + 1))
-    )
-    library = statistical_dimension(reference_gram(SecretSet(dim=8, bits=3)), gamma)
-    yield equal("SDA(.1) as by its definition", whole, dimension[1])
-    yield equal("SDA(.1)", [library.value, library.whole], list(dimension))
+    found = statistical_dimension(reference_gram(SecretSet(dim=8, bits=3)), "0.1")
+    yield equal("SDA(.1)", [found.value, found.whole], [7, 8])
     grid = 120 if scale is Scale.QUICK else 480
     p, p0 = np.meshgrid(np.arange(grid + 1), np.arange(1, grid // 2 + 1), indexing="ij")
     for n in (2, 3, 5, 10, 40, 100, 400):
         gap = np.abs(p - p0)
         refused = (gap * n > grid) & (n * gap**2 > p * (grid - p))
-        kept = 3 * n * gap**2 > p0 * grid
-        yield equal(f"n = {n}: the inequality holds wherever p is refused", bool(np.all(kept[refused])), True)
-    for n, figure in zip((10, 100), calls, strict=True):
-        found = vstat_calls(reference_gram(SecretSet(dim=40, bits=4)), n).value
-        yield equal(f"calls to VSTAT({n})", [found, Fraction(2 * comb(39, 4), 3 * n)], [figure, figure])
+        least = bool(np.all((3 * n * gap**2 > p0 * grid)[refused]))
+        yield equal(f"n = {n}: the inequality holds wherever a reply is refused", least, True)
+    for n, calls in ((10, "5483.4"), (100, "548.34")):
+        found = vstat_calls(reference_gram(SecretSet(dim=40, bits=4)), n)
+        yield equal(
+            f"calls to VSTAT({n})", [found.value, Fraction(2 * comb(39, 4), 3 * n)], [Fraction(calls)] * 2
+        )
 
 
 @claim(
     "queries/table",
     source="Blum et al. 1994 for the argument; derived here in this form",
     basis=Basis.PROVED,
-    fault=_REPLIES_NEAR_ONE,
+    fault=Fault(
+        "sq.adversaries:ReferenceAdversary._choose",
+        lambda right: lambda self, values, many, reference, group: right(self, values, many, 1.0, group),
+        "replies near 1 in place of 0",
+    ),
 )
 def table(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """A deterministic learner of N orthonormal targets asks at least ceil((N-1)/M*) correlational queries. An oracle
-    that replies 0 as long as a candidate allows it leaves two or more candidates before that. The group learner attains
-    the bound in each of 50 cells: d = 10 to 40, l = 2 to 4, tau = .9, .5, .3, .1, .05.
+    """Let M* = ceil(1/tau^2) - 1: 1, 3, 11, 99, 399 at tau = .9, .5, .3, .1, .05. One correlational query |h| <= 1 of
+    tolerance tau has an answer of size above tau on at most M* of orthonormal targets. So a deterministic learner of N
+    targets asks at least ceil((N-1)/M*) of them: an oracle that replies 0 as long as a candidate allows it leaves two
+    or more candidates before that. The query (f_1 + ... + f_M*)/sqrt(M*) attains M*, and the group learner attains the
+    bound in each of 50 cells: d = 10 to 40, l = 2 to 4.
 
-    Each reply rules out at most M* candidates. Runs the learner and counts its queries; every scalar query counts one.
-    Learners of random groups, of every size and sign, run at N = 35. Quick runs cells of at most 160 queries. Full runs
-    all, up to 82250.
+    Bessel's inequality proves it. Runs the learner and counts its queries; every scalar query counts one. Learners of
+    random groups, of every size and sign, run at N = 35. Quick runs cells of at most 160 queries. Full runs all, up to
+    82250.
     """
+    yield equal("M*", [eliminated_per_query(tau) for tau in _TAUS], [1, 3, 11, 99, 399])
     family = ParityFamily(dim=8, bits=3)
     for tau in _TAUS[:3]:
         least, asked = query_lower_bound(35, tau), []
@@ -238,14 +182,14 @@ def table(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             asked.append(oracle.asked)
         yield equal(f"N = 35, tau = {tau}: none asks fewer than {least}", min(asked) >= least, True)
     for (dim, bits), (targets, *counts) in _CELLS.items():
-        family = ParityFamily(dim=dim, bits=bits)
-        yield equal(f"d = {dim}, l = {bits}: N", family.secrets.size, targets)
+        family, name = ParityFamily(dim=dim, bits=bits), f"d = {dim}, l = {bits}"
+        bounds = [query_lower_bound(targets, tau) for tau in _TAUS]
+        yield equal(f"{name}: N, lower bounds", [family.secrets.size, *bounds], [targets, *counts])
         for tau, count in zip(_TAUS, counts, strict=True):
-            name = f"d = {dim}, l = {bits}, tau = {tau}"
-            yield equal(f"{name}: lower bound", query_lower_bound(targets, tau), count)
             if scale is Scale.FULL or count <= 160:
                 result = GroupLearner().learn(ReferenceAdversary(CSQ(float(tau)), family), family)
-                yield equal(f"{name}: asked, candidates left", [result.asked, result.survivors], [count, 1])
+                found = [result.asked, result.survivors]
+                yield equal(f"{name}, tau = {tau}: asked, candidates left", found, [count, 1])
 
 
 @claim("queries/randomised", source="derived here", basis=Basis.PROVED, fault=_HALF_REPLIES)
@@ -271,9 +215,7 @@ def randomised(scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
 
 @claim("queries/group-learner", source="derived here", basis=Basis.PROVED, fault=_HALF_REPLIES)
-def group_learner(
-    scale: Scale, rng: Generator, *, preserved: tuple[int, int] = (229, 24)
-) -> Iterator[Comparison]:
+def group_learner(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Where every reply settles a group, the learner that asks for M* targets at once and then bisects asks at most
     ceil((N-1)/M*) + ceil(log2 M*) queries. The most-preserving adversary does not settle groups: at d = 16, l = 3 it
     makes this learner ask 229 queries at tau = .3 and 24 at .1, where the bound would be 46 and 12.
@@ -282,21 +224,18 @@ def group_learner(
     tau = .3, .1, with the exact oracle. Full adds all 455 of (16, 3). The 229 and 24 are counted.
     """
     family = ParityFamily(dim=16, bits=3)
-    for tau, count in zip((0.3, 0.1), preserved, strict=True):
+    for tau, count in ((0.3, 229), (0.1, 24)):
         asked = GroupLearner().learn(MostPreservingAdversary(CSQ(tau), family), family).asked
         yield equal(f"d = 16, l = 3, tau = {tau}: against the most-preserving adversary", asked, count)
     for dim, bits in ((10, 4),) if scale is Scale.QUICK else ((10, 4), (16, 3)):
         family = ParityFamily(dim=dim, bits=bits)
+        targets = range(family.secrets.size)
         for tau in ("0.3", "0.1"):
-            most = eliminated_per_query(tau)
-            bound = query_lower_bound(family.secrets.size, tau) + (most - 1).bit_length()
-            results = [
-                GroupLearner().learn(ExactOracle(CSQ(float(tau)), family, target), family)
-                for target in range(family.secrets.size)
-            ]
+            oracles = [ExactOracle(CSQ(float(tau)), family, target) for target in targets]
+            results = [GroupLearner().learn(oracle, family) for oracle in oracles]
+            bound = query_lower_bound(len(targets), tau) + (eliminated_per_query(tau) - 1).bit_length()
             name = f"d = {dim}, l = {bits}, tau = {tau}"
-            right = all(result.number == target for target, result in enumerate(results))
-            yield equal(f"{name}: all found", right, True)
+            yield equal(f"{name}: all found", [result.number for result in results] == list(targets), True)
             yield at_most(f"{name}: most queries", max(result.asked for result in results), bound)
 
 
@@ -310,9 +249,7 @@ def group_learner(
         "replies of the reference adversary",
     ),
 )
-def signed_groups(
-    scale: Scale, rng: Generator, *, queries: int = 93, most: int = 11, largest_positive: int = 2
-) -> Iterator[Comparison]:
+def signed_groups(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Against the most-preserving adversary a positive group of A targets rules out someone only if 1/sqrt|A| > 2 tau.
     The signed group (sum_A+ f - sum_A- f)/sqrt(M*) rules out at least floor(M*/2) for every valid reply. This gives 93
     queries at N = 455, tau = .3, where the lower bound is 42. From tau = 1/sqrt 2 on a reply midway between two
@@ -322,19 +259,17 @@ def signed_groups(
     sentence. The 93 is counted: the adversary is greedy, not the worst.
     """
     family, model = ParityFamily(dim=16, bits=3), CSQ(0.3)
-    for size in range(1, most + 1):
+    for size in range(1, 12):
         oracle = MostPreservingAdversary(model, family)
         oracle.query(GroupQuery.signed(np.arange(size)))
-        ruled_out = len(oracle.survivors) < 455
-        yield equal(f"positive group of {size} rules someone out", ruled_out, size <= largest_positive)
-    oracle, fewest = MostPreservingAdversary(model, family), most
-    while len(left := oracle.survivors) > most:
-        half = ceil(most / 2)
-        oracle.query(GroupQuery.signed(left[:half], left[half:most]))
+        yield equal(f"positive group of {size} rules someone out", len(oracle.survivors) < 455, size <= 2)
+    oracle, fewest = MostPreservingAdversary(model, family), 11
+    while len(left := oracle.survivors) > 11:
+        oracle.query(GroupQuery.signed(left[:6], left[6:11]))
         fewest = min(fewest, len(left) - len(oracle.survivors))
-    yield equal("fewest ruled out by a signed group", fewest, most // 2)
+    yield equal("fewest ruled out by a signed group of 11", fewest, 5)
     result = SignedGroupLearner().learn(MostPreservingAdversary(model, family), family)
-    yield equal("queries, candidates left", [result.asked, result.survivors], [queries, 1])
+    yield equal("queries, candidates left", [result.asked, result.survivors], [93, 1])
     family = ParityFamily(dim=6, bits=2)
     for tau, learned in ((0.7071, True), (0.7072, False)):
         result = SignedGroupLearner().learn(MostPreservingAdversary(CSQ(tau), family), family)

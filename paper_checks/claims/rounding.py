@@ -11,7 +11,9 @@ from numpy.random import Generator
 from lwe import LWEParameters
 from lwe.heads import lwr_heads
 from lwe.parameters import centred, covariate_form, rounded
-from paper_checks import Basis, Comparison, Fault, Scale, at_most, claim, covers, equal, returned, surely_above
+from paper_checks.claim import Basis, Scale, claim
+from paper_checks.comparison import Comparison, at_most, covers, equal, surely_above
+from paper_checks.faults import Fault, returned
 from studies.intervals import mean_interval, proportion_interval
 
 _SIZES = ((6, 8, 2), (6, 16, 4), (8, 7, 3), (10, 64, 2), (5, 17, 17), (12, 4, 2))
@@ -35,11 +37,13 @@ _NO_PADS = Fault(
     basis=Basis.PROVED,
     fault=Fault(
         "lwe.heads:lwr_heads",
-        returned(lambda heads: replace(heads, coefficients=heads.coefficients[[-1, *range(1, len(heads) - 1), 0]])),
+        returned(
+            lambda heads: replace(heads, coefficients=heads.coefficients[[-1, *range(1, len(heads) - 1), 0]])
+        ),
         "the two pads exchanged",
     ),
 )
-def padded_layer(scale: Scale, rng: Generator, *, error: float = 0.0) -> Iterator[Comparison]:
+def padded_layer(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Let a_j = 1[x_1j != x_2j], j = 2..d, which are uniform bits for uniform tokens, on the gate x_11 != x_21 and off
     it, and T = <v, a>, f(T) = floor(p (T mod q)/q). Heads at the jumps of f alone give f(T) - c0 on the gate and C off
     it, with c0 = (f(sum v^-) + f(sum v^+))/2 and C = (f(sum v^+) - f(sum v^-))/2, which depend on the secret. Exactly
@@ -60,7 +64,7 @@ def padded_layer(scale: Scale, rng: Generator, *, error: float = 0.0) -> Iterato
         wanted[..., 0] = x[..., 0] * ((x[:, 0, 0] != x[:, 1, 0]) * labels)[:, None]
         outputs = lwr_heads(v, LWEParameters(n, q, p), beta=40.0).layer()(x)
         worst = max(worst, float(np.abs(outputs - wanted).max()))
-    yield at_most("largest error", worst, error)
+    yield at_most("largest error", worst, 0.0)
     constants, pads_right, sums = set(), True, set()
     for v in itertools.product(range(-3, 5), repeat=3):
         ends = [sum(one for one in v if one * side > 0) for side in (-1, 1)]
@@ -99,18 +103,8 @@ def gadget(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         yield equal(f"n' = {n}, q = {q}: <v, a> = <s, G a> mod q", same, True)
 
 
-@claim(
-    "rounding/head-count", source="derived here", basis=Basis.PROVED, fault=_NO_PADS, false_alarm=0.0002
-)
-def head_count(
-    scale: Scale,
-    rng: Generator,
-    *,
-    quarter: float = 0.25,
-    gadget_mean: float = 66.0,
-    gadget_most: tuple[int, int] = (60, 71),
-    share: float = 0.75,
-) -> Iterator[Comparison]:
+@claim("rounding/head-count", source="derived here", basis=Basis.PROVED, fault=_NO_PADS, false_alarm=0.0002)
+def head_count(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """A secret v needs m heads with |m - 2 - p |v|_1/q| < 1. The mean of |v_j| is exactly q/4 for even q. So uniform
     secrets of n entries need about p n/4 + 2 heads, for any q. With 8 jumps or more their number, m - 2, is within 25 %
     of p |v|_1/q. The gadget family at n' = 16, q = 256, p = 2 has d = 129, 66 heads on average and 60 to 71 for most.
@@ -127,15 +121,15 @@ def head_count(
             jumps, size = len(lwr_heads(v, LWEParameters(64, q, p))) - 2, p * float(np.abs(v).sum()) / q
             off, relative = max(off, abs(jumps - size)), max(relative, abs(jumps - size) / size)
     yield at_most("jumps off p |v|_1/q", off, 1)
-    yield at_most("jumps off p |v|_1/q, relative", relative, quarter)
+    yield at_most("jumps off p |v|_1/q, relative", relative, 0.25)
     parameters = LWEParameters(16, 256, 2, matrix="gadget")
     secrets = rng.integers(256, size=(200 if scale is Scale.QUICK else 4000, 16))
     heads = np.array([len(lwr_heads(covariate_form(s, parameters), parameters)) for s in secrets])
-    many = int(((heads >= gadget_most[0]) & (heads <= gadget_most[1])).sum())
+    many = int(((heads >= 60) & (heads <= 71)).sum())
     within = proportion_interval(many, len(heads), confidence=0.9999)
     yield equal("gadget: d", parameters.dim, 129)
-    yield covers("gadget: heads", mean_interval(heads, confidence=0.9999), gadget_mean, margin=0.3)
-    yield surely_above("gadget: share of secrets in the range", within, share)
+    yield covers("gadget: heads", mean_interval(heads, confidence=0.9999), 66.0, margin=0.3)
+    yield surely_above("gadget: share of secrets in the range", within, 0.75)
 
 
 @claim(
@@ -145,9 +139,7 @@ def head_count(
     fault=_NO_PADS,
     false_alarm=0.0002,
 )
-def truncation(
-    scale: Scale, rng: Generator, *, every: float = 130.0, kept: float = 57.4
-) -> Iterator[Comparison]:
+def truncation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Keep only the heads for the jumps within 6 standard deviations of the mean of T. They leave out a share of at
     most 2 e^(-6^2/2) of the covariates. For uniform secrets at n = 256, q = 64, p = 2 that takes some 57 heads instead
     of 130 on average.
@@ -165,6 +157,6 @@ def truncation(
     beyond = (2 * np.arange(len(counts)) - len(counts) + 1) ** 2 > 36 * int((v * v).sum())
     yield at_most("share of covariates beyond", counts[beyond].sum() / 2**256, 2 * math.exp(-18))
     secrets = [centred(rng.integers(64, size=256), 64) for _ in range(200 if scale is Scale.QUICK else 4000)]
-    for name, deviations, figure in (("heads", None, every), ("heads that are kept", 6.0, kept)):
+    for name, deviations, figure in (("heads", None, 130.0), ("heads that are kept", 6.0, 57.4)):
         heads = [len(lwr_heads(secret, parameters, deviations=deviations)) for secret in secrets]
         yield covers(name, mean_interval(heads, confidence=0.9999), figure, margin=0.3)
