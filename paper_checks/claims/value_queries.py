@@ -253,12 +253,13 @@ def same_answers(scale: Scale, rng: Generator, *, fewer: int = 1) -> Iterator[Co
     fault={"fewer": 0},
 )
 def counting(scale: Scale, rng: Generator, *, fewer: int = 1, gap: float = 1e-11) -> Iterator[Comparison]:
-    """The answers to q queries or examples of k tokens are q k d numbers, smooth in the
-    2 m d^2 parameters of a layer without biases. Below max(d^2 / (k (k - 1)), 2 m d / k) of them their derivative has a smaller rank, so some layers are not
-    determined. One query more than that, at random, reaches full rank, and so do twice as many Boolean examples.
+    """The answers to q queries or examples of k tokens are q k d numbers, smooth in the 2 m d^2 parameters of a
+    layer without biases. Below max(d^2 / (k (k - 1)), 2 m d / k) of them their derivative has a smaller rank, so
+    some layers are not determined. One query more than that, at random, reaches full rank, and so do twice as many
+    Boolean examples.
 
-    Numeric rank of the derivative of the answers by all Theta_i and W_i, at random heads. That it is smaller below the
-    bound is proved; that it is full above is measured, and full rank determines a layer only locally.
+    Numeric rank of the derivative of the answers by all Theta_i and W_i, at random heads. That it is smaller below
+    the bound is proved; that it is full above is measured, and full rank determines a layer only locally.
     """
     sizes = ((1, 3, 2), (2, 3, 2), (2, 4, 2), (2, 3, 3))
     for m, dim, k in sizes if scale is Scale.QUICK else (*sizes, (4, 4, 2), (4, 4, 4), (3, 4, 3)):
