@@ -18,40 +18,10 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, SliceInputs
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.comparison import Comparison, close, covers, equal, surely_below
-from paper_checks.faults import Fault, given, returned
+from paper_checks.faults import Fault, given
 from studies.intervals import mean_interval, proportion_interval
 
 _TALK = "the talk on Chen and Li's paper, as retold here; the quantities are derived here"
-
-
-@claim(
-    "concentration/logit-moments",
-    source="derived here",
-    basis=Basis.PROVED,
-    fault=Fault(
-        "paper_checks.claims.concentration:moments",
-        returned(lambda pair: [pair[0], pair[1] + pair[0] ** 2]),
-        "mean squares in place of variances",
-    ),
-)
-def logit_moments(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Over Boolean tokens x_a Theta x_b (b != a) has mean 0 and variance |Theta|^2. The difference x_a Theta (x_a -
-    x_b) has mean Tr(Theta) and variance |Theta|^2 + |offdiag(Theta + Theta^T)|^2/2.
-
-    Enumerates all pairs of Boolean tokens at d = 3 (quick) and 5 with a whole Theta, in whole numbers. Proof: the
-    monomials of the tokens are orthogonal, and x_i^2 = 1 leaves the trace.
-    """
-    dim = 3 if scale is Scale.QUICK else 5
-    theta = rng.integers(-9, 10, size=(dim, dim))
-    theta[0, 1] += 20  # so that there is something off the diagonal
-    tokens = np.array(list(itertools.product((-1, 1), repeat=dim)))
-    logits = tokens @ theta @ tokens.T
-    contrasts = np.diagonal(logits)[:, None] - logits
-    both = theta + theta.T
-    off = int((both**2).sum() - (np.diagonal(both) ** 2).sum())
-    square = int((theta**2).sum())
-    yield equal("logit", moments(logits), [0, square])
-    yield equal("contrast with itself", moments(contrasts), [int(np.trace(theta)), square + Fraction(off, 2)])
 
 
 @claim(
@@ -119,14 +89,14 @@ def moments_on_a_slice(scale: Scale, rng: Generator, *, less: int = 1) -> Iterat
     for weights, values in slices.items():
         mean, variance = Fraction(0), Fraction(0)
         for part, w in zip(parts, weights, strict=True):
-            n, (average, spread) = len(part), moments(part)
+            n, (average, spread) = len(part), _moments(part)
             mean += (2 * w - n) * average
             variance += 4 * Fraction(w * (n - w), n * (n - less)) * n * spread
-        right += moments(values) == [mean, variance]
+        right += _moments(values) == [mean, variance]
     yield equal("slices with these two moments", right, len(slices))
-    inside = sum(len(values) * moments(values)[1] for values in slices.values()) / 2 ** sum(blocks)
-    yield equal("mean variance in a slice", inside, sum(len(part) * moments(part)[1] for part in parts))
-    yield equal("variance on the cube", moments([*itertools.chain(*slices.values())]), [0, int(v @ v)])
+    inside = sum(len(values) * _moments(values)[1] for values in slices.values()) / 2 ** sum(blocks)
+    yield equal("mean variance in a slice", inside, sum(len(part) * _moments(part)[1] for part in parts))
+    yield equal("variance on the cube", _moments([*itertools.chain(*slices.values())]), [0, int(v @ v)])
     likeliest = Fraction(math.prod(math.comb(n, n // 2) for n in blocks), 2 ** sum(blocks))
     share = Fraction(max(map(len, slices.values())), 2 ** sum(blocks))
     yield equal("share of the likeliest slice", share, likeliest)
@@ -168,7 +138,7 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
     yield covers("mean variance over that on the cube", mean_interval(ratios), 0.127**2, margin=0.001)
 
 
-def moments(values: Any) -> list[Fraction]:
+def _moments(values: Any) -> list[Fraction]:
     """Mean and variance of whole numbers, as fractions."""
     whole = [int(value) for value in np.ravel(values)]
     mean = Fraction(sum(whole), len(whole))

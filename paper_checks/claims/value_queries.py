@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
@@ -21,7 +22,6 @@ from paper_checks.claims._layer_by_fractions import (
     whole,
     wholes,
 )
-from paper_checks.claims.identifiability import jacobian
 from paper_checks.comparison import Comparison, at_least, at_most, equal
 from paper_checks.faults import Fault, given
 from upper import counting_floor
@@ -270,9 +270,25 @@ def counting(scale: Scale, rng: Generator, *, fewer: int = 1, gap: float = 1e-11
             ("one query more", rng.standard_normal((least + 1, k, dim)), at_least, full),
             ("twice as many examples", BooleanInputs(k, dim).sample(2 * least, rng=rng), at_least, full),
         ):
-            singular = np.linalg.svd(jacobian(layer, x), compute_uv=False)
+            singular = np.linalg.svd(_derivative(layer, x), compute_uv=False)
             attained = float((singular > gap * singular[0]).sum())
             yield compare(f"rank, m = {m}, d = {dim}, k = {k}, {name}", attained, float(bound))
+
+
+def _derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
+    """Derivatives of all outputs on x by the entries of all Theta_i, then of all W_i."""
+    by_theta, by_w = [], []
+    for theta, w in zip(layer.theta, layer.w, strict=True):
+        odds = np.exp(x @ theta @ x.swapaxes(1, 2))
+        p = odds / odds.sum(axis=-1, keepdims=True)
+        for r, c in np.ndindex(layer.dim, layer.dim):
+            step = x[:, :, r, None] * x[:, None, :, c]
+            moved = p * (step - (p * step).sum(axis=-1, keepdims=True))
+            by_theta.append((moved @ x @ w).ravel())
+            change = np.zeros(x.shape)
+            change[:, :, c] = (p @ x)[:, :, r]
+            by_w.append(change.ravel())
+    return np.stack(by_theta + by_w, axis=1)
 
 
 def _network(heads: Sequence[Head], x: Any, delta: Any, odds: Fraction) -> Any:
