@@ -240,8 +240,8 @@ def same_answers(scale: Scale, rng: Generator, *, fewer: int = 1) -> Iterator[Co
             parts = np.outer(change[1:], s).reshape(m, dim, dim)
             moved = [head._replace(w=head.w + part) for head, part in zip(heads, parts, strict=True)]
         same = all(_same_answers(heads, bias, moved, other, x) for x in asked)
-        fresh = [wholes(rng, k, dim) for _ in range(m * dim + 1)]
-        apart = not all(_same_answers(heads, bias, moved, other, x) for x in fresh)
+        unseen = [wholes(rng, k, dim) for _ in range(m * dim + 1)]
+        apart = not all(_same_answers(heads, bias, moved, other, x) for x in unseen)
         what = f"other W_i with the same answers, another at a fresh query, m = {m}, d = {dim}, k = {k}"
         yield equal(what, [same, apart], [True, True])
 
