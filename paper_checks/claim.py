@@ -21,10 +21,7 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Basis(enum.Enum):
-    """What the claim rests on besides the check; for a claim in several parts, what its main part rests on.
-
-    The words of `Claim.how` say which parts are weaker.
-    """
+    """What the main part of a claim rests on besides the check; `Claim.how` says which parts are weaker."""
 
     PROVED = "proved"
     """A proof is known: in the source named, or in a docstring of this project. The check is a second look."""
@@ -83,11 +80,10 @@ class Claim:
             )
         if not self.text:
             raise ValueError(f"{self.id}: the function has no docstring; its first paragraph is the claim.")
-        numbers = self.numbers
-        changed = isinstance(self.fault, Fault) or [
-            name in numbers and numbers[name] != value for name, value in self.fault.items()
-        ]
-        if changed is not True and not (changed and all(changed)):
+        numbers, fault = self.numbers, self.fault
+        if not isinstance(fault, Fault) and not (
+            fault and all(name in numbers and numbers[name] != value for name, value in fault.items())
+        ):
             raise ValueError(
                 f"{self.id}: fault is a Fault, or other values of some keyword arguments "
                 f"({', '.join(numbers) or 'there are none'}), so that the check can be seen to fail."
@@ -96,12 +92,12 @@ class Claim:
     @property
     def text(self) -> str:
         """The claim, as a sentence or a few."""
-        return " ".join(inspect.cleandoc(self.run.__doc__ or "").partition("\n\n")[0].split())
+        return self._split_docstring()[0]
 
     @property
     def how(self) -> str:
         """How the claim is checked, and what the check leaves open."""
-        return " ".join(inspect.cleandoc(self.run.__doc__ or "").partition("\n\n")[2].split())
+        return self._split_docstring()[1]
 
     @property
     def group(self) -> str:
@@ -133,6 +129,10 @@ class Claim:
     def missing(self) -> tuple[str, ...]:
         """The required modules that are not installed."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
+
+    def _split_docstring(self) -> tuple[str, str]:
+        first, _, rest = inspect.cleandoc(self.run.__doc__ or "").partition("\n\n")
+        return " ".join(first.split()), " ".join(rest.split())
 
 
 def claim(id: str, **parts: Any) -> Callable[[Run], Claim]:

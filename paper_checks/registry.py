@@ -13,7 +13,6 @@ __all__ = ["GROUPS", "all_claims", "find_claims"]
 
 GROUPS = (
     "layer",
-    "identifiability",
     "value-queries",
     "conditions",
     "concentration",

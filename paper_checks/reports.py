@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ _NOT_SEEN = {
 
 
 def render_claims(claims: Sequence[Claim], results: Mapping[str, ClaimResult]) -> dict[str, str]:
-    """The pages of these claims.
+    """The pages of these claims: file names and their texts, ``index.rst`` and one for each group.
 
     Parameters
     ----------
@@ -30,16 +31,7 @@ def render_claims(claims: Sequence[Claim], results: Mapping[str, ClaimResult]) -
         The claims, with those of a group next to each other.
     results : mapping of str to ClaimResult
         The results, by identifier; claims without a result are shown as not run.
-
-    Returns
-    -------
-    dict of str to str
-        File names and their texts: ``index.rst`` and one for each group.
     """
-    groups: dict[str, list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(claim.group, []).append(claim)
-    headings = {group: members[0].heading for group, members in groups.items()}
     pages = Environment(
         loader=PackageLoader("paper_checks"),
         trim_blocks=True,
@@ -47,28 +39,18 @@ def render_claims(claims: Sequence[Claim], results: Mapping[str, ClaimResult]) -
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    pages.filters |= {"anchor": _anchor, "escaped": _escaped}
-    index, page = pages.get_template("index.rst.j2"), pages.get_template("group.rst.j2")
-    shown = {claim.id: results[claim.id] for claim in claims if claim.id in results}
-    texts = {
-        f"{group}.rst": page.render(title=headings[group], claims=members, results=shown)
-        for group, members in groups.items()
+    pages.filters |= {"anchor": lambda claim: "claim-" + claim.id.replace("/", "-"), "escaped": _escaped}
+    groups = {group: list(members) for group, members in groupby(claims, lambda claim: claim.group)}
+    verdicts = {
+        claim.id: results[claim.id].verdict.value if claim.id in results else "not run" for claim in claims
     }
-    verdicts = [shown[claim.id].verdict.value if claim.id in shown else "not run" for claim in claims]
-    failed = sum(result.injected is Verdict.FAILS for result in shown.values())
-    counts = {basis: sum(claim.basis is basis for claim in claims) for basis in Basis}
-    texts["index.rst"] = index.render(
-        claims=claims,
-        results=shown,
-        groups=groups,
-        headings=headings,
-        verdicts=_counted(verdicts),
-        failed=failed,
-        counts=counts,
-        statistical=sum(claim.false_alarm > 0 for claim in claims),
-        alarm=sum(claim.false_alarm for claim in claims),
+    failed = sum(claim.id in results and results[claim.id].injected is Verdict.FAILS for claim in claims)
+    index = pages.get_template("index.rst.j2").render(
+        claims=claims, groups=groups, verdicts=verdicts, counted=_counted(verdicts.values()), failed=failed
     )
-    return texts
+    page = pages.get_template("group.rst.j2")
+    texts = {f"{name}.rst": page.render(claims=members, results=results) for name, members in groups.items()}
+    return {"index.rst": index, **texts}
 
 
 def result_text(claim: Claim, result: ClaimResult) -> str:
@@ -131,10 +113,6 @@ def _details(claim: Claim, result: ClaimResult) -> Iterator[tuple[str, str]]:
 
 def _counted(verdicts: Iterable[str]) -> str:
     return ", ".join(f"{number} {_COUNTED.get(one, one)}" for one, number in Counter(verdicts).most_common())
-
-
-def _anchor(claim: Claim) -> str:
-    return "claim-" + claim.id.replace("/", "-")
 
 
 def _escaped(text: str) -> str:

@@ -72,7 +72,7 @@ class ClaimResult(msgspec.Struct, frozen=True, omit_defaults=True):
 def run_claim(
     claim: Claim, *, scale: Scale = Scale.QUICK, seed: NonNegativeInt = 0, inject: bool = False
 ) -> ClaimResult:
-    """Run one claim.
+    """Run one claim; an exception inside it also gives a verdict, with the exception's message as the reason.
 
     Parameters
     ----------
@@ -84,11 +84,6 @@ def run_claim(
         Seed of its randomness, which does not depend on other claims.
     inject : bool
         Whether to run it with its error, `Claim.fault`.
-
-    Returns
-    -------
-    ClaimResult
-        An exception inside the check also gives a verdict, with the exception's message as the reason.
     """
     started = time.perf_counter()
     comparisons: tuple[Comparison, ...] = ()
@@ -115,7 +110,7 @@ def run_claims(
     inject: bool = False,
     progress: bool = False,
 ) -> Iterator[ClaimResult]:
-    """Run claims and yield each result as soon as it exists.
+    """Run claims and yield each result as soon as it exists, in the order in which they end.
 
     Parameters
     ----------
@@ -129,16 +124,6 @@ def run_claims(
         Whether each claim is run again on its injected error, at the quick scale; it must fail there.
     progress : bool
         As of `runs.run`.
-
-    Yields
-    ------
-    ClaimResult
-        With several jobs, in the order in which they end.
-
-    Raises
-    ------
-    ValueError
-        If jobs is below 1.
     """
     isolated = jobs > 1 and len(claims) > 1
     options = {"scale": scale.value, "seed": seed, "inject": inject}

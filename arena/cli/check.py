@@ -92,4 +92,4 @@ def check_command(
             f"Interrupted: {len(results)} of {plural(len(claims), 'claim')} are done{where}."
         )
     if wrong := [one.id for one in results if not one.passed]:
-        raise WorkFailedError(f"{len(wrong)} of {plural(len(results), 'claim')} fail: {', '.join(wrong)}.")
+        raise WorkFailedError(f"{len(wrong)} of {len(results)} claims failed: {', '.join(wrong)}.")

@@ -32,8 +32,12 @@ def test_it_writes_nothing_unless_told_where(cli, tmp_path, monkeypatch):
 
 def test_a_claim_that_fails_is_status_one(cli, tmp_path, monkeypatch):
     (one,) = find_claims(["layer/row-form"])
-    broken = replace(one, run=lambda scale, rng, *, logit_sign=-1: one.run(scale, rng, logit_sign=-1))
-    monkeypatch.setattr(command, "find_claims", lambda names: (broken,))
+
+    def wrong(scale, rng):
+        """Row a of F(X) is its opposite."""
+        return one.run(scale, rng, logit_sign=-1)
+
+    monkeypatch.setattr(command, "find_claims", lambda names: (replace(one, run=wrong),))
     said = cli("check", "--out", tmp_path, status=1)
     assert "does not hold" in said.out
-    assert "see layer/row-form" in said.err
+    assert "1 of 1 claims failed: layer/row-form" in said.err
