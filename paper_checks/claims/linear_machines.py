@@ -11,7 +11,9 @@ from paper_checks.comparison import Comparison, close, covers, equal, surely_bel
 from paper_checks.faults import Fault, given, returned
 from studies.intervals import mean_interval
 from studies.tasks import KeyValueMemory, TapeLayout, TuringMachine, UniversalLayout
+from studies.tasks.key_value import Keys
 from upper.linear_attention import LinearAttention, cubic_features, regress, softmax_features
+from upper.linear_attention.features import SoftmaxKind
 
 
 @claim(
@@ -37,14 +39,15 @@ def key_value(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     number = 600 if scale is Scale.QUICK else 4000
     domain, wanted = KeyValueMemory("haar").examples(number, rng=rng)
     phi = cubic_features(domain)
-    for keys, rank, deficit, error in (
+    cases: list[tuple[Keys, int, int, float]] = [
         ("haar", 92, 0, 0.0),
         ("gaussian", 112, 0, 0.0),
         ("fixed", 76, 16, 0.0),
         ("two-keys", 108, 4, 0.0),
         ("half-queried", 38, 54, 0.49),
         ("plane", 55, 40, 0.25),
-    ):
+    ]
+    for keys, rank, deficit, error in cases:
         x, y = KeyValueMemory(keys).examples(number, rng=rng)
         alone = cubic_features(x)
         ranks = [int(np.linalg.matrix_rank(one)) for one in (alone, np.concatenate([alone, phi]))]
@@ -116,13 +119,14 @@ def softmax(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """
     heads, number = (10, 10_000) if scale is Scale.QUICK else (30, 40_000)
     x = rng.choice([-1.0, 1.0], (number + 5000, 4, 8))
-    first_order = {}
-    for norm, kinds in (
+    first_order: dict[SoftmaxKind, np.ndarray] = {}
+    cases: list[tuple[float, dict[SoftmaxKind, tuple[float, float]]]] = [
         (0.03, {"plain": (0.77, 0.03)}),
         (0.1, {"aug": (0.002, 0.0003), "cent": (1.8e-5, 2.7e-6), "tokens": (0.006, 0.0006)}),
         (1.0, {"aug": (0.13, 0.03), "cent": (0.05, 0.02), "tokens": (0.32, 0.032)}),
         (10.0, {"tokens": (0.61, 0.061)}),
-    ):
+    ]
+    for norm, kinds in cases:
         theta, w = rng.standard_normal((2, heads, 8, 8))
         theta *= norm / np.linalg.norm(theta, axis=(1, 2), keepdims=True)
         layers = [AttentionLayer(theta=theta[[h]], w=w[[h]]) for h in range(heads)]

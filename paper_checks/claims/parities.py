@@ -12,17 +12,15 @@ from attention import BooleanInputs
 from lower import Heads, all_sign_matrices
 from lower.walsh import walsh_hadamard
 from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
-from paper_checks.faults import Fault, given, returned
+from paper_checks.faults import Fault, returned
 from sq import make_parity_instance
 
 _SOURCE = "derived here; Chen and Li, arXiv 2402.04084, state d^Omega(m) already for two tokens"
-_HALF_LOGITS = Fault(
-    "attention.layer:attention_pattern", given(lambda logits: logits / 2), "the softmax of half the logits"
-)
 
 
-@claim("parities/identity", source=_SOURCE, basis=Basis.PROVED, fault=_HALF_LOGITS)
+@claim("parities/identity", source=_SOURCE, basis=Basis.PROVED, fault=HALF_LOGITS)
 def identity(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """On two tokens let Theta_i = beta_i (sum_{j in S} e_j e_j^T - t_i e_1 e_1^T) and W_i = c_i e_1 w^T. Then F =
     C a_1 [1;1] w^T + u_1 g(N_S) [1;-1] w^T with g(N) = sum_i c_i tanh(beta_i (N - t_i)) and C = sum_i c_i. Here u =
@@ -47,7 +45,7 @@ def identity(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield at_most("largest row norm of the difference", worst, 1e-12)
 
 
-@claim("parities/constructions", source=_SOURCE, basis=Basis.DERIVED, fault=_HALF_LOGITS)
+@claim("parities/constructions", source=_SOURCE, basis=Basis.DERIVED, fault=HALF_LOGITS)
 def constructions(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Four constructions hide the parity of S, |S| = l: A with 2l heads of slope 40, B with l heads of slope 40, C with
     the l thresholds of B at any slope, D with m = floor(l/2) + 1 heads of distinct slopes. So m heads hide 2m - 1 bits:
@@ -140,7 +138,7 @@ def orthogonal_targets(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             yield at_most(f"{name}: sizes off 1/2", float(np.abs(sizes[seen] - 0.5).max()), 1e-12)
 
 
-@claim("parities/saturation", source="derived here", basis=Basis.PROVED, fault=_HALF_LOGITS)
+@claim("parities/saturation", source="derived here", basis=Basis.PROVED, fault=HALF_LOGITS)
 def saturation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """At slope beta construction B misses the parity of l bits by at most 4/(e^beta + 1). At l = 2 the error is exactly
     that: 4.768e-1, 1.816e-4 and 8.245e-9 for beta = 2, 10 and 20. From slope 38 on, and not at 37, the float64 softmax
@@ -158,7 +156,7 @@ def saturation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield equal("least slope without an error from there on", max(inexact, default=0) + 1, 38)
 
 
-@claim("parities/leak", source="derived here", basis=Basis.DERIVED, fault=_HALF_LOGITS)
+@claim("parities/leak", source="derived here", basis=Basis.DERIVED, fault=HALF_LOGITS)
 def leak(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """At a finite slope the labels of construction B, l = 3, show the secret in their low digits. The statistical query
     1[label of row 1 takes a value it has at N in {0, 3}] y_i y_j with i, j secret has mean 1/8 for beta = 2 to 30 and 0
@@ -185,7 +183,7 @@ def leak(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         yield equal(f"{name}: two values, and after rounding", counts, [name == "B", True])
 
 
-@claim("parities/any-k", source="derived here", basis=Basis.PROVED, fault=_HALF_LOGITS)
+@claim("parities/any-k", source="derived here", basis=Basis.PROVED, fault=HALF_LOGITS)
 def any_k(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """On k tokens of signs take heads Theta_i = beta_i v_i e_1^T, W_i = c_i e_1 w^T. Row r is sum_i c_i tanh(beta_i
     <v_i, x_r> + (1/2) ln(n+/n-)) w, where n+ and n- are the numbers of tokens with x_b1 = 1 and -1. So for every k the
@@ -208,8 +206,8 @@ def any_k(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         yield at_most(f"k = {k}: rows, largest difference", float(gap), 1e-12)
         for bits in (1, 3):
             form = np.isin(np.arange(8), range(2, 2 + bits)).astype(int)
-            t, c = np.arange(1.0 - bits, bits, 2), (-1.0) ** np.arange(bits)
-            layer = Heads(form, t, c, np.full(bits, 40.0), columns=0, offset=1).layer()
+            steps, signs = np.arange(1.0 - bits, bits, 2), (-1.0) ** np.arange(bits)
+            layer = Heads(form, steps, signs, np.full(bits, 40.0), columns=0, offset=1).layer()
             gap = np.abs(layer(x)[..., 0] - x[:, :, 2 : 2 + bits].prod(axis=2)).max()
             yield at_most(f"k = {k}, l = {bits}: parity, largest difference", float(gap), 1e-12)
 

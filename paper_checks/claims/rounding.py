@@ -66,11 +66,10 @@ def padded_layer(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         worst = max(worst, float(np.abs(outputs - wanted).max()))
     yield at_most("largest error", worst, 0.0)
     constants, pads_right, sums = set(), True, set()
-    for v in itertools.product(range(-3, 5), repeat=3):
-        ends = [sum(one for one in v if one * side > 0) for side in (-1, 1)]
-        low, high = rounded(np.array(ends), 8, 4).tolist()
+    for v in np.array(list(itertools.product(range(-3, 5), repeat=3))):
+        low, high = rounded(np.array([v[v < 0].sum(), v[v > 0].sum()]), 8, 4).tolist()
         c0, c = (low + high) / 2, (high - low) / 2
-        found = lwr_heads(np.array(v), LWEParameters(3, 8, 4)).coefficients
+        found = lwr_heads(v, LWEParameters(3, 8, 4)).coefficients
         pads_right &= [found[0], found[-1]] == [(c0 - 1.5 - c) / 2, (1.5 - c0 - c) / 2]
         constants.add(c)
         sums.add(float(found.sum()))
