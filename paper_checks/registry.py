@@ -24,7 +24,6 @@ GROUPS = (
     "parities",
     "families",
     "queries",
-    "low-degree",
     "outside-queries",
     "rounding",
     "secrets",

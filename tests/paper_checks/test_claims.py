@@ -7,41 +7,6 @@ import pytest
 from paper_checks import Verdict, all_claims, run_claim
 from paper_checks.claims_folder import read_results
 
-SLOW = {
-    "agreement/exponent",
-    "agreement/false-certificates",
-    "attacks/distinguisher",
-    "attacks/lattice",
-    "attacks/lattice-bits",
-    "crude-sum/figures",
-    "crude-sum/rank-alone",
-    "learners/adam",
-    "learners/hard-for-newton",
-    "learners/newton-exact",
-    "learners/noise",
-    "learners/paper-mode",
-    "learners/practical-mode",
-    "linear-certificate/adam",
-    "linear-certificate/heads-under-noise",
-    "linear-certificate/newton",
-    "linear-machines/automaton-runs",
-    "linear-machines/turing-learned",
-    "outside-queries/adam-fewer-coordinates",
-    "outside-queries/adam-one-bit",
-    "outside-queries/adam-three-bits",
-    "outside-queries/elimination",
-    "outside-queries/label-flips",
-    "outside-queries/raw-examples",
-    "queries/honest-scan",
-    "queries/sandwich",
-    "queries/table",
-    "refinement/one-round",
-    "refinement/self-consistent",
-    "refinement/too-small",
-    "secrets/medians",
-    "span-and-net/wide-directions",
-}
-
 
 def expectations(result):
     """What each figure is held against; the rule of an interval says what was measured, and is left out."""
@@ -50,10 +15,7 @@ def expectations(result):
 
 @pytest.mark.parametrize(
     "claim",
-    [
-        pytest.param(one, id=one.id, marks=[pytest.mark.slow] if one.slow or one.id in SLOW else [])
-        for one in all_claims()
-    ],
+    [pytest.param(one, id=one.id, marks=[pytest.mark.slow] if one.slow else []) for one in all_claims()],
 )
 def test_a_claim_holds_and_its_check_fails_on_the_injected_error(claim):
     result = run_claim(claim)
