@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
 from arena.cli.main import app as command_line
 from paper_checks import all_claims
-from paper_checks.claims_folder import write_pages
+from paper_checks.reports import write_pages
 
 project = "attention-bounds"
 author = "The attention-bounds authors"
