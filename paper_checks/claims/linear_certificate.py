@@ -72,7 +72,7 @@ def agnostic(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         delta = features_from_tensor(model.tensor()) - learned.coefficients
         extra = float(np.mean(np.sum((phi @ delta) ** 2, axis=1)))
         more = float(np.mean(np.sum((model(x) - y) ** 2, axis=1))) - best
-        yield close(f"H = {heads}: excess over mean |Delta^T phi|^2", more / extra, 1, absolute=1e-9)
+        yield close(f"H = {heads}: excess over mean |Delta^T phi|^2", more / extra, 1.0, absolute=1e-9)
 
 
 @claim(
@@ -129,8 +129,10 @@ def deficit_zero(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     two = another_minimiser(one, certificate, on_domain=False, rng=rng)
     yield equal("deficit", certificate.deficit, 0)
     yield close("the library's tau", certificate.factor, tau, relative=1e-8)
-    yield at_most("largest quotient of 1000 pairs of models, over tau", ratios[:-1].max() / tau, 1 + 1e-8)
-    yield close("quotient of the worst direction, over tau", ratios[-1] / tau, 1, absolute=1e-8)
+    yield at_most(
+        "largest quotient of 1000 pairs of models, over tau", float(ratios[:-1].max()) / tau, 1 + 1e-8
+    )
+    yield close("quotient of the worst direction, over tau", float(ratios[-1]) / tau, 1.0, absolute=1e-8)
     moved = _distance(two.coefficients, one.coefficients)
     yield at_least("distance of two minimisers' coefficients, relative", moved, 0.1)
     yield at_most(
@@ -171,7 +173,7 @@ def deficit_positive(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield equal("signs: a difference elsewhere", bool(np.any(one(others) != two(others))), True)
     x, domain = np.array([[[1.0, 0.0]]]), np.array([[[1.0, 1.0]]])
     product = float((cubic_features(x) @ cubic_features(domain).T)[0, 0])
-    yield close("one example: inner product of the features", product, 1, absolute=1e-12)
+    yield close("one example: inner product of the features", product, 1.0, absolute=1e-12)
     yield equal("one example: deficit", certify(x, domain).deficit, 1)
     unit = np.eye(2)
     one = LinearAttention(unit[None, :1], np.diag([1.0, 0.0])[None])

@@ -146,7 +146,7 @@ def spectra(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         ((3, 2), (3, 4), (4, 5)) if scale is Scale.QUICK else ((3, 2), (3, 4), (4, 5), (5, 3), (6, 8))
     ):
         values = np.linalg.eigvalsh(population_moment("gaussian", d, n))
-        yield close(f"d = {d}, n = {n}: smallest", float(values[0]), 2 * (n - 1), relative=1e-9)
+        yield close(f"d = {d}, n = {n}: smallest", float(values[0]), 2.0 * (n - 1), relative=1e-9)
         many = int((values < values[0] * (1 + 1e-6)).sum())
         yield equal(f"d = {d}, n = {n}: its multiplicity", many, d * (d * d - 4) // 3)
         if (d, n) == (4, 5):

@@ -177,7 +177,7 @@ def leak(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         wanted = Fraction(0 if beta == 40 else 1, 8)
         yield equal(f"beta = {beta:g}: y_1 y_2, y_2 y_3 and y_1 y_4", means, [wanted, wanted, 0])
     for name in "BCD":
-        layer = make_parity_instance(dim=5, secret=(1, 2, 3), construction=name).layer
+        layer = make_parity_instance(dim=5, secret=[1, 2, 3], construction=name).layer
         labels = layer(x)[gate, 0, 0]
         counts = [len(np.unique(labels)) == 2, len(np.unique(np.round(labels, 9))) == 2]
         yield equal(f"{name}: two values, and after rounding", counts, [name == "B", True])

@@ -235,7 +235,9 @@ def group_learner(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             bound = query_lower_bound(len(targets), tau) + (eliminated_per_query(tau) - 1).bit_length()
             name = f"d = {dim}, l = {bits}, tau = {tau}"
             yield equal(f"{name}: all found", [result.number for result in results] == list(targets), True)
-            yield at_most(f"{name}: most queries", max(result.asked for result in results), bound)
+            yield at_most(
+                f"{name}: most queries", float(max(result.asked for result in results)), float(bound)
+            )
 
 
 @claim(

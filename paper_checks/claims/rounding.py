@@ -119,7 +119,7 @@ def head_count(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             v = centred(rng.integers(q, size=64), q)
             jumps, size = len(lwr_heads(v, LWEParameters(64, q, p))) - 2, p * float(np.abs(v).sum()) / q
             off, relative = max(off, abs(jumps - size)), max(relative, abs(jumps - size) / size)
-    yield at_most("jumps off p |v|_1/q", off, 1)
+    yield at_most("jumps off p |v|_1/q", off, 1.0)
     yield at_most("jumps off p |v|_1/q, relative", relative, 0.25)
     parameters = LWEParameters(16, 256, 2, matrix="gadget")
     secrets = rng.integers(256, size=(200 if scale is Scale.QUICK else 4000, 16))
