@@ -47,16 +47,16 @@ RECORDS = """
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
-    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
-    Constants Run Study Interval Card Reduction StoredSamples
+    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table ClaimResult Comparison
+    Run Study Interval Card Reduction StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
     compare attack attack_samples draw_phases save_phases lwr_curve run_curves queried_phases samples_of run_study
     run_cell draw_curves draw_learner_side draw_lwr_curve largest_broken lwr_curve_text load_result
-    study_text write_study write_index stored_cells check run_check run_checks result_from_json LWRCell
+    study_text write_study write_index stored_cells claim run_claim run_claims LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
-    may_be_at_least may_be_at_most surely_above surely_below close covers equal convert_torch_module
+    may_be_at_most surely_above surely_below close covers equal convert_torch_module
     attention_layer_examples
     PoolOracle fingerprint showing
 """
@@ -333,7 +333,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.preset_targets),
         partial(arena.save_target, path=made, target=TARGET),
         # checks of the paper
-        partial(paper_checks.Claim, id="layer/mine", source="Here.", basis=CLAIM.basis, run=CLAIM.run, fault=CLAIM.fault),
+        partial(paper_checks.Claim, id="my/claim", source="Me.", basis=CLAIM.basis, run=CLAIM.run, fault=CLAIM.fault),
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
         partial(paper_checks.find_claims, names=["layer/*"]),
     ]  # fmt: skip
