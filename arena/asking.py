@@ -131,7 +131,7 @@ def learn_function(
         floor = counting_floor(
             heads=layer.heads, tokens=tokens, dim=dim, biases=layer.biased, causal=layer.causal
         )
-        student = Newton(m=layer.heads, biases=layer.biased, causal=layer.causal)
+        student = Newton(heads=layer.heads, biases=layer.biased, causal=layer.causal)
         newton = student.default_examples(layer.heads, tokens, dim)
     return LearnedFunction(
         learner=STUDENTS["by-queries"].record([learner]),

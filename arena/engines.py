@@ -35,12 +35,12 @@ def engine_used(learner: Learner, target: Target) -> str:
     --------
     >>> from arena import nice_target
     >>> from upper import Newton
-    >>> engine_used(Newton(m=1), nice_target(heads=1, tokens=2, dim=4))
+    >>> engine_used(Newton(heads=1), nice_target(heads=1, tokens=2, dim=4))
     'numpy'
     """
     if isinstance(learner, upper.Newton):
-        heads = target.layer.heads if learner.m == "auto" else learner.m
-        return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
+        heads = target.layer.heads if learner.heads == "auto" else learner.heads
+        return str(learner.engine_for(heads, target.inputs.tokens, target.layer.dim))
     if isinstance(learner, upper.GradientDescent):
         return f"torch {learner.device} {learner.dtype}"
     of_numpy = (

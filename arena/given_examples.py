@@ -150,7 +150,7 @@ def learn_examples(
     given = ExampleOracle.from_files(*(Path(file) for file in files))
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
-    stand_in = _stand_in(given.k, given.d, number, causal=examples_are_causal(x, y))
+    stand_in = _stand_in(given.tokens, given.dim, number, causal=examples_are_causal(x, y))
     chosen = set_up(stand_in, learner, heads=heads, **settings)
     if (
         isinstance(chosen.learner, Newton)
@@ -163,7 +163,7 @@ def learn_examples(
             f"{chosen.student.title} learns from value queries, which given examples cannot answer: choose a learner "
             "of random examples, such as newton."
         )
-    if heads is None and hasattr(chosen.learner, "m"):
+    if heads is None and hasattr(chosen.learner, "heads"):
         raise ValueError(
             f"Examples do not say how many heads {chosen.student.title} is to fit: give --heads a number."
         )

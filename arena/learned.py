@@ -79,7 +79,7 @@ class LearnerRun:
         """
         fit, at_floor = self.fit, self.fit.outcome is Outcome.NOISE_FLOOR
         last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
-        counted = "auto" in map(self.learner.parameters.get, ("heads", "m")) and fit.layer is not None
+        counted = self.learner.parameters.get("heads") == "auto" and fit.layer is not None
         return {
             "noise_level": last.get("noise_level"),
             "expected_excess": last.get("expected_excess"),
@@ -370,12 +370,12 @@ def set_up(
     student, effort = students[0], choose_effort(preset)
     target = target if isinstance(target, Target) else load_target(target)
     built = student.build(target, effort)
-    settings |= {"m": heads, "engine": engine, "device": device}
+    settings |= {"heads": heads, "engine": engine, "device": device}
     changed = {name: value for name, value in settings.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(built)}  # type: ignore[arg-type]
     for name in changed:
         if name not in fields:
-            raise UnusedSettingError(student.title, "heads" if name == "m" else name)
+            raise UnusedSettingError(student.title, name)
     require_engine(engine, device)
     return SetUp(target, student, dataclasses.replace(built, **changed))  # type: ignore[type-var]
 

@@ -156,7 +156,7 @@ def learning_curve(
 
 
 def _layer_cells(target: Target, seeds: Sequence[int]) -> list[Cell]:
-    layer, k = target.layer, target.inputs.k
+    layer, k = target.layer, target.inputs.tokens
     if k < 2 or layer.dim < 2:
         raise ValueError(
             f"The layer has {k} token(s) in {layer.dim} dimension(s): at least two of both are needed, or there is no "

@@ -77,9 +77,9 @@ def test_what_is_not_finite_becomes_null(learned):
 
 def test_settings_replace_the_learners_own(nice):
     steps = []
-    few = learn(nice, Newton(m=2), heads=1, work=5, examples=400, progress=steps.append)
+    few = learn(nice, Newton(heads=2), heads=1, work=5, examples=400, progress=steps.append)
     parameters = few.learner.parameters
-    assert (parameters["m"], parameters["work"], parameters["examples"]) == (1, 5, 400)
+    assert (parameters["heads"], parameters["work"], parameters["examples"]) == (1, 5, 400)
     assert few.layer.heads == 1
     assert tuple(steps) == few.fit.trace
     assert any(step.layer is not None for step in steps)

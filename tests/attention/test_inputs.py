@@ -50,7 +50,7 @@ def build(recipe):
     if kind is not PositionedInputs:
         return kind(*args)
     inputs = build(args[0])
-    exponents = np.random.default_rng(args[1]).normal(scale=30, size=(inputs.k, inputs.d))
+    exponents = np.random.default_rng(args[1]).normal(scale=30, size=(inputs.tokens, inputs.dim))
     return PositionedInputs(inputs, 10.0**exponents)
 
 
@@ -58,7 +58,7 @@ def build(recipe):
 def test_samples_have_their_shape_and_follow_from_the_seed(inputs):
     assert isinstance(inputs, Inputs)
     for n in (0, 1, 5):
-        assert inputs.sample(n, rng=0).shape == (n, inputs.k, inputs.d)
+        assert inputs.sample(n, rng=0).shape == (n, inputs.tokens, inputs.dim)
     one, other, another = (inputs.sample(4, rng=seed) for seed in (3, np.random.default_rng(3), 4))
     assert one.dtype == np.float64
     assert one.tobytes() == other.tobytes()
@@ -118,7 +118,7 @@ class TestMoments:
     def test_positions_are_added(self, recipe, seed):
         inputs = build(recipe)
         plain = inputs.sample(3, rng=seed)
-        added = sinusoidal_positions(inputs.k, inputs.d)
+        added = sinusoidal_positions(inputs.tokens, inputs.dim)
         np.testing.assert_array_equal(PositionedInputs(inputs, added).sample(3, rng=seed), plain + added)
 
 
@@ -143,14 +143,14 @@ def test_sinusoidal_positions_are_those_of_the_formula():
     np.testing.assert_array_equal(sinusoidal_positions(3, 5, scale=0.5), 0.5 * sinusoidal_positions(3, 5))
 
 
-BOOLEAN = {"name": "boolean", "k": 1, "d": 1}
+BOOLEAN = {"name": "boolean", "tokens": 1, "dim": 1}
 WRONG_JSON = [
     (3, "named None"),
     ({"name": "cauchy"}, "named 'cauchy'"),
     ({"name": ["boolean"]}, "are named"),
-    ({"name": "boolean", "k": 2}, "does not fit"),
+    ({"name": "boolean", "tokens": 2}, "does not fit"),
     (BOOLEAN | {"e": 4}, "does not fit"),
-    (BOOLEAN | {"k": 0}, "k is 0"),
+    (BOOLEAN | {"tokens": 0}, "tokens is 0"),
     ({"name": "slice", "blocks": 3, "weights": [[1]]}, "blocks is 3"),
     ({"name": "positioned"}, "does not fit"),
     ({"name": "positioned", "inputs": {"name": "cauchy"}, "positions": [[0.0]]}, "named 'cauchy'"),
@@ -160,6 +160,10 @@ WRONG_JSON = [
 
 
 class TestJson:
+    def test_files_with_the_names_k_and_d_are_read(self):
+        old = {"name": "marked", "inputs": {"name": "sphere", "k": 2, "d": 3}, "positions": [[1.0], [2.0]]}
+        assert inputs_from_json(old) == MarkedInputs(SphereInputs(2, 3), np.array([[1.0], [2.0]]))
+
     @given(recipe=recipes, seed=st.integers(0, 2**32))
     def test_round_trip_bit_for_bit(self, recipe, seed):
         inputs = build(recipe)

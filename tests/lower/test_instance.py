@@ -21,7 +21,7 @@ def make(**changes):
     parts = {
         "family": "toy",
         "layer": AttentionLayer(theta=rng.standard_normal((2, 3, 3)), w=rng.standard_normal((2, 3, 3))),
-        "inputs": BooleanInputs(k=2, d=3),
+        "inputs": BooleanInputs(tokens=2, dim=3),
         "secret": np.array([1, 2]),
         "known": LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
         "certificate": Certificate("toy", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),
@@ -70,7 +70,7 @@ WRONG = [
     *(("tensors", name, GONE) for name in ("theta", "secret", "known_mixing")),
     *(("metadata", name, GONE) for name in ("family", "inputs", "certificate", "parameters")),
     *(("metadata", "family", value) for value in (3, "", "other", None)),
-    *(("metadata", "inputs", {"name": "boolean", "k": k, "d": d}) for k, d in ((3, 3), (2, 4))),
+    *(("metadata", "inputs", {"name": "boolean", "tokens": k, "dim": d}) for k, d in ((3, 3), (2, 4))),
     *(("metadata", "inputs", value) for value in ([], "boolean")),
     *(("metadata", "certificate", value) for value in ({}, [], None, {"family": "toy", "statements": [3]})),
     *(("metadata", "realisation_error", value) for value in (-1.0, "small", None, [1], True)),
