@@ -239,7 +239,10 @@ _BY_NAME: dict[str, Any] = {
     "marked": MarkedInputs,
 }
 
-_OLD_PARTS = {"k": "tokens", "d": "dim"}  # the names of parts in files written before these
+_IN_FILES = {
+    "tokens": "k",
+    "dim": "d",
+}  # names that files keep, and the streams of comparisons that follow from them
 
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
@@ -249,7 +252,8 @@ def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
         raise ValueError(
             f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
         )
-    parts = {one.name: getattr(inputs, one.name) for one in fields(cast(Any, inputs))}
+    names_of = {field.name: _IN_FILES.get(field.name, field.name) for field in fields(cast(Any, inputs))}
+    parts = {part: getattr(inputs, field) for field, part in names_of.items()}
     if "inputs" in parts:
         parts["inputs"] = inputs_to_json(parts["inputs"])
     if "positions" in parts:
@@ -262,7 +266,8 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str) or name not in _BY_NAME:
         raise ValueError(f"The inputs are named {shown(name)}: {' or '.join(_BY_NAME)} is needed.")
-    parts = {_OLD_PARTS.get(part, part): value for part, value in data.items() if part != "name"}
+    parts = {part: value for part, value in data.items() if part != "name"}
+    parts |= {field: parts.pop(part) for field, part in _IN_FILES.items() if part in parts}
     if "inputs" in parts:
         parts["inputs"] = inputs_from_json(parts["inputs"])
     if "positions" in parts:

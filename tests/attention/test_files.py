@@ -28,7 +28,7 @@ from attention import (
 from attention.files import read_arrays, read_tensors, write_tensors
 
 READERS = (read_tensors, load_layer, read_arrays)
-BOOLEAN = {"name": "boolean", "tokens": 2, "dim": 3}
+BOOLEAN = {"name": "boolean", "k": 2, "d": 3}
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 
 
@@ -299,7 +299,7 @@ class TestDamaged:
             ((1, 2, 2), (2, 2, 2), {}, "make no layer .*where m is 1"),
             ((0, 2, 2), (0, 2, 2), {}, r"make no layer .*\(m, d, d\)"),
             ((1, 2, 2), (1, 2, 2), {"inputs": 3}, "inputs are not described rightly"),
-            ((1, 2, 2), (1, 2, 2), {"inputs": BOOLEAN | {"tokens": -1}}, "inputs are not described rightly"),
+            ((1, 2, 2), (1, 2, 2), {"inputs": BOOLEAN | {"k": -1}}, "inputs are not described rightly"),
             ((1, 2, 2), (1, 2, 2), {"inputs": BOOLEAN}, "3 coordinates and the layer 2"),
             ((1, 2, 2), (1, 2, 2), {"made": [1]}, "not as a JSON object"),
         ],

@@ -143,14 +143,14 @@ def test_sinusoidal_positions_are_those_of_the_formula():
     np.testing.assert_array_equal(sinusoidal_positions(3, 5, scale=0.5), 0.5 * sinusoidal_positions(3, 5))
 
 
-BOOLEAN = {"name": "boolean", "tokens": 1, "dim": 1}
+BOOLEAN = {"name": "boolean", "k": 1, "d": 1}
 WRONG_JSON = [
     (3, "named None"),
     ({"name": "cauchy"}, "named 'cauchy'"),
     ({"name": ["boolean"]}, "are named"),
-    ({"name": "boolean", "tokens": 2}, "does not fit"),
+    ({"name": "boolean", "k": 2}, "does not fit"),
     (BOOLEAN | {"e": 4}, "does not fit"),
-    (BOOLEAN | {"tokens": 0}, "tokens is 0"),
+    (BOOLEAN | {"k": 0}, "tokens is 0"),
     ({"name": "slice", "blocks": 3, "weights": [[1]]}, "blocks is 3"),
     ({"name": "positioned"}, "does not fit"),
     ({"name": "positioned", "inputs": {"name": "cauchy"}, "positions": [[0.0]]}, "named 'cauchy'"),
@@ -160,9 +160,14 @@ WRONG_JSON = [
 
 
 class TestJson:
-    def test_files_with_the_names_k_and_d_are_read(self):
-        old = {"name": "marked", "inputs": {"name": "sphere", "k": 2, "d": 3}, "positions": [[1.0], [2.0]]}
-        assert inputs_from_json(old) == MarkedInputs(SphereInputs(2, 3), np.array([[1.0], [2.0]]))
+    def test_files_name_the_numbers_k_and_d(self):
+        written = {
+            "name": "marked",
+            "inputs": {"name": "sphere", "k": 2, "d": 3},
+            "positions": [[1.0], [2.0]],
+        }
+        inputs = MarkedInputs(SphereInputs(tokens=2, dim=3), np.array([[1.0], [2.0]]))
+        assert (inputs_from_json(written), inputs_to_json(inputs)) == (inputs, written)
 
     @given(recipe=recipes, seed=st.integers(0, 2**32))
     def test_round_trip_bit_for_bit(self, recipe, seed):

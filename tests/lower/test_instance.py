@@ -70,7 +70,7 @@ WRONG = [
     *(("tensors", name, GONE) for name in ("theta", "secret", "known_mixing")),
     *(("metadata", name, GONE) for name in ("family", "inputs", "certificate", "parameters")),
     *(("metadata", "family", value) for value in (3, "", "other", None)),
-    *(("metadata", "inputs", {"name": "boolean", "tokens": k, "dim": d}) for k, d in ((3, 3), (2, 4))),
+    *(("metadata", "inputs", {"name": "boolean", "k": k, "d": d}) for k, d in ((3, 3), (2, 4))),
     *(("metadata", "inputs", value) for value in ([], "boolean")),
     *(("metadata", "certificate", value) for value in ({}, [], None, {"family": "toy", "statements": [3]})),
     *(("metadata", "realisation_error", value) for value in (-1.0, "small", None, [1], True)),
