@@ -78,7 +78,7 @@ def test_more_heads_than_coordinates_of_one_output_direction(k):
 
 
 def test_heads_is_the_most_heads():
-    oracle = ValueOracle(generic(2, dim=4), tokens=2)
+    oracle = ValueOracle(generic(2, d=4), tokens=2)
     assert ByQueries(heads=3).fit(oracle, rng=1).outcome is Outcome.EXACT
     assert ByQueries(heads=2).fit(oracle, rng=1).outcome is Outcome.NOT_SEPARATED
 
