@@ -246,7 +246,8 @@ def _from_files(
         work = _PASSES if number > floor else _PASSES_BELOW
         learner = _UnderdeterminedNewton(heads, number, work=work, biases=biases, causal=causal)  # type: ignore[arg-type]
     learned = learn_examples(files, learner, heads=heads, seed=seed)
-    layer, certificate, (k, d) = learned.layer, learned.certificate, map(learned.data.get, ("tokens", "dim"))
+    layer, certificate = learned.layer, learned.certificate
+    k, d = learned.data["tokens"], learned.data["dim"]
     if number is None:
         if layer is None or not layer.heads:
             raise ValueError("No attention head explains these examples: there is no Theta to learn.")
