@@ -104,7 +104,7 @@ def one_round(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     for d in (16,) if scale is Scale.QUICK else (16,) * 6 + (32,) * 3:
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
         inputs = BooleanInputs(2, d)
-        fit = SixPhase(m=2, mode="paper", accept=0.01).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng)
+        fit = SixPhase(heads=2, mode="paper", accept=0.01).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng)
         phases = fit.details
         for name, hull in (("before", phases.crude_hull), ("after", phases.last_hull)):
             errors[name].append(attention_span(hull.body).errors(layer)["span_error"])
