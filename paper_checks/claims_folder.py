@@ -1,18 +1,16 @@
-"""A folder with the results of claims, stored as soon as they exist, and the pages that show them."""
+"""A folder with the results of claims, stored as soon as they exist."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from attention import FileFormatError
 from attention.files import write_whole
-from paper_checks.claim import Claim
-from paper_checks.reports import render_claims
 from paper_checks.running import ClaimResult
 from runs import Scale
 
-__all__ = ["keep_result", "read_results", "write_pages"]
+__all__ = ["keep_result", "read_results"]
 
 _VERSION = 2  # version 1 has a kind beside each comparison, which is skipped
 
@@ -67,16 +65,3 @@ def keep_result(folder: Path, result: ClaimResult) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = b'{"version":%d,"results":[\n%s\n]}\n' % (_VERSION, b",\n".join(lines))
     write_whole(folder / "claims.json", text)
-
-
-def write_pages(folder: Path, claims: Sequence[Claim]) -> None:
-    """Write the pages of these claims with their results in the folder.
-
-    Raises
-    ------
-    OSError
-        If one cannot be written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in render_claims(claims, read_results(folder)).items():
-        write_whole(folder / name, text.encode())

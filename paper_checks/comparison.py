@@ -16,7 +16,6 @@ __all__ = [
     "close",
     "covers",
     "equal",
-    "may_be_at_least",
     "may_be_at_most",
     "surely_above",
     "surely_below",
@@ -102,11 +101,6 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
     """Require that an interval allows a number of at most the bound: its low end is not above the bound."""
     return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", interval.low <= bound)
-
-
-def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
-    """Require that an interval allows a number of at least the bound: its high end is not below the bound."""
-    return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", interval.high >= bound)
 
 
 def surely_below(what: str, interval: Interval, bound: float) -> Comparison:

@@ -3,17 +3,20 @@
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from attention.files import write_whole
 from paper_checks.claim import Basis, Claim
+from paper_checks.claims_folder import read_results
 from paper_checks.running import ClaimResult, Verdict
 
-__all__ = ["claim_to_json", "render_claims", "result_text", "summary_text"]
+__all__ = ["claim_to_json", "result_text", "summary_text", "write_pages"]
 
 _COUNTED = {"holds": "hold", "fails": "fail"}
 _NOT_SEEN = {
@@ -22,16 +25,15 @@ _NOT_SEEN = {
 }
 
 
-def render_claims(claims: Sequence[Claim], results: Mapping[str, ClaimResult]) -> dict[str, str]:
-    """The pages of these claims: file names and their texts, ``index.rst`` and one for each group.
+def write_pages(folder: Path, claims: Sequence[Claim]) -> None:
+    """Write ``index.rst`` and a page for each group of claims, with their results in the folder.
 
-    Parameters
-    ----------
-    claims : sequence of Claim
-        The claims, with those of a group next to each other.
-    results : mapping of str to ClaimResult
-        The results, by identifier; claims without a result are shown as not run.
+    Raises
+    ------
+    OSError
+        If one cannot be written.
     """
+    results = read_results(folder)
     pages = Environment(
         loader=PackageLoader("paper_checks"),
         trim_blocks=True,
@@ -41,16 +43,22 @@ def render_claims(claims: Sequence[Claim], results: Mapping[str, ClaimResult]) -
     )
     pages.filters |= {"anchor": lambda claim: "claim-" + claim.id.replace("/", "-"), "escaped": _escaped}
     groups = {group: list(members) for group, members in groupby(claims, lambda claim: claim.group)}
-    verdicts = {
-        claim.id: results[claim.id].verdict.value if claim.id in results else "not run" for claim in claims
+    verdicts = {one.id: results[one.id].verdict.value if one.id in results else "not run" for one in claims}
+    failed = sum(one.id in results and results[one.id].injected is Verdict.FAILS for one in claims)
+    texts = {
+        "index": pages.get_template("index.rst.j2").render(
+            claims=claims,
+            groups=groups,
+            verdicts=verdicts,
+            counted=_counted(verdicts.values()),
+            failed=failed,
+        )
     }
-    failed = sum(claim.id in results and results[claim.id].injected is Verdict.FAILS for claim in claims)
-    index = pages.get_template("index.rst.j2").render(
-        claims=claims, groups=groups, verdicts=verdicts, counted=_counted(verdicts.values()), failed=failed
-    )
-    page = pages.get_template("group.rst.j2")
-    texts = {f"{name}.rst": page.render(claims=members, results=results) for name, members in groups.items()}
-    return {"index.rst": index, **texts}
+    for group, members in groups.items():
+        texts[group] = pages.get_template("group.rst.j2").render(claims=members, results=results)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_whole(folder / f"{name}.rst", text.encode())
 
 
 def result_text(claim: Claim, result: ClaimResult) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import enum
-import inspect
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -148,7 +147,7 @@ def _compare(claim: Claim, scale: Scale, seed: int, inject: bool) -> tuple[Compa
     numbers: Any = {}
     if inject and isinstance(claim.fault, Fault):
         # in another process the function arrives without its module
-        fault = claim.fault.injected(getattr(inspect.unwrap(claim.run), "__globals__", {}))
+        fault = claim.fault.injected(getattr(claim.run, "__globals__", {}))
     elif inject:
         numbers = claim.fault
     with fault:

@@ -16,8 +16,8 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import plural
 from paper_checks import GROUPS, ClaimResult, all_claims, find_claims, run_claims
-from paper_checks.claims_folder import keep_result, read_results, write_pages
-from paper_checks.reports import claim_to_json, result_text, summary_text
+from paper_checks.claims_folder import keep_result, read_results
+from paper_checks.reports import claim_to_json, result_text, summary_text, write_pages
 from runs import Scale
 
 __all__ = ["check_command"]

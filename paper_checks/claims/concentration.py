@@ -1,15 +1,11 @@
 """Softmax and concentration.
 
 A slice fixes the Hamming weights of substrings of a token. The talk states that softmax attention does not
-concentrate on the whole cube but does on slices. The choice of substrings, the gain and the price are derived here:
+concentrate on the whole cube but does on slices. The choice of substrings and the gain are derived here:
 cut the coordinates, sorted by v = Theta^T x_a, into blocks in which v hardly varies.
 """
 
-import itertools
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, SliceInputs
 from paper_checks.claim import Basis, Scale, claim
-from paper_checks.comparison import Comparison, close, covers, equal, surely_below
+from paper_checks.comparison import Comparison, covers, surely_below
 from paper_checks.faults import Fault, given
 from studies.intervals import mean_interval, proportion_interval
 
@@ -67,43 +63,6 @@ def not_on_the_cube(scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
 
 @claim(
-    "concentration/slice-moments",
-    source="derived here; sampling without replacement from a block is textbook",
-    basis=Basis.PROVED,
-    fault={"less": 0},
-)
-def moments_on_a_slice(scale: Scale, rng: Generator, *, less: int = 1) -> Iterator[Comparison]:
-    """On a slice w of the n signs of each block are positive. There <v, x> has mean sum (2w - n) mean(v) and variance
-    sum 4 w (n - w)/(n(n - 1)) |v - mean(v)|^2, with sums over blocks. Averaged over the cube, the variance within a
-    slice is the sum of squares of v about its mean in each block, where the cube has |v|^2. The likeliest slice of B
-    blocks has probability (C(n, n/2)/2^n)^B. For 20 blocks of 10 this is 7e-13: hardly any two examples share one.
-
-    Enumerates all tokens of all slices with whole v, in fractions. Blocks have 2, 3 and 4 coordinates (quick) or 3, 4
-    and 5. In formulas: w(n - w) has mean n(n - 1)/4 for random signs.
-    """
-    blocks = (2, 3, 4) if scale is Scale.QUICK else (3, 4, 5)
-    v = rng.integers(-20, 21, size=sum(blocks))
-    parts = np.split(v, np.cumsum(blocks)[:-1])
-    slices = _by_slice(v, blocks)
-    right = 0
-    for weights, values in slices.items():
-        mean, variance = Fraction(0), Fraction(0)
-        for part, w in zip(parts, weights, strict=True):
-            n, (average, spread) = len(part), _moments(part)
-            mean += (2 * w - n) * average
-            variance += 4 * Fraction(w * (n - w), n * (n - less)) * n * spread
-        right += _moments(values) == [mean, variance]
-    yield equal("slices with these two moments", right, len(slices))
-    inside = sum(len(values) * _moments(values)[1] for values in slices.values()) / 2 ** sum(blocks)
-    yield equal("mean variance in a slice", inside, sum(len(part) * _moments(part)[1] for part in parts))
-    yield equal("variance on the cube", _moments([*itertools.chain(*slices.values())]), [0, int(v @ v)])
-    likeliest = Fraction(math.prod(math.comb(n, n // 2) for n in blocks), 2 ** sum(blocks))
-    share = Fraction(max(map(len, slices.values())), 2 ** sum(blocks))
-    yield equal("share of the likeliest slice", share, likeliest)
-    yield close("20 blocks of 10", (math.comb(10, 5) / 2**10) ** 20, 6.6e-13, relative=0.01)
-
-
-@claim(
     "concentration/softmax-on-slices",
     source="softmax concentrates on slices: " + _TALK,
     basis=Basis.MEASURED,
@@ -117,7 +76,9 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
 
     Computes mean absolute deviations of sigmoid(<v, x_b - x_c>): on the cube from 1/2, and on the slices of random
     pairs of tokens from the slice's mean. Many slices are saturated, which makes deviations small. On the others the
-    spread of the logits decides. The last figure is by the exact variance (concentration/slice-moments).
+    spread of the logits decides. On a slice with w of the n signs of a block positive a logit has the variance of
+    sampling without replacement, 4 w (n - w)/(n (n - 1)) times the sum of squares about the block's mean. As w (n -
+    w) has mean n (n - 1)/4, the last figure needs no draws of w.
     """
     dim, many, draws = 200, *((200, 40) if scale is Scale.QUICK else (1500, 100))
     sizes = [dim // blocks] * blocks
@@ -130,7 +91,6 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
         x = SliceInputs(tuple(sizes), tuple(weights)).sample(draws, rng=rng)
         p = _sigmoid((x[:, 0] - x[:, 1]) @ v)
         on_slices.append(float(np.abs(p - p.mean()).mean()))
-        # w (n - w) has mean n (n - 1) / 4
         parts = v.reshape(20, 10)
         ratios.append(float(((parts - parts.mean(axis=1, keepdims=True)) ** 2).sum() / (v @ v)))
     yield covers("on the cube", mean_interval(cube), 0.48, margin=0.005)
@@ -138,22 +98,5 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
     yield covers("mean variance over that on the cube", mean_interval(ratios), 0.127**2, margin=0.001)
 
 
-def _moments(values: Any) -> list[Fraction]:
-    """Mean and variance of whole numbers, as fractions."""
-    whole = [int(value) for value in np.ravel(values)]
-    mean = Fraction(sum(whole), len(whole))
-    return [mean, Fraction(sum(value * value for value in whole), len(whole)) - mean**2]
-
-
 def _sigmoid(z: Any) -> Any:
     return 0.5 * (1 + np.tanh(z / 2))
-
-
-def _by_slice(v: np.ndarray, blocks: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
-    """The values <v, x> of all Boolean x, by the numbers of positive signs in the blocks."""
-    cells: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    ends = np.cumsum(blocks)[:-1]
-    for signs in itertools.product((-1, 1), repeat=sum(blocks)):
-        x = np.array(signs)
-        cells[tuple(int((part == 1).sum()) for part in np.split(x, ends))].append(int(v @ x))
-    return cells

@@ -25,7 +25,8 @@ from paper_checks import (
     run_claim,
     run_claims,
 )
-from paper_checks.claims_folder import keep_result, read_results, write_pages
+from paper_checks.claims_folder import keep_result, read_results
+from paper_checks.reports import write_pages
 from studies.intervals import mean_interval
 
 BOOK = {"source": "a book", "basis": Basis.PROVED}
