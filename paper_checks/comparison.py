@@ -119,7 +119,7 @@ def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
 def _statistical(what: str, interval: Interval, expected: str, rule: str, holds: bool) -> Comparison:
     measured = f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]"
     rule = f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}"
-    return Comparison(what, measured, expected, rule, bool(holds), 1 - interval.confidence)
+    return Comparison(what, measured, expected, rule, bool(holds), round(1 - interval.confidence, 9))
 
 
 def _plain(value: Any) -> Any:
