@@ -39,9 +39,9 @@ _NO_CLOCK = Budget(seconds=None)
     source="Bootle, Delaplace, Espitau, Fouque and Tibouchi 2018 without wrapping; figures measured here",
     basis=Basis.MEASURED,
     fault=Fault(
-        "lwe.attacks.attack:Attempt.found",
-        lambda right: lambda self, secret, *rest, **named: right(self, -secret, *rest, **named),
-        "the secret found with the opposite sign",
+        "lwe.samples:make_samples",
+        returned(lambda made: (made[0], -made[1])),
+        "the secret with the opposite sign",
     ),
     false_alarm=0.002,
 )
