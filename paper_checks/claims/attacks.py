@@ -12,11 +12,11 @@ from lwe import (
     LeastSquaresAttack,
     LinearisationAttack,
     LWEParameters,
-    low_degree_weights,
     make_samples,
-    sufficient_examples,
 )
+from lwe.attacks.distinguishing import sufficient_examples
 from lwe.attacks.linearisation import label_monomials
+from lwe.labels import low_degree_weights
 from lwe.parameters import centred, rounded
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.comparison import (

@@ -8,14 +8,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.random import Generator
 
-from lwe import (
-    LWEParameters,
-    log2_distance_from_uniform,
-    low_degree_weights,
-    root_mean_square_correlation,
-    total_variation_from_uniform,
-)
+from lwe import LWEParameters
+from lwe.labels import low_degree_weights, root_mean_square_correlation
 from lwe.parameters import centred, rounded
+from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.comparison import Comparison, at_most, close, covers, equal, surely_below
 from paper_checks.faults import Fault, returned
