@@ -160,7 +160,9 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Boolean tokens; the law is exact for Gaussian ones."""
-    by_power = {f"ratio at {name}": power for name, power in (("1/√d", 0), ("1/(16√d)", 2), ("1/(1024√d)", 5))}
+    by_power = {
+        f"ratio at {name}": power for name, power in (("1/√d", 0), ("1/(16√d)", 2), ("1/(1024√d)", 5))
+    }
     return {
         "ratios": table(
             [{**row, "kind": _KINDS[row["heads"]]} for row in chosen(rows, inputs="boolean")],
@@ -199,7 +201,9 @@ def _figure(rows: Sequence[Row]) -> Any:
     return line_figure(
         [
             Panel("d", "share of agreement at 1/√d, generic heads", off, log_x=True),
-            Panel("log₂(tolerance / spacing of the gaps)", "agreement / normal law, heads on lattices", curves),
+            Panel(
+                "log₂(tolerance / spacing of the gaps)", "agreement / normal law, heads on lattices", curves
+            ),
         ]
     )
 
