@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-def chosen(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+def chosen(rows: Iterable[Row], /, **wanted: Any) -> list[Row]:
     """The rows that have these values."""
     return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
