@@ -285,7 +285,7 @@ def linear_experiment_command(
             metavar="NAME", help=f"One of {', '.join(_EXPERIMENTS)}, several with commas, or all."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records and figures.")] = Path(
         "results/studies"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
