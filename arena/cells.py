@@ -49,7 +49,7 @@ PRELOADED = (
 )
 """What the processes of a comparison import before they compute."""
 LEAST_COST = 0.05
-"""The cost of a learner that takes milliseconds, beside 1 for the cheapest of the others."""
+"""The cost of a learner that takes milliseconds, in seconds."""
 
 
 def run_cell(
@@ -132,7 +132,7 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
         "seed": seed,
     }
     label = f"{student.name} on {target.record.name}"
-    cost = (student.cost + LEAST_COST) * (2 if target.instance is not None else 1)
+    cost = LEAST_COST + (student.costs[target.instance is not None] if learners else 0)
     return EngineCell(_computed, arguments, {"objects": (target, student, effort)}, label, cost)
 
 

@@ -141,7 +141,7 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(page)
     return template.render(
         n={name: number_text(value) for name, value in study.numbers(result.rows).items()},
-        tables={name: _simple_table(lines) for name, lines in study.tables(result.rows).items()},
+        tables={name: _simple_table(lines) for name, lines in study.tables(result.rows).items() if lines},
         cells=sum(any(chosen(result.rows, **cell)) for cell in study.cells(result.scale)),
         scale=result.scale.value,
         seed=result.seed,
@@ -151,7 +151,9 @@ def render_page(page: str, study: Study, result: StudyResult) -> str:
 
 def text_table(lines: Table) -> list[list[str]]:
     """The titles and the lines of a table as texts."""
-    return [list(lines[0]), *([number_text(value) for value in line.values()] for line in lines)]
+    return [list(line) for line in lines[:1]] + [
+        [number_text(value) for value in line.values()] for line in lines
+    ]
 
 
 def _simple_table(table: Table) -> str:

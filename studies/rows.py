@@ -71,10 +71,9 @@ def table(
     rows : iterable of Row
         The rows.
     by : mapping of str to str
-        The names of the values that make a group, by the title of their column.
+        The names of the values that make a group, by the title of their column. If empty, each row is a group.
     columns : mapping of str to str or callable
-        By title: a function of the rows of a group, or the name of a value, which stands for its median or, if it is no
-        number, for that of the first row.
+        By title: a function of the rows of a group, or the name of a value: its median, if the rows differ.
 
     Examples
     --------
@@ -84,17 +83,15 @@ def table(
     """
     return [
         dict(zip(by, key, strict=True)) | {title: _entry(group, column) for title, column in columns.items()}
-        for key, group in grouped(rows, *by.values()).items()
+        for key, group in (grouped(rows, *by.values()).items() if by else (((), [row]) for row in rows))
     ]
 
 
 def _entry(group: Sequence[Row], column: str | Callable[[Sequence[Row]], Any]) -> Any:
     if not isinstance(column, str):
         return column(group)
-    first = group[0].get(column)
-    if len(group) == 1 or isinstance(first, str | bool):
-        return first
-    return median(group, column)
+    measured = values(group, column)
+    return median(group, column) if len(set(measured)) > 1 else measured[0] if measured else None
 
 
 def of_all(hits: Iterable[bool]) -> str:

@@ -37,13 +37,8 @@ STUDIES = (
     "queries-by-dimension",
     "query-noise",
     "low-degree",
-    "linear-random",
-    "linear-ranks",
-    "linear-heads",
-    "linear-adam",
-    "linear-key-value",
-    "linear-automata",
-    "linear-turing",
+    "linear-learning",
+    "linear-tasks",
     "linear-softmax",
 )
 """Names of the studies in the order of their pages; the module of each has its name with underscores."""
