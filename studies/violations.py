@@ -43,6 +43,7 @@ _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the d
 _PHASES = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
 _BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
+_ERRORS = ("error", *(f"phase_{phase}" for phase in _PHASES["paper"]))
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -249,84 +250,60 @@ def _capped(error: float) -> float:
 
 def breaks(row: Row, usual: Row) -> int | None:
     """The first phase whose median error exceeds three times the usual one, or that ends most runs."""
-    phases = [name for name in usual if name.startswith("phase_")]
-    broken = [int(name[-1]) for name in phases if (row[name] or 0) > _BREAKS_AT * (usual[name] or math.inf)]
+    phases = [name for name in _ERRORS[1:] if row.get(name) and usual.get(name)]
+    broken = [int(name[-1]) for name in phases if row[name] > _BREAKS_AT * usual[name]]
     return min([*broken, *([] if row["failed"] is None else [int(row["failed"])])], default=None)
 
 
 def _with_breaks(rows: Sequence[Row]) -> list[Row]:
-    """The settings that are not nice, each with the phase that breaks first and the error over the usual one."""
+    """The rows with the phase that breaks first, successes as text, and errors over those on nice layers."""
     usual = {row["learner"]: row for row in chosen(rows, violation=NICE)}
     return [
-        {**row, "breaks": breaks(row, nice), "ratio": row["error"] / nice["error"]}
-        | {
-            name: row[name] / nice[name]
-            for name in nice
-            if name.startswith("phase_") and row[name] and nice[name]
-        }
+        {**row, "breaks": breaks(row, nice), "share": f"{row['successes']}/{row['runs']}"}
+        | {name: row[name] / nice[name] for name in _ERRORS if row.get(name) and nice.get(name)}
         for row in rows
-        if row["violation"] != NICE
         for nice in [usual[row["learner"]]]
     ]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    settings = _with_breaks(rows)
-    alone = {
-        (row["violation"], row["amount"]) for row in chosen(settings, learner="Newton 4") if row["alone"]
-    }
+    settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
+    newton, paper, practical = (chosen(settings, learner=name) for name in ("Newton 4", "paper", "practical"))
+    alone = {(row["violation"], row["amount"]) for row in newton if row["alone"]}
     fails = Counter(
         row["learner"]
         for row in settings
         if (row["violation"], row["amount"]) in alone and row["successes"] < row["runs"]
     )
-    paper, practical = chosen(settings, learner="paper"), chosen(settings, learner="practical")
-    ends = [row["ratio"] for row in paper if row["successes"] == row["runs"]]
-    (one,) = chosen(paper, violation="low rank", amount=1.0) or [{"phase_1": math.nan}]
+    ends = [row["error"] for row in paper if row["successes"] == row["runs"]]
     return {
         "all": len(paper),
         "alone": len(alone),
-        "paper_fails": fails["paper"],
-        "practical_fails": fails["practical"],
-        "newton_4_fails": fails["Newton 4"],
-        "newton_28_fails": fails["Newton 28"],
+        **{f"{name.lower().replace(' ', '_')}_fails": fails[name] for name in (*_PHASES, *_NEWTON)},
         "paper_third": len(chosen(paper, breaks=3)),
         "paper_breaks": len(paper) - len(chosen(paper, breaks=None)),
         "practical_third": len(chosen(practical, breaks=3)),
         "practical_nowhere": len(chosen(practical, breaks=None)),
         "paper_least": f"{min(ends, default=math.nan):.2g}",
         "paper_most": f"{max(ends, default=math.nan):.2g}",
-        "paper_large": sum(row["ratio"] > 10 for row in paper),
-        "rank_1": f"{one['phase_1']:.2g}",
+        "paper_large": sum(row["error"] > 10 for row in paper),
+        **{f"rank_{row['amount']:g}": f"{row['phase_1']:.2g}" for row in chosen(paper, violation="low rank")},
     }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    nice = [{**row, "breaks": None} for row in chosen(rows, violation=NICE)]
-    learners = {
-        "paper ends": "paper",
-        "practical exact": "practical",
-        **{f"{name} exact": name for name in _NEWTON},
-    }
+    def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda some: next((row[name] for row in chosen(some, learner=learner)), None)
 
-    def entry(some: Sequence[Row], learner: str, text: Callable[[Row], Any]) -> Any:
-        return next((text(row) for row in chosen(some, learner=learner)), None)
-
-    columns: dict[str, Callable[[Sequence[Row]], Any]] = {
-        "measured": lambda some: entry(some, "Newton 4", lambda row: row["measured"]),
-        "alone": lambda some: entry(some, "Newton 4", lambda row: "yes" if row["alone"] else "no"),
-        "paper breaks": lambda some: entry(some, "paper", lambda row: row["breaks"]),
-        "practical breaks": lambda some: entry(some, "practical", lambda row: row["breaks"]),
+    columns = {
+        "measured": of("Newton 4", "measured"),
+        "alone": lambda some: "yes" if of("Newton 4", "alone")(some) else "no",
+        "paper breaks": of("paper", "breaks"),
+        "practical breaks": of("practical", "breaks"),
+        "paper ends": of("paper", "share"),
+        **{f"{learner} exact": of(learner, "share") for learner in ("practical", *_NEWTON)},
     }
-    for title, learner in learners.items():
-        columns[title] = lambda some, learner=learner: entry(
-            some, learner, lambda row: f"{row['successes']}/{row['runs']}"
-        )
-    return {
-        "settings": table(
-            [*nice, *_with_breaks(rows)], {"violated": "violation", "amount": "amount"}, columns
-        )
-    }
+    return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:

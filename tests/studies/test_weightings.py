@@ -55,7 +55,9 @@ def test_the_bias_of_phase_one_is_that_of_the_mean_over_all_inputs(weighting):
     x = np.array(list(itertools.product([-1.0, 1.0], repeat=4))).reshape(-1, 2, 2)
     total, y = layer.w.sum(axis=0), outputs(weighting, layer, x)
     exact = np.einsum("nki,nlj->ij", x, y) / (2 * len(x))
-    bias = phase_one_bias(weighting, layer, BooleanInputs(2, 2), examples=40_000, rng=np.random.default_rng(1))
+    bias = phase_one_bias(
+        weighting, layer, BooleanInputs(2, 2), examples=40_000, rng=np.random.default_rng(1)
+    )
     assert bias == pytest.approx(np.linalg.norm(exact - total) / np.linalg.norm(total), rel=0.05)
 
 
