@@ -13,7 +13,7 @@ from attention import AttentionLayer, BooleanInputs, make_nice_layer, relative_e
 from attention.layer import contract, mix, softmax
 from runs import Scale
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, grouped, median, number_text, of_all, table, with_interval
+from studies.rows import chosen, curve, grouped, median, of_all, table, values, with_interval
 from studies.study import Parameters, Row, Study, Table
 from upper.floor import counting_floor
 
@@ -169,7 +169,7 @@ def agreement(
     Notes
     -----
     Exact: all heads have the same pattern up to rounding. Rows on which heads without a positive logit are uniform by
-    convention are counted separately, because they carry no information. Useful: all heads share a support of two or
+    convention do not count, because they carry no information. Useful: all heads share a support of two or
     more tokens, no weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in
     its support gives s - 1 equations.
     """
@@ -183,12 +183,10 @@ def agreement(
     )
     large = np.where(support, p, 1.0).min(axis=(1, 3)) >= _SMALLEST
     useful = (support == support[:, :1]).all(axis=(1, 3)) & large & (size > 1) & known
-    exact = gap < 1e-12
     return [
         {
             "tolerance": tolerance,
-            "exact": float(np.mean(exact & known)),
-            "uniform": float(np.mean(exact & ~known)),
+            "exact": float(np.mean((gap < 1e-12) & known)),
             "useful": int(np.sum(useful & (gap <= tolerance))),
             "equations": int(np.sum((size - 1)[useful & (gap <= tolerance)])),
             "rows": gap.size,
@@ -275,13 +273,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         for (m, k), some in grouped(chosen(own, part="agreement"), "heads", "tokens").items():
             usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
             often = _ratio(some, "useful", "rows", 0.01) / _ratio(usual, "useful", "rows", 0.01)
-            numbers |= {
-                f"power_{m}{k}_{key}": f"{_slope(some):.1f}",
-                f"often_{m}{k}_{key}": f"{often:.2g}",
-                f"equal_{m}{k}_{key}": f"{np.mean([row['exact'] for row in some]):.2g}",
-                f"uniform_{m}{k}_{key}": f"{np.mean([row['uniform'] for row in some]):.2g}",
-                f"equations_{m}{k}_{key}": number_text(_ratio(some, "equations", "useful", 0.08)),
-            }
+            numbers |= {f"power_{m}{k}_{key}": f"{_slope(some):.1f}", f"often_{m}{k}_{key}": f"{often:.2g}"}
     return numbers
 
 
@@ -293,7 +285,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             chosen(titled, part="agreement"),
             size,
             {
-                "equal rows": lambda some: float(np.mean([row["exact"] for row in some])),
+                "equal rows": lambda some: float(np.mean(values(some, "exact"))),
                 "useful to .01": lambda some: _ratio(some, "useful", "rows", 0.01),
                 "useful to .08": lambda some: _ratio(some, "useful", "rows", 0.08),
                 "power": _slope,
