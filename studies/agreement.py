@@ -138,13 +138,12 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     dims = sorted({dim for _, dim, _ in generic})
     wide = {dim: generic["generic", dim, _POWERS[0]] for dim in dims}
     narrow = [generic["generic", dim, _POWERS[-1]] for dim in dims]
+    off = [abs(_ratio(draws) / lattice_law(_within(*key)) - 1) for key, draws in lattices.items()]
     numbers: dict[str, Any] = {
         "worst": _worst(generic.values()),
         "chance_wide": f"{max(map(_half_width, wide.values())):.1%}",
         "chance_narrow": f"{max(map(_half_width, narrow)):.1%}",
-        "lattice_worst": "{:.1%}".format(
-            max(abs(_ratio(draws) / lattice_law(_within(*key)) - 1) for key, draws in lattices.items())
-        ),
+        "lattice_worst": f"{max(off):.1%}",
         "rarest": f"{min(map(_ratio, lattices.values())):.2g}",
         "gaussian_worst": _worst(grouped(gaussian, "heads", "power").values()),
         "gaussian_excluded": of_all(abs(row["excess"]) > row["half_width"] for row in gaussian),

@@ -20,7 +20,7 @@ from upper.six_phase import SixPhase, estimate_projection_sum
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.agreement_law import disagreement
 
-__all__ = ["STUDY", "planted_labels", "remaining_share"]
+__all__ = ["STUDY", "planted_labels"]
 
 _SIGMA = 2.0
 _PLANTED = 0.1  # logits: the disagreement of the heads in a planted agreement
@@ -73,14 +73,14 @@ def _certificates(layer: AttentionLayer, inputs: BooleanInputs, rows: int, rng: 
 
     ``agreeing``: the share of rows whose heads disagree by at most one logit. ``usable``: the share with every entry of
     the pattern above .05. ``false``: of the usable rows of least residual, a hundredth of all rows, the share that is
-    false; None if there are none. ``rate``: the share of disagreeing rows that pass where nine of ten planted agreements
-    do.
+    false; None if there are none. ``rate``: the share of disagreeing rows below the threshold that passes nine of ten
+    planted agreements.
     """
     x = inputs.sample(-(-rows // inputs.k), rng=rng)
     gaps, planted = disagreement(layer, x), planted_labels(layer, x, gap=_PLANTED, rng=rng)
     # the number of rows in the learner's 1000 d examples at k = 2
     crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * inputs.d // inputs.k)
-    measured = {"agreeing": float(np.mean(gaps <= _ALLOWED)), "left": remaining_share(layer, x)}
+    measured = {"agreeing": float(np.mean(gaps <= _ALLOWED))}
     for name, projection_sum in (("exact", layer.w.sum(axis=0)), ("crude", crude.w)):
         certified = certify_agreement(x, layer(x), projection_sum)
         residual = certified.residual
@@ -107,26 +107,6 @@ def planted_labels(
     noise *= gap / (noise.max(axis=-1, keepdims=True) - noise.min(axis=-1, keepdims=True))
     first, second = softmax(logits, np), softmax(logits + noise, np)
     return np.asarray(first @ x @ layer.w[0] + second @ x @ layer.w[1])
-
-
-def remaining_share(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> float:
-    """The mean squared share of a row's disagreement part that remains after certification with the exact sum.
-
-    Notes
-    -----
-    Let p and q be the patterns of two heads in a row, W = W_1 + W_2 and V = (W_1 - W_2) / 2. The row is
-    Y_a = (p + q)/2 X W + (p - q) X V, and its first part is an affine combination of the rows of X W. For Gaussian
-    projections V is independent of W: given X, the vector (p - q) X V points in a uniformly random direction, and
-    certification projects out the (k-1)-dimensional space of differences of the rows of X W. So the mean is
-    1 - (k-1)/d. Derived here.
-    """
-    first, second = layer.w
-    patterns, y = layer.patterns(x), layer(x)
-    part = np.matmul(patterns[:, 0] - patterns[:, 1], x) @ ((first - second) / 2)
-    residual = certify_agreement(x, y, first + second).residual
-    fine = np.isfinite(residual) & (disagreement(layer, x) > 0)
-    left = (residual * np.linalg.norm(y, axis=-1))[fine] / np.linalg.norm(part, axis=-1)[fine]
-    return float(np.mean(left**2))
 
 
 def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> dict[str, Any]:
@@ -169,7 +149,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         numbers |= {name: dim, f"{name}_near": f"{rates[dim, dim - 1]:.2g}", f"{name}_least": f"{least:.2g}"}
     before = [median(group, "before_newton") for group in grouped(ends, "dim", "tokens").values()]
     errors = [error for error in before if error is not None]
-    law = [left / (1 - (k - 1) / d) for (d, k), left in _means(certificates, "left").items()]
     usable = _means(certificates, "usable_exact")
     return numbers | {
         "exact_rate": f"{max(exact_rates.values()):.2g}",
@@ -178,7 +157,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "before_least": f"{min(errors):.2g}",
         "before_most": f"{max(errors):.2g}",
         "newton": of_all(row["newton_error"] < _EXACT for row in ends),
-        "law": f"{100 * max(abs(one - 1) for one in law):.2g} %",
     }
 
 
