@@ -107,38 +107,35 @@ def excess(m: int, k: int, d: int) -> float:
     return max(1.0, _floor(m, k, d) * max(1, k * (k - 1)) / (d * d))
 
 
-# N is the number of examples, four counting floors
-_TERMS: Mapping[str, Callable[[int, int, int], float]] = {
-    "N k m d": lambda m, k, d: 4 * _floor(m, k, d) * k * m * d,
-    "N k m k": lambda m, k, d: 4 * _floor(m, k, d) * k * m * k,
-    "N k d": lambda m, k, d: 4 * _floor(m, k, d) * k * d,
-    "m d^2": lambda m, k, d: m * d * d,
-    "(m d)^2": lambda m, k, d: (m * d) ** 2,
-    "1": lambda m, k, d: 1,
-}
+_TERMS = ("N k m d", "N k m k", "N k d", "m d^2", "(m d)^2", "1")
 
 
 @dataclass(frozen=True)
 class MemoryLaw:
     """Bytes held, as a sum of terms with nonnegative coefficients: least squares of the relative errors."""
 
-    coefficients: Mapping[str, float]
+    coefficients: tuple[float, ...]
 
     @classmethod
     def fit(cls, points: Mapping[Size, float]) -> "MemoryLaw":
         """Fit the law to bytes by size."""
-        columns = [[term(*size) / held for term in _TERMS.values()] for size, held in points.items()]
+        columns = np.array([_terms(*size) for size in points]) / np.array([*points.values()])[:, None]
         units = np.linalg.norm(columns, axis=0)
-        solved = nnls(columns / units, np.ones(len(points)))[0] / units
-        return cls(dict(zip(_TERMS, map(float, solved), strict=True)))
+        return cls(tuple((nnls(columns / units, np.ones(len(points)))[0] / units).tolist()))
 
     def __call__(self, m: int, k: int, d: int) -> float:
         """The bytes at a size."""
-        return float(sum(number * _TERMS[name](m, k, d) for name, number in self.coefficients.items()))
+        return float(np.dot(self.coefficients, _terms(m, k, d)))
 
     def __str__(self) -> str:
-        terms = ((name, f"{number:.3g}") for name, number in self.coefficients.items() if number)
-        return " + ".join(number if name == "1" else f"{number} {name}" for name, number in terms)
+        terms = zip(self.coefficients, _TERMS, strict=True)
+        return " + ".join(f"{number:.3g} {name}".removesuffix(" 1") for number, name in terms if number)
+
+
+def _terms(m: int, k: int, d: int) -> list[float]:
+    """The values of the terms; the number N of examples is four counting floors."""
+    n = 4 * _floor(m, k, d)
+    return [n * k * m * d, n * k * m * k, n * k * d, m * d * d, (m * d) ** 2, 1.0]
 
 
 @dataclass(frozen=True)
