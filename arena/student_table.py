@@ -171,8 +171,8 @@ def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learne
         )
     accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
     if paper:
-        return upper.SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
-    return upper.SixPhase(m=_heads(target), accept=accept, work=effort.passes(target))
+        return upper.SixPhase(heads=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
+    return upper.SixPhase(heads=_heads(target), accept=accept, work=effort.passes(target))
 
 
 def _by_queries(target: Target, effort: Effort) -> Learner:
@@ -228,7 +228,7 @@ STUDENTS: Mapping[str, Student] = {
             "examples "
             "ends at rounding error.",
             lambda target, effort: upper.Newton(
-                m=_heads(target),
+                heads=_heads(target),
                 work=effort.passes(target),
                 biases=target.layer.biased,
                 causal=target.layer.causal,
@@ -241,7 +241,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
             lambda target, effort: upper.GradientDescent(
-                m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
+                heads=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
             ),
             costs=(5.0, 24.0),
             extra="torch",
@@ -331,7 +331,7 @@ STUDENTS: Mapping[str, Student] = {
                 title,
                 f"No theorem. {what}",
                 lambda target, effort, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
-                    m=_heads(target),
+                    heads=_heads(target),
                     work=effort.steps(target),
                     optimizer=name,
                     tolerance=effort.adam_tolerance,
@@ -362,7 +362,7 @@ STUDENTS: Mapping[str, Student] = {
             "L-BFGS",
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
-            lambda target, effort: upper.LBFGS(m=_heads(target), work=effort.passes(target)),
+            lambda target, effort: upper.LBFGS(heads=_heads(target), work=effort.passes(target)),
             costs=(3.0, 30.0),
             by_default=False,
         ),

@@ -81,7 +81,7 @@ def _fit(m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int]:
     for_layer, for_examples, for_learner = rng.spawn(3)
     layer = make_nice_layer(heads=m, dim=d, rng=for_layer)
     oracle, newton = (
-        ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=for_examples),
+        ExampleOracle(layer, BooleanInputs(tokens=k, dim=d), rng=for_examples),
         Newton(m, engine="numpy"),
     )
     gc.collect()
