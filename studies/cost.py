@@ -36,7 +36,7 @@ _GRID = {
 # sizes and draws; the last two were added after every law was fixed
 _CHECKS: Mapping[Scale, Mapping[Size, int]] = {
     Scale.QUICK: {(4, 4, 48): 2},
-    Scale.FULL: {(8, 8, 96): 3, (12, 16, 64): 3, (16, 32, 64): 1},
+    Scale.FULL: dict.fromkeys([(8, 8, 96), (12, 16, 64), (16, 32, 64)], 1),
 }
 _MEDIUM, _LARGE = (12, 64, 384), (32, 2048, 4096)
 _BEYOND = ((8, 8, 512), _MEDIUM, (12, 512, 768), (16, 1024, 1024), _LARGE)
