@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import ndtr
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, check_conditions, make_nice_layer
 from runs import Scale
 from studies.intervals import mean_interval
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Curve, Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 
@@ -157,6 +158,10 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
+def _ratio_text(some: Sequence[Row], power: int) -> str:
+    return f"{_ratio(chosen(some, power=power)):.4g}"
+
+
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Boolean tokens; the law is exact for Gaussian ones."""
     by_power = {
@@ -169,10 +174,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             {
                 "arithmetic": lambda some: f"{np.mean(values(chosen(some, power=0), 'arithmetic')):.2f}",
                 "spacing": lambda some: spacing(some[0]["heads"], some[0]["dim"]),
-                **{
-                    title: lambda some, power=power: f"{_ratio(chosen(some, power=power)):.4g}"
-                    for title, power in by_power.items()
-                },
+                **{title: partial(_ratio_text, power=power) for title, power in by_power.items()},
             },
         )
     }
@@ -195,8 +197,11 @@ def _figure(rows: Sequence[Row]) -> Any:
         for kind in ("lattice", "signs")
     }
     places = sorted(place for points in lattices.values() for place, _ in points)
-    curves = {"points of the lattice": (places, [lattice_law(2.0**place) for place in places])}
-    curves |= {name: tuple(zip(*points, strict=True)) for name, points in lattices.items()}
+    curves: dict[str, Curve] = {
+        "points of the lattice": (places, [lattice_law(2.0**place) for place in places])
+    }
+    for name, points in lattices.items():
+        curves[name] = [place for place, _ in points], [ratio for _, ratio in points]
     return line_figure(
         [
             Panel("d", "share of agreement at 1/√d, generic heads", off, log_x=True),

@@ -10,6 +10,7 @@ from numpy.random import Generator
 from attention import (
     AttentionLayer,
     check_conditions,
+    convert_torch_module,
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
@@ -19,13 +20,12 @@ from attention import (
     make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
-from runs import Scale
+from runs import Scale, single_thread
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, table
 from studies.study import Parameters, Row, Study, Table
-from studies.trained_heads import TASKS, trained_layer
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "trained_layer"]
 
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
@@ -40,7 +40,9 @@ _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
         heads=heads, dim=dim, rank=dim // heads, strengths=(2.0, 12.0), rng=rng
     ),
 }
-_IMPORTED = {f"imported, {task}": task for task in TASKS}
+_IMPORTED = {"imported, untrained": 0, "imported, recall": 600}  # steps of training
+_BATCH, _LENGTH = 64, 8
+_RATE = {16: 0.01, 32: 0.005}
 _MEASURES = {
     "incoherence": "theta_incoherence",
     "stable rank": "theta_stable_rank",
@@ -72,7 +74,7 @@ def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, 
         if family in _MADE:
             layer = _MADE[family](heads=_HEADS, dim=dim, rng=rng)
         else:
-            layer, loss = trained_layer(_IMPORTED[family], dim, rng, heads=_HEADS)
+            layer, loss = trained_layer(dim, rng, steps=_IMPORTED[family])
             losses.append(loss)
         reports.append(check_conditions(layer, tokens=_TOKENS))
     always = [name for name in reports[0].violated if all(name in report.violated for report in reports)]
@@ -86,6 +88,42 @@ def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, 
     }
 
 
+def trained_layer(dim: int, rng: Generator, *, steps: int) -> tuple[AttentionLayer, float]:
+    """A converted `torch.nn.MultiheadAttention` module, and its loss divided by that of the best constant.
+
+    Every token has a key, two requested keys, and a value; the layer learns to return the two requested values. Each
+    step of Adam has a fresh batch. The loss is the mean of the last fiftieth of the steps.
+    """
+    import torch
+
+    def loss_of_batch() -> torch.Tensor:
+        key, value = torch.randn(2, _BATCH, _LENGTH, dim // 4)
+        orders = [
+            torch.rand(_BATCH, _LENGTH).argsort(dim=1)[:, :, None].expand(-1, -1, dim // 4) for _ in range(2)
+        ]
+        x = torch.cat([key, *(key.gather(1, order) for order in orders), value], dim=2)
+        answers = torch.cat([value.gather(1, order) for order in orders], dim=2)
+        given = module(x, x, x, need_weights=False)[0][:, :, : 2 * (dim // 4)]
+        return torch.mean((given - answers) ** 2)  # the values have variance 1
+
+    with single_thread(torch=True), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        module = torch.nn.MultiheadAttention(dim, _HEADS, bias=False, batch_first=True)
+        optimiser = torch.optim.Adam(module.parameters(), lr=_RATE.get(dim, 0.003))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
+        losses = []
+        for _ in range(steps):
+            loss = loss_of_batch()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            losses.append(loss.item())
+    return convert_torch_module(module).layer, float(
+        np.mean(losses[-max(1, steps // 50) :])
+    ) if steps else 1.0
+
+
 def _median(measured: Iterable[float | None]) -> float | None:
     finite = [value for value in measured if value is not None and math.isfinite(value)]
     return float(np.median(finite)) if finite else None
@@ -97,19 +135,17 @@ def _share(rows: Iterable[Row], name: str = "met") -> str:
     return f"{sum(row[name] for row in rows)} of {sum(row['draws'] for row in rows)}"
 
 
-def _trained(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row["family"] in ("imported, recall", "imported, masked")]
-
-
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    random, untrained = chosen(rows, family="random"), chosen(rows, family="imported, untrained")
+    random, untrained, trained = (
+        chosen(rows, family=name) for name in ("random", "imported, untrained", "imported, recall")
+    )
     return {
         "random_64_on": _share(row for row in random if row["dim"] >= 64),
         **{f"random_{row['dim']}": _share([row]) for row in random},
         **{f"untrained_{row['dim']}": _share([row]) for row in untrained},
-        "trained": _share(_trained(rows)),
+        "trained": _share(trained),
         "structured": _share(row for row in rows if row["family"] in list(_MADE)[1:]),
-        "trained_incoherent": _share(_trained(rows), "incoherent"),
+        "trained_incoherent": _share(trained, "incoherent"),
         "untrained_incoherent": _share(untrained, "incoherent"),
     }
 
@@ -125,7 +161,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             {"all hold": _share, **medians, "fails on every layer": "fails on every layer"},
         ),
         "trained": table(
-            _trained(rows),
+            chosen(rows, family="imported, recall"),
             {"task": "family", "d": "dim"},
             {
                 "incoherence (at most 0.25 is good)": medians["incoherence"],

@@ -1,6 +1,7 @@
 """Fixed positions added to the tokens: their effect on each phase and on Newton."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: Generator) -> 
     sums = projection_sums(x, layer(x))
     biases = predicted_biases(layer, inputs.positions, x[:_TESTED])
     seed = int(rng.integers(2**32))  # both continue from the same examples
-    measured = {}
+    measured: dict[str, Any] = {}
     for (ending, crude), predicted in zip(sums.items(), biases, strict=True):
         stages = {"crude": _sum_error(crude, layer), "predicted": predicted}
         stages |= _later_phases(layer, inputs, crude, np.random.default_rng(seed))
@@ -234,8 +235,8 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _share(rows: Sequence[Row]) -> str | None:
-    return with_interval(_exact(rows)) if rows else None
+def _share(rows: Sequence[Row], floors: int) -> str | None:
+    return with_interval(exact) if (exact := _exact(chosen(rows, floors=floors))) else None
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
@@ -252,13 +253,10 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         for ending in ("", "_centred")
     }
     ends = {"exact, centred": lambda some: of_all(values(some, "exact_centred"))}
-    floors = {
-        f"exact, {floors} floors": lambda some, floors=floors: _share(chosen(some, floors=floors))
-        for floors in (_FLOORS, _MORE_FLOORS)
-    }
+    floors = {f"exact, {floors} floors": partial(_share, floors=floors) for floors in (_FLOORS, _MORE_FLOORS)}
     titled = [{**row, "title": names[row["kind"]]} for row in (*_whole(rows), *chosen(rows, part="newton"))]
     return {
-        "phases": table(chosen(titled, part="phases"), by, stages | ends),
+        "phases": table(chosen(titled, part="phases"), by, {**stages, **ends}),
         "newton": table(chosen(titled, part="newton"), by, floors | {"Gram": "condition"}),
     }
 

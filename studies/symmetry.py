@@ -1,6 +1,7 @@
 """Whether and when two heads trained by gradient descent separate."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         "steps": table(
             chosen(pairs, target="nice", tokens=2),
             {"training": "optimiser"},
-            {f"from {gap:.0e}": lambda some, gap=gap: _steps(some, "parted", gap) for gap in _GAPS},
+            {f"from {gap:.0e}": partial(_steps, name="parted", gap=gap) for gap in _GAPS},
         ),
         "targets": table(
             pairs,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def _certificates(layer: AttentionLayer, inputs: BooleanInputs, rows: int, rng: 
     gaps, planted = disagreement(layer, x), planted_labels(layer, x, gap=_PLANTED, rng=rng)
     # the number of rows in the learner's 1000 d examples at k = 2
     crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * inputs.dim // inputs.tokens)
-    measured = {"agreeing": float(np.mean(gaps <= _ALLOWED))}
+    measured: dict[str, Any] = {"agreeing": float(np.mean(gaps <= _ALLOWED))}
     for name, projection_sum in (("exact", layer.w.sum(axis=0)), ("crude", crude.w)):
         certified = certify_agreement(x, layer(x), projection_sum)
         residual = certified.residual
@@ -185,10 +186,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
                 "rows that agree": lambda some: _mean(some, "agreeing"),
                 "usable": lambda some: _mean(some, "usable_exact"),
                 "accepted that are false": lambda some: _mean(some, "false_exact"),
-                **{
-                    f"false rate, {title}": lambda some, which=which: _rate(some, which)
-                    for which, title in _SUMS.items()
-                },
+                **{f"false rate, {title}": partial(_rate, which=which) for which, title in _SUMS.items()},
                 **{title: name for name, title in _FITS.items()},
             },
         )

@@ -1,6 +1,7 @@
 """Attention weightings other than exp: which parts of the learning of layers still work."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,10 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
+def _exact_share(rows: Sequence[Row], floors: int) -> str:
+    return with_interval(_exact(rows, floors))
+
+
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     titled = [{**row, "title": _TITLES[row["weighting"]]} for row in rows]
     size = {"weighting": "title", "m": "heads", "k": "tokens", "d": "dim"}
@@ -295,10 +300,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         "descent": table(
             chosen(titled, part="descent"),
             size,
-            {
-                f"exact, {floors} floors": lambda some, floors=floors: with_interval(_exact(some, floors))
-                for floors in (4, 8)
-            },
+            {f"exact, {floors} floors": partial(_exact_share, floors=floors) for floors in (4, 8)},
         ),
     }
 
