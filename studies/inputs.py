@@ -17,7 +17,7 @@ from attention import (
 )
 from runs import Scale
 from studies.fits import fit_errors
-from studies.intervals import mean_interval, proportion_interval
+from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all, table
 from studies.study import Parameters, Row, Study, Table
@@ -95,7 +95,10 @@ def _measure(
         )
     floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
     if learner == "newton":
-        return {"floors": examples / floor, "exact": sum(fit["error"] < _EXACT for fit in errors)}
+        return {
+            "floors": round(4 * examples / floor) / 4,
+            "exact": sum(fit["error"] < _EXACT for fit in errors),
+        }
     return [
         {"draw": draw, **{name: fit[name] for name in _MEASURED[learner]}} for draw, fit in enumerate(errors)
     ]
@@ -112,8 +115,8 @@ def _step(rows: Sequence[Row]) -> str:
     """The two neighbouring floors between which Newton's share of exact layers reaches one half."""
     reached = sorted(row["floors"] for row in rows if 2 * row["exact"] >= row["draws"])
     before = [row["floors"] for row in rows if not reached or row["floors"] < reached[0]]
-    low = f"{round(4 * max(before, default=0)) / 4:g}"
-    return f"{low} to {round(4 * reached[0]) / 4:g}" if reached else f"above {low}"
+    low = f"{max(before, default=0):g}"
+    return f"{low} to {reached[0]:g}" if reached else f"above {low}"
 
 
 def _ratio(rows: Sequence[Row], tokens: str, name: str) -> str | None:
@@ -166,7 +169,6 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     def exact(tokens: str) -> Any:
         return lambda own: "".join(f"{row['exact']} of {row['draws']}" for row in chosen(own, inputs=tokens))
 
-    newton = [{**row, "floors": round(4 * row["floors"]) / 4} for row in chosen(rows, learner="newton")]
     errors, ratios = [], []
     for learner, names in _MEASURED.items():
         for dim, own in _most(rows, learner).items():
@@ -177,38 +179,20 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
                 ratios.append(line | {tokens: _ratio(own, tokens, name) for tokens in ("gaussian", "sphere")})
     size = {"m": "heads", "k": "tokens", "d": "dim", "floors": "floors"}
     return {
-        "newton": table(newton, size, {tokens: exact(tokens) for tokens in _TOKENS}),
+        "newton": table(chosen(rows, learner="newton"), size, {tokens: exact(tokens) for tokens in _TOKENS}),
         "errors": errors,
         "ratios": ratios,
     }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    newton = chosen(rows, learner="newton")
-    largest = chosen(newton, heads=max((row["heads"] for row in newton), default=None))
-    shares = [
-        row | {"share": proportion_interval(row["exact"], row["draws"], confidence=0.95)} for row in largest
-    ]
+    largest = [{**row, "share": row["exact"] / row["draws"]} for row in _largest(rows, "newton")]
+    shares = {tokens: curve(own, "floors", "share") for tokens, own in _each(largest)}
     panels = [
-        Panel(
-            "examples / counting floor",
-            "Newton: share of layers exact",
-            {
-                t: ([row["floors"] for row in own], [row["share"].estimate for row in own])
-                for t, own in _each(shares)
-            },
-            log_x=True,
-            log_y=False,
-            intervals={
-                t: ([row["share"].low for row in own], [row["share"].high for row in own])
-                for t, own in _each(shares)
-            },
-        )
+        Panel("examples / counting floor", "Newton: share of layers exact", shares, log_x=True, log_y=False)
     ]
     for learner, name in (("phases", "span"), ("adam", "error")):
-        own = chosen(rows, learner=learner)
-        own = chosen(own, dim=max((row["dim"] for row in own), default=None))
-        curves = {tokens: curve(those, "examples", name) for tokens, those in _each(own)}
+        curves = {tokens: curve(own, "examples", name) for tokens, own in _each(_largest(rows, learner))}
         panels.append(
             Panel("examples", f"{_LEARNERS[learner]}: error of the {_TITLES[name]}", curves, log_x=True)
         )
@@ -219,6 +203,12 @@ def _figure(rows: Sequence[Row]) -> Any:
     ticks = {place: _TITLES[name] for place, name in enumerate(_MEASURED["paper"])}
     panels.append(Panel("", "paper mode: median errors", paper, marks_only=True, ticks=ticks))
     return line_figure(panels, columns=2)
+
+
+def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
+    """The rows of a learner at its largest size."""
+    sizes = grouped(chosen(rows, learner=learner), "heads", "dim")
+    return sizes[max(sizes)] if sizes else []
 
 
 def _each(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

@@ -45,9 +45,7 @@ class Panel:
         Whether points are drawn without lines.
     verticals, horizontals : sequence of float
         Where dotted lines are drawn.
-    intervals : mapping of str to (sequence of float, sequence of float)
-        The lower and upper ends of the bars of a curve, by its name.
-    ticks : mapping of float to str
+    ticks : mapping of int to str
         The texts at places of the horizontal axis, instead of numbers.
     """
 
@@ -59,8 +57,7 @@ class Panel:
     marks_only: bool = False
     verticals: Sequence[float] = ()
     horizontals: Sequence[float] = ()
-    intervals: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
-    ticks: Mapping[float, str] = field(default_factory=dict)
+    ticks: Mapping[int, str] = field(default_factory=dict)
 
 
 def line_figure(panels: Sequence[Panel], *, columns: int | None = None) -> Any:
@@ -142,8 +139,6 @@ def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
     for label, (xs, ys) in curves.items():
         look = line_look(labels.index(label)) | ({"linestyle": "none"} if panel.marks_only else {})
         axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
-        if label in panel.intervals:
-            axes.vlines(xs, *panel.intervals[label], color=look["color"], linewidth=1.0)
     if panel.log_y:
         decade_axis(axes.yaxis, [max(y, _LEAST) for y in heights])
     else:

@@ -1,7 +1,7 @@
 """Linear attention learned by regression: examples needed, tokens that suffice, heads found, and Adam beside it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import chosen, curve, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.linear_attention import (
-    alternate,
     certify,
     exact_rank,
     feature_count,
@@ -43,7 +42,6 @@ _POPULATIONS = (
     ("boolean", 6, 5),
 )
 _PLANTED = ((3, 1), (4, 3), (5, 5), (6, 6), (8, 8), (3, 2), (3, 3), (4, 4), (4, 5), (4, 6))
-_FOUND = 1e-7  # the relative distance of coefficients at which heads are found
 _MATCHES = 1e-6  # relative error; students too small to learn the target stay above 1e-2
 _STARTS = 3
 _ADAM = {"known": "Adam, H known", "twice": "Adam, 2 H", "fewer": "Adam, H - 1"}
@@ -54,7 +52,6 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
     for d in (2, 4) if quick else (2, 4, 6, 8):
         for heads in dict.fromkeys((1, d, d * d if d <= 4 else d)):
             yield {"part": "threshold", "d": d, "heads": heads}
-    yield {"part": "noise", "d": 4, "heads": 4}
     yield from ({"part": "rank", "tokens": tokens, "d": d, "n": n} for tokens, d, n in _POPULATIONS)
     yield from ({"part": "transfer", "d": 5, "added": added} for added in (0, 20))
     for d, heads in _PLANTED:
@@ -90,17 +87,6 @@ def _threshold(*, d: int, heads: int, rng: Generator) -> list[dict[str, Any]]:
     ]
 
 
-def _noise(*, d: int, heads: int, rng: Generator, noise: float = 0.1, examples: int = 4000) -> dict[str, Any]:
-    """The excess squared error of the regression under noise, and the law noise^2 D / N."""
-    model = make_linear_attention(heads=heads, dim=d, rng=rng)
-    x = rng.standard_normal((examples, _TOKENS, d))
-    clean = model(x)
-    noisy = regress(x, clean + noise * rng.standard_normal(clean.shape))
-    fresh = rng.standard_normal((examples, _TOKENS, d))
-    excess = float(np.mean((noisy(fresh) - model(fresh)) ** 2))
-    return {"error": excess, "predicted": noise**2 * feature_count(d) / examples}
-
-
 def _rank(*, tokens: Any, d: int, n: int, rng: Generator) -> dict[str, Any]:
     """The rank of the exact moment, and what the formula says."""
     moment, dim = population_moment(tokens, d, n), token_dimension(tokens, d)
@@ -130,13 +116,11 @@ def _heads(*, d: int, heads: int, draw: int, rng: Generator) -> dict[str, Any]:
     """Heads found of a planted model's coefficients."""
     model = make_linear_attention(heads=heads, dim=d, rng=rng)
     tensor = tensor_from_features(features_from_tensor(model.tensor()), d)
-    alone = float(alternate(tensor, heads, rng=rng)[1])
     began = time.perf_counter()
     fit = fit_heads(tensor, rng=rng)
     found = bool(fit.exact and fit.model.heads <= heads)
     return {
         "rank": symmetric_rank(tensor),
-        "alternation": alone < _FOUND,
         "found": found,
         "proved": bool(found and fit.lower_bound == fit.model.heads),
         "error": float(fit.tail),
@@ -183,9 +167,8 @@ def _matches(fit: Any) -> bool:
     return any(step.measures["relative_error"] < _MATCHES for step in fit.curve)
 
 
-_PARTS = {
+_PARTS: Mapping[str, Any] = {
     "threshold": _threshold,
-    "noise": _noise,
     "rank": _rank,
     "transfer": _transfer,
     "heads": _heads,
@@ -207,7 +190,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "at": max((_error(fits, 1) for fits in threshold), default=None),
         "above": max((_error(fits, 4) for fits in threshold), default=None),
         "ranks_agree": of_all(row["rank"] == row["formula"] for row in chosen(rows, part="rank")),
-        **{name: of_all(row[name] for row in heads) for name in ("found", "proved", "alternation")},
+        **{name: of_all(row[name] for row in heads) for name in ("found", "proved")},
         "regression": max(values(chosen(adam, learner="regression"), "error"), default=None),
         "fewer_at_least": min(values(chosen(adam, learner=_ADAM["fewer"]), "error"), default=None),
         **{
@@ -217,8 +200,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
     if times := values(chosen(adam, learner=_ADAM["known"]), "times"):
         named |= {"least_times": f"{min(times):.0f}", "largest_times": f"{max(times):.0f}"}
-    for row in chosen(rows, part="noise"):
-        named |= {"excess": row["error"], "predicted": row["predicted"]}
     for row in chosen(rows, part="transfer"):
         which = "added" if row["added"] else "signs"
         named |= {f"{which}_{name}": row[name] for name in ("rank", "on_signs", "on_gaussian")}
@@ -248,7 +229,6 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             size,
             {
                 "symmetric rank": "rank",
-                "by alternation alone": lambda draws: of_all(row["alternation"] for row in draws),
                 "found": lambda draws: of_all(row["found"] for row in draws),
                 "proved the fewest": lambda draws: of_all(row["proved"] for row in draws),
                 "seconds": "seconds",

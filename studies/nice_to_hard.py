@@ -58,9 +58,9 @@ def _cells(scale: Scale) -> list[Parameters]:
 
 
 _LEARNERS: Mapping[str, Callable[[int, int], Learner]] = {
-    "newton": lambda m, d: Newton(m=m, examples=14 * d**2, work=1500, starts=5),
-    "six-phase": lambda m, d: SixPhase(m=m, examples=40_000, work=1500),
-    "adam": lambda m, d: GradientDescent(m=8, work=1500, batch=256, learning_rate=0.01),
+    "newton": lambda m, d: Newton(heads=m, examples=14 * d**2, work=1500, starts=5),
+    "six-phase": lambda m, d: SixPhase(heads=m, examples=40_000, work=1500),
+    "adam": lambda m, d: GradientDescent(heads=8, work=1500, batch=256, learning_rate=0.01),
 }
 
 
@@ -79,7 +79,7 @@ def _measure(
     # separate, so that every cell of a draw has the same ends, examples and tests
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
     point = draw_point(dim, bits, shape, projections, slope, low_rank=ends == "low rank", rng=for_path)
-    inputs = BooleanInputs(k=2, d=dim)
+    inputs = BooleanInputs(tokens=2, dim=dim)
     oracle = ExampleOracle(point.layer, inputs, rng=for_oracle)
     fit = _LEARNERS[learner](point.layer.heads, dim).fit(oracle, rng=for_learner)
     x = inputs.sample(_FRESH, rng=for_tests)

@@ -81,7 +81,7 @@ def _measure(
     oracle = ExampleOracle(layer, inputs, rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
     examples = floors * counting_floor(heads=heads, tokens=tokens, dim=dim)
-    fit = Newton(m=heads, examples=examples, starts=3, work=6000, engine="numpy").fit(oracle, rng=rng)
+    fit = Newton(heads=heads, examples=examples, starts=3, work=6000, engine="numpy").fit(oracle, rng=rng)
     reads = np.matmul(layer.patterns(fresh), fresh[:, None]).transpose(0, 2, 1, 3).reshape(-1, heads * dim)
     return {
         "error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh)),
@@ -91,7 +91,7 @@ def _measure(
 
 def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: Generator) -> dict[str, Any]:
     """The errors of each phase, of which phase 1 has plain and centred sums; None from the phase that failed on."""
-    x = inputs.sample(_EXAMPLES * inputs.d, rng=rng)
+    x = inputs.sample(_EXAMPLES * inputs.dim, rng=rng)
     sums = projection_sums(x, layer(x))
     biases = predicted_biases(layer, inputs.positions, x[:_TESTED])
     seed = int(rng.integers(2**32))  # both continue from the same examples
@@ -165,10 +165,10 @@ def _later_phases(
     except PhaseFailedError:
         return errors
     errors["span"] = span.errors(layer)["span_error"]
-    x, y = draw_examples(oracle, _FLOORS * counting_floor(heads=m, tokens=inputs.k, dim=inputs.d))
+    x, y = draw_examples(oracle, _FLOORS * counting_floor(heads=m, tokens=inputs.tokens, dim=inputs.dim))
     start, _ = fit_in_span(x, y, span.scaled_basis, rng=rng)
     begin = AttentionLayer(theta=start.theta, w=start.w)
-    newton = Newton(m=m, start=begin, starts=1, engine="numpy", work=3000)
+    newton = Newton(heads=m, start=begin, starts=1, engine="numpy", work=3000)
     fit = newton.fit(ExampleOracle.from_arrays(x, y), rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
     errors["exact"] = relative_error(np.asarray(fit.predict(fresh)), layer(fresh)) <= _EXACT

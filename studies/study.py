@@ -148,7 +148,6 @@ def run_study(
     *,
     scale: Scale = Scale.QUICK,
     seed: int = 0,
-    on_row: Callable[[Row], None] | None = None,
     **options: Any,
 ) -> StudyResult:
     """Measure every cell of a study that is not in the store.
@@ -161,8 +160,6 @@ def run_study(
         Quick or full.
     seed : int
         The seed of everything drawn at random.
-    on_row : callable, optional
-        Called with each row when it is found in the store or measured.
     **options
         As of `runs.run`: jobs, timeout, store, fresh, isolated, cluster, progress.
 
@@ -189,11 +186,8 @@ def run_study(
         number, cell = place[result.cell.key], result.cell.arguments["cell"]
         if result.status != "done":
             failures[number] = f"{result.cell.label}: {result.message}"
-            continue
-        rows[number] = [{**cell, **measured} for measured in result.value]
-        if on_row is not None:
-            for row in rows[number]:
-                on_row(row)
+        else:
+            rows[number] = [{**cell, **measured} for measured in result.value]
     return StudyResult(
         study.name,
         scale,

@@ -77,10 +77,10 @@ def _certificates(layer: AttentionLayer, inputs: BooleanInputs, rows: int, rng: 
     false; None if there are none. ``rate``: the share of disagreeing rows below the threshold that passes nine of ten
     planted agreements.
     """
-    x = inputs.sample(-(-rows // inputs.k), rng=rng)
+    x = inputs.sample(-(-rows // inputs.tokens), rng=rng)
     gaps, planted = disagreement(layer, x), planted_labels(layer, x, gap=_PLANTED, rng=rng)
     # the number of rows in the learner's 1000 d examples at k = 2
-    crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * inputs.d // inputs.k)
+    crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * inputs.dim // inputs.tokens)
     measured: dict[str, Any] = {"agreeing": float(np.mean(gaps <= _ALLOWED))}
     for name, projection_sum in (("exact", layer.w.sum(axis=0)), ("crude", crude.w)):
         certified = certify_agreement(x, layer(x), projection_sum)
@@ -115,7 +115,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> dict[
     examples, learner = (int(seed) for seed in rng.integers(2**63, size=2))
     phases, newton = (
         one.fit(ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth)
-        for one in (SixPhase(m=2, work=_PASSES), Newton(m=2, work=_PASSES))
+        for one in (SixPhase(heads=2, work=_PASSES), Newton(heads=2, work=_PASSES))
     )
     starts = (step.measures for step in phases.trace if step.phase == 6 and "starts" in step.measures)
     before = next(starts, None)

@@ -212,11 +212,11 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
     if learner in _NEWTON:
         examples = _NEWTON[learner] * counting_floor(heads=layer.heads, tokens=_TOKENS, dim=layer.dim)
         # NumPy's engine: the same numbers with and without PyTorch
-        newton = Newton(m=layer.heads, examples=examples, engine="numpy", work=_PASSES)
+        newton = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
         error = _error(newton.fit(oracle, rng=for_learner), truth)
         return {"error": error, "success": error <= _EXACT, "failed": None}
     mode: Any = learner
-    fit = SixPhase(m=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
+    fit = SixPhase(heads=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
     error, failed = _error(fit, truth), fit.details.failed
     result = {
         "error": error,

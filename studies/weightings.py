@@ -156,7 +156,7 @@ def phase_one_bias(
         while left > 0:
             x = inputs.sample(min(left, _ROWS), rng=rng)
             tokens = x.sum(axis=1)
-            rest = outputs(weighting, layer, x).sum(axis=1) / inputs.k - tokens @ total / inputs.k
+            rest = outputs(weighting, layer, x).sum(axis=1) / inputs.tokens - tokens @ total / inputs.tokens
             moment, left = moment + tokens.T @ rest, left - len(x)
         halves.append(moment / (examples // 2))
     return float(np.sqrt(max(float(np.vdot(*halves)), 0.0)) / np.linalg.norm(total))

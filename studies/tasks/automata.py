@@ -33,9 +33,6 @@ class Automaton:
     >>> parity = Automaton(np.array([[0, 1], [1, 0]]))
     >>> parity.run(np.array([0]), np.array([[1, 1, 0, 1]]))
     array([[1, 0, 0, 1]])
-    >>> x, y = parity.examples(np.arange(4))
-    >>> bool(np.all(parity.model()(x) == y))
-    True
     """
 
     transitions: Int[np.ndarray, "S A"]
@@ -74,19 +71,6 @@ class Automaton:
         states, symbols = np.divmod(pairs, self.symbols)
         parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(pairs), 1))
         return np.hstack(parts)[:, None], one_hot(self.transitions[states, symbols], self.states)
-
-    def model(self) -> LinearAttention:
-        """The automaton as linear attention with one head per symbol, in whole numbers.
-
-        With one token, G_sx = 1 at its own state and symbol. Head x uses the constant to select row x of G. In the
-        states, this row is e_s if x is read, and zero otherwise. V_x is the map of states under x.
-        """
-        s, a, d = self.states, self.symbols, self.states + self.symbols + 1
-        v, q = np.zeros((a, s, d)), np.zeros((a, d, d))
-        for x in range(a):
-            v[x, self.transitions[:, x], np.arange(s)] = 1
-            q[x, s + x, -1] = 1
-        return LinearAttention(v, q)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from attention import BooleanInputs
 from sq import make_parity_instance, parity_heads
 from studies.nice_to_hard import STUDY, draw_point
 
-_X = BooleanInputs(k=2, d=7).sample(200, rng=1)
+_X = BooleanInputs(tokens=2, dim=7).sample(200, rng=1)
 
 
 def point(attention, slope=0.0, projections=None, *, bits=3):
