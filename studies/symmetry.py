@@ -206,42 +206,24 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
-def _median(rows: Iterable[Row], name: str, gap: float) -> float | None:
+def _median(rows: Iterable[Row], name: str, gap: float) -> int | None:
     """The median at a gap, where heads that never part rank last; None if the median is such a run."""
     steps = [np.inf if row.get(name) is None else row[name] for row in rows if row["gap"] == gap]
     middle = float(np.median(steps))
-    return middle if np.isfinite(middle) else None
-
-
-def _steps(rows: Iterable[Row], name: str, gap: float) -> str:
-    steps = _median(rows, name, gap)
-    return "never" if steps is None else f"{steps:.0f}"
-
-
-def _growth(some: Iterable[Row]) -> str:
-    growth = values(some, "growth")
-    return f"{min(growth):.4f} to {max(growth):.4f}" if growth else ""
+    return round(middle) if np.isfinite(middle) else None
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    pairs = [row for row in rows if row["gap"]]
-    at = 1e-6
     return {
         "steps": table(
-            chosen(pairs, target="nice", tokens=2),
-            {"training": "optimiser"},
-            {f"from {gap:.0e}": partial(_steps, name="parted", gap=gap) for gap in _GAPS},
-        ),
-        "targets": table(
-            pairs,
+            [row for row in rows if row["gap"]],
             {"target": "target", "k": "tokens", "training": "optimiser"},
             {
                 "least curvature": lambda some: f"{np.median(values(some, 'curvature')):.2g}",
-                "growth / predicted": _growth,
-                f"steps to part from {at:.0e}": lambda some: _steps(some, "parted", at),
-                "predicted": lambda some: _steps(some, "predicted", at) if _growth(some) else "",
-                "parted": lambda some: with_interval(
-                    row["parted"] is not None for row in chosen(some, gap=at)
+                **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
+                "predicted from 1e-06": partial(_median, name="predicted", gap=1e-6),
+                "parted from 1e-06": lambda some: with_interval(
+                    row["parted"] is not None for row in chosen(some, gap=1e-6)
                 ),
             },
         ),

@@ -165,7 +165,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     runs = {NICE: 6, "close heads": 5}
     return [
         {"violation": name, "amount": amount, "heads": 2, "dim": 16, "learner": learner}
-        | {"runs": 2 if quick else 8 if learner in _NEWTON else runs.get(name, 3)}
+        | {"runs": 1 if quick else 8 if learner in _NEWTON else runs.get(name, 3)}
         for name, several in amounts.items()
         for amount in several
         for learner in (*_PHASES, *_NEWTON)

@@ -74,10 +74,10 @@ def _measure(
         return agreement(weighting, layer, inputs.sample(examples, rng=rng), _TOLERANCES)
     x = inputs.sample(floors * counting_floor(heads=heads, tokens=tokens, dim=dim), rng=rng)
     start = rng.standard_normal(layer.theta.shape) / dim
-    end, passes = descend(weighting, x, outputs(weighting, layer, x), start)
+    end = descend(weighting, x, outputs(weighting, layer, x), start)
     fresh = inputs.sample(_TESTED, rng=rng)
     error = relative_error(outputs(weighting, end, fresh), outputs(weighting, layer, fresh))
-    return {"error": error, "passes": passes}
+    return {"error": error}
 
 
 def pattern(weighting: str, z: Logits) -> Logits:
@@ -201,16 +201,8 @@ def descend(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
     theta: Float[np.ndarray, "m d d"],
-) -> tuple[AttentionLayer, int]:
-    """Minimise |Y - F(X)|^2 over Theta from a start by L-BFGS, W the least squares solution at every Theta.
-
-    Returns
-    -------
-    layer : AttentionLayer
-        The best layer.
-    passes : int
-        Evaluations of the residual and its derivative, which with W optimal is that at fixed W.
-    """
+) -> AttentionLayer:
+    """The best layer of L-BFGS on |Y - F(X)|^2 over Theta from a start, W the least squares solution at every Theta."""
     d, m = x.shape[2], len(theta)
     labels = y.reshape(-1, d)
     energy = float(np.vdot(labels, labels))
@@ -239,8 +231,8 @@ def descend(
             raise StopIteration
 
     options = {"maxcor": _HISTORY, "maxiter": _PASSES, "maxfun": _PASSES, "ftol": 0.0, "gtol": 0.0}
-    end = minimize(loss, theta.ravel(), jac=True, method="L-BFGS-B", callback=stop_if_exact, options=options)
-    return best[1], int(end.nfev)
+    minimize(loss, theta.ravel(), jac=True, method="L-BFGS-B", callback=stop_if_exact, options=options)
+    return best[1]
 
 
 def _slope(rows: Sequence[Row]) -> float:
@@ -269,8 +261,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         last = max(row["dim"] for row in chosen(own, part="bias"))
         numbers[f"bias_{key}"] = f"{median(chosen(own, part='bias', dim=last), 'bias'):.2g}"
         numbers |= {f"exact_{floors}_{key}": of_all(_exact(own, floors)) for floors in (4, 8)}
-        failed = [row for row in chosen(own, part="descent") if row["error"] > _EXACT]
-        numbers[f"spent_{key}"] = of_all(row["passes"] >= _PASSES for row in failed)
         for (m, k), some in grouped(chosen(own, part="agreement"), "heads", "tokens").items():
             usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
             often = _ratio(some, "useful", "rows", 0.01) / _ratio(usual, "useful", "rows", 0.01)
