@@ -174,7 +174,6 @@ BENCHMARKS = {
             Option("figure", Path("agreement.svg"), "where to draw it", "svg"),
         ),
     ),
-    "walsh": Benchmark("Gram matrices by full enumeration of 22 input bits", "walsh", "run_walsh", (_JSON,)),
     "searches": Benchmark(
         "exhaustive search against meet in the middle",
         "lwr_attacks",

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from attention import AttentionLayer
 from attention.memory import require_memory
@@ -71,6 +72,8 @@ class Heads:
     rows: NonNegativeInt | None = None
     columns: NonNegativeInt | None = None
     offset: NonNegativeInt | None = None  #: the coordinate o, with v_o = 0; the gate when left out
+    #: the constant c0 that the sum of the heads has on the gate beside what it hides, known in advance
+    c0: float = 0.0
 
     def __post_init__(self) -> None:
         if self.offset is None:
@@ -87,8 +90,55 @@ class Heads:
             w[self.gate] = 1.0
             object.__setattr__(self, "direction", w)
 
+    @classmethod
+    def counting(
+        cls, bits: int, thresholds: ArrayLike, coefficients: ArrayLike, slopes: ArrayLike, **others: Any
+    ) -> "Heads":
+        """Heads that read how many of `bits` coordinates, the first after the gate, differ; `placed` moves them."""
+        parts = (np.asarray(one, dtype=np.float64) for one in (thresholds, coefficients, slopes))
+        return cls(np.append(0, np.ones(bits, dtype=np.int64)), *parts, **others)
+
+    def placed(
+        self,
+        secret: Int[np.ndarray, " l"],
+        *,
+        dim: int,
+        gate: int = 0,
+        direction: Float[np.ndarray, " d"] | None = None,
+        **others: Any,
+    ) -> "Heads":
+        """The heads that read the coordinates `secret` of `dim` behind a gate.
+
+        ValueError if a coordinate is not one of 0, ..., `dim` - 1, or occurs twice.
+        """
+        chosen = np.asarray(secret)
+        if (
+            chosen.ndim != 1
+            or not 0 < len(chosen) == len(np.unique(chosen))
+            or chosen.dtype.kind not in "iu"
+            or np.any((chosen < 0) | (chosen >= dim))
+        ):
+            raise ValueError(
+                f"secret is {secret!r}: distinct coordinates from 0 to {dim - 1}, at least one, are needed."
+            )
+        form = np.zeros(dim, dtype=np.int64)
+        form[chosen] = 1
+        rows = None if self.rows is None else gate
+        place = {"form": form, "gate": gate, "direction": direction, "rows": rows, "offset": None}
+        return replace(self, **(place | others))
+
     def __len__(self) -> int:
         return len(self.slopes)
+
+    @property
+    def bits(self) -> int:
+        """The number l of coordinates that the heads read."""
+        return int(np.count_nonzero(self.form))
+
+    @property
+    def c(self) -> float:
+        """C, the sum of the coefficients: it appears off the gate."""
+        return math.fsum(self.coefficients)
 
     @property
     def dim(self) -> int:
