@@ -123,7 +123,7 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
     their code.
     """
     learners: list[Any] = list(set_up_for(student, [target], effort))
-    family = None if target.instance is None else FAMILIES.get(target.instance.family)
+    family = None if target.instance is None else FAMILIES[target.instance.family.name]
     arguments = {
         "target": asdict(target.record),
         "stream": target_stream(target),

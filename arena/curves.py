@@ -248,8 +248,8 @@ def learner_side(
     -----
     Exact: the count of queries of the plan. A rule of thumb, checked on nice targets of d up to 32: the learner needs
     the tolerances of the plan. Proved: at tolerances from `visible_below` on, no learner with this many queries tells
-    the parities apart (labels two-valued on the gate, `sq.full_query_cap`). Not shown: that it does so at smaller
-    tolerances. The plan is that of two heads for every family, although more heads agree on fewer rows and need
+    the parities apart (labels two-valued on the gate, `lower.eliminated_per_query`). Not shown: that it does so at
+    smaller tolerances. The plan is that of two heads for every family, although more heads agree on fewer rows and need
     smaller tolerances.
 
     Examples

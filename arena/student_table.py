@@ -210,7 +210,7 @@ def _lattice(target: Target, effort: Effort) -> Learner:
 def _attack(
     make: Callable[[], lwe.Attack], target: Target, effort: Effort, *, examples: int | None = None
 ) -> Learner:
-    if target.instance is None or target.instance.family != "lwr":
+    if target.instance is None or not isinstance(target.instance.family, lwe.LWRFamily):
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )

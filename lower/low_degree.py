@@ -191,8 +191,10 @@ class SecretPairs:
         return max(0.0, sum(float(chance) * one for chance, one in zip(self.chances, grown, strict=True)))
 
     @checked
-    def dimension(self, *, samples: PositiveInt) -> float:
+    def statistical_dimension(self, *, samples: PositiveInt) -> float:
         """SDA(m), m = `samples`: the largest q with average |correlation| <= 1/m on every likely event.
+
+        `sq.statistical_dimension` is its other form, with sets of targets in place of events.
 
         Likely are the events of pairs (S, T) of probability at least 1/q^2. 0 if the average over all pairs is above
         1/m, infinite if no correlation is. An event may here take any part of a kind of pair; whole pairs allow fewer
@@ -232,7 +234,7 @@ def dimension_within_advantage(
     >>> pairs = SecretPairs.orthogonal(100, (0, 0, 0, Fraction(1, 2)))
     >>> seen = pairs.squared_advantage(samples=10**6, touched=2)
     >>> bound = dimension_within_advantage(seen, samples=10**6, touched=2, at=4)
-    >>> round(bound, 3), round(pairs.dimension(samples=4), 3)
+    >>> round(bound, 3), round(pairs.statistical_dimension(samples=4), 3)
     (5.0, 7.071)
     """
     if touched % 2:

@@ -54,7 +54,7 @@ def _measure(*, rng: np.random.Generator, family: str, dim: int, rate: float, ru
         "any_degree": _least(lambda n: _whole(pairs, n) >= 1),
         "few": few,
         "degree_at_few": pairs.smallest_degree(samples=few),
-        "dimensions": [_finite(pairs.dimension(samples=one)) for one in _LEVELS],
+        "dimensions": [_finite(pairs.statistical_dimension(samples=one)) for one in _LEVELS],
         **_equivalence(pairs),
         "eliminated": _eliminated(made, runs, rng) if type(made) is ParityFamily else None,
     }
@@ -92,7 +92,7 @@ def _equivalence(pairs: SecretPairs) -> dict[str, list[float]]:
         f"{what}_{k}": [] for what in ("dimension", "advantage") for k in (2, 4)
     }
     for at in _LEVELS:
-        found = pairs.dimension(samples=at)
+        found = pairs.statistical_dimension(samples=at)
         if not 0 < found < math.inf:
             continue
         for k in (2, 4):

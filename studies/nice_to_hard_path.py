@@ -9,8 +9,9 @@ from scipy.special import comb, expit
 
 from attention import AttentionLayer, make_nice_layer
 from attention.generators import make_low_rank_layer
+from lower import Heads
 from sq import parity_heads
-from sq.parities import ParityHeads, heads_needed
+from sq.parities import heads_needed
 
 __all__ = ["STEEPEST", "ParityPath", "PathPoint", "draw_path"]
 
@@ -58,7 +59,7 @@ class ParityPath:
         return self.nice.dim
 
     @cached_property
-    def parity(self) -> ParityHeads:
+    def parity(self) -> Heads:
         """The heads of the parity at s = 0."""
         return parity_heads("D", bits=len(self.secret))
 
@@ -90,7 +91,7 @@ class PathPoint:
     factor: float
 
     @cached_property
-    def heads(self) -> ParityHeads:
+    def heads(self) -> Heads:
         """The heads of the parity at this slope."""
         slopes = (self.factor * self.path.parity.slopes).tolist()
         return parity_heads("D", bits=len(self.path.secret), slopes=slopes)
@@ -98,7 +99,7 @@ class PathPoint:
     @cached_property
     def layer(self) -> AttentionLayer:
         """The layer."""
-        hard = self.path.parity.layer(self.path.secret, dim=self.path.dim, gate=_GATE)
+        hard = self.path.parity.placed(self.path.secret, dim=self.path.dim, gate=_GATE).layer()
         return AttentionLayer(theta=self._generic_theta + _heads(self._steepness) * hard.theta, w=self._w)
 
     def by_count(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "counts n 2 d"]:

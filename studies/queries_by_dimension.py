@@ -9,18 +9,16 @@ import numpy as np
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.evaluation import Predictor
 from lower import Family, HardInstance, Key
+from lower.family import FamilyConstructor
 from lwe import make_lwr_instance
 from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
+    ProfileFamily,
     TokenParityFamily,
-    TwoSlopeFamily,
 )
 from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, grouped, of_all
@@ -37,15 +35,15 @@ _TOLERANCE = 0.1  # of the statistical queries that are counted beside value que
 _NEWTON, _QUERIES = 0, 9
 
 # the hard families with a lower bound for statistical queries, and their parameters beside d
-_SQ: Mapping[str, tuple[type[Family], Mapping[str, Any]]] = {
+_SQ: Mapping[str, tuple[type[Family] | FamilyConstructor, Mapping[str, Any]]] = {
     "parity of 3 bits": (ParityFamily, {"bits": 3}),
     "parity of 7 bits": (ParityFamily, {"bits": 7}),
     "hidden gate": (HiddenGateFamily, {"bits": 3}),
     "pair": (PairFamily, {}),
-    "bump": (BumpFamily, {"bits": 8}),
-    "two slopes": (TwoSlopeFamily, {"bits": 8}),
-    "designed steps": (DesignedStepsFamily, {"bits": 6, "heads_count": 4}),
-    "centre thresholds": (CentreThresholdFamily, {"bits": 16, "heads_count": 4}),
+    "bump": (ProfileFamily.bump, {"bits": 8}),
+    "two slopes": (ProfileFamily.two_slope, {"bits": 8}),
+    "designed steps": (ProfileFamily.designed_steps, {"bits": 6, "heads_count": 4}),
+    "centre thresholds": (ProfileFamily.centre_threshold, {"bits": 16, "heads_count": 4}),
     "parity of each token": (TokenParityFamily, {"bits": 2, "tokens": 3}),
 }
 # the families whose lower bounds are shown; the others' are small at these d
@@ -114,7 +112,8 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
 def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
     if name in _SQ:
         family, parameters = _SQ[name]
-        return family.preset(dim=dim, **parameters).instance(rng=rng)
+        made: HardInstance = family.preset(dim=dim, **parameters).instance(rng=rng)
+        return made
     return make_lwr_instance(secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, rng=rng)
 
 

@@ -1,7 +1,6 @@
 """Claims on what one statistical query can rule out, and on the dimensions that follow."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb
@@ -9,6 +8,7 @@ from math import ceil, comb
 import numpy as np
 from numpy.random import Generator
 
+from lower import bounds
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._gated_parities import all_inputs, hidden_parity, secrets_of
 from paper_checks.claims.tables import checks
@@ -16,24 +16,20 @@ from paper_checks.comparison import Comparison, at_most, close, equal
 from paper_checks.faults import returned
 from sq import (
     VSTAT,
-    BumpFamily,
+    OverlapGram,
+    ProfileFamily,
     SecretSet,
-    closed_form_gram,
-    full_query_cap,
-    maximum_clique,
-    orthogonal_cap,
-    spectral_cap,
+    gram_matrix,
+    sq_dimension,
     statistical_dimension,
-    szorenyi_cap,
     vstat_calls,
 )
-from sq.cliques import overlap_graph, packing_bound
 from sq.dimension import reference_gram
 
 _TAUS = ("0.9", "0.6", "0.5", "0.4", "0.35")
 
 
-@checks("queries/correlational-cap", returned(lambda cap: replace(cap, whole=cap.whole + 1)))
+@checks("queries/correlational-cap", returned(lambda most: most + 1))
 def correlational_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Bessel's inequality proves it. The figures and the attained bound are in fractions. Random queries,
     sparse and dense, are asked about the ten parities l = 3, d = 6, by sums over all inputs.
@@ -42,7 +38,7 @@ def correlational_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterato
         tau = Fraction(text)
         most = ceil(1 / tau**2) - claim.less
         yield equal(f"tau = {text}: M*", most, figure)
-        yield equal(f"tau = {text}: the library's", orthogonal_cap(text).whole, most)
+        yield equal(f"tau = {text}: the library's", bounds.eliminated_per_query(text), most)
         # the answer 1/sqrt(M) on each of M targets: above tau where M tau^2 < 1
         seen = [size * tau**2 < 1 for size in (most, most + 1)]
         yield equal(f"tau = {text}: M*, M* + 1 seen at once", seen, [True, False])
@@ -60,9 +56,9 @@ def correlational_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterato
         yield at_most(f"tau = {text}: most seen by a random query", float(most_seen[text]), float(cap))
 
 
-@checks("queries/statistical-cap", returned(lambda cap: replace(cap, whole=2 * cap.whole)))
+@checks("queries/statistical-cap", returned(lambda most: 2 * most))
 def statistical_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The notes of sq.full_query_cap have the proof. Queries are tables of values for both labels of every
+    """The notes of lower.eliminated_per_query have the proof. Queries are tables of values for both labels of every
     input, d = 5, l = 2: random ones, signs of sums of characters, and one character. The caps are 2, 24, 99
     at tau = .3, .1, .05.
     """
@@ -84,12 +80,14 @@ def statistical_cap(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     )
     for tau, cap in zip(("0.3", "0.1", "0.05"), claim.caps, strict=True):
         from_sum = ceil(Fraction(claim.largest) / Fraction(tau) ** 2) - 1
-        yield equal(f"tau = {tau}: cap", [from_sum, full_query_cap(tau).whole], [cap, cap])
+        yield equal(
+            f"tau = {tau}: cap", [from_sum, bounds.eliminated_per_query(tau, eigenvalue="1/4")], [cap, cap]
+        )
 
 
-@checks("queries/szorenyi-cap", returned(lambda cap: replace(cap, value=2 * cap.value)))
+@checks("queries/szorenyi-cap", returned(lambda most: 2 * most))
 def szorenyi(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """The notes of sq.szorenyi_cap have the proof. Works in fractions. The normalised sum of n targets of
+    """The notes of lower.eliminated_per_query have the proof. Works in fractions. The normalised sum of n targets of
     equal correlation has the squared answer (1 + (n-1) gamma)/n on each. This is above tau^2 for the n
     claimed and not for n + 1.
     """
@@ -99,15 +97,19 @@ def szorenyi(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compari
         n = ceil(most) - 1
         seen = [(1 + (size - 1) * g) / size > t**2 for size in (n, n + 1)]
         yield equal(f"gamma = {gamma}, tau = {tau}: n, n + 1 = {n + 1} seen", seen, [True, False])
-        yield equal(f"gamma = {gamma}, tau = {tau}: the library's", szorenyi_cap(gamma, tau).value, most)
+        yield equal(
+            f"gamma = {gamma}, tau = {tau}: the library's",
+            bounds.eliminated_per_query(tau, correlation=gamma),
+            n,
+        )
 
 
-@checks("queries/spectral-cap", returned(lambda cap: replace(cap, value=cap.value * Fraction("0.3"))))
+@checks("queries/spectral-cap", returned(lambda most: 2 * most))
 def most_correlated(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Proof: sum_S <h, f_S>^2 <= lambda_max |h|^2. Takes the bump family l = 4, d = 9, with targets as
-    vectors with that Gram matrix. Random queries and the top one are compared with sq.spectral_cap.
+    vectors with that Gram matrix. Random queries and the top one are compared with lower.eliminated_per_query.
     """
-    matrix = closed_form_gram(BumpFamily(dim=9, bits=4)).matrix
+    matrix = gram_matrix(ProfileFamily.bump(dim=9, bits=4))
     values, vectors = np.linalg.eigh(matrix)
     targets = vectors * np.sqrt(np.maximum(values, 0))  # a target a row
     largest = float(values[-1]) ** claim.power
@@ -116,10 +118,10 @@ def most_correlated(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
         h = rng.normal(size=len(values)) ** int(rng.integers(1, 6))
         sums.append(float(np.sum((targets @ h) ** 2) / (h @ h)))
     top = targets[:, -1]
-    cap = spectral_cap(closed_form_gram(BumpFamily(dim=9, bits=4)), "0.3")
+    most = bounds.eliminated_per_query("0.3", eigenvalue=float(values[-1]))
     yield at_most("largest sum of squares, random", max(sums), largest + claim.rounding)
     yield close("sum of squares, top query", float(top @ top), largest, absolute=claim.rounding)
-    yield close("the library's at tau = .3", float(cap), largest / 0.09, relative=claim.rounding)
+    yield equal("the library's at tau = .3", most, ceil(largest / 0.09) - 1)
 
 
 @checks("queries/error-identifies", returned(lambda found: 2 * found), radius=Fraction(1, 2))
@@ -151,7 +153,7 @@ def identification(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 
 @checks(
     "queries/sda",
-    returned(lambda calls: replace(calls, value=3 * calls.value)),
+    returned(lambda calls: 3 * calls),
     diagonal=Fraction(1, 2),
     calls=(Fraction(54834, 10), Fraction(54834, 100)),
 )
@@ -178,10 +180,12 @@ def reference_dimension(claim: Constants, scale: Scale, rng: Generator) -> Itera
     many = comb(39, 4)
     for n, calls in zip((10, 100), claim.calls, strict=True):
         yield equal(f"VSTAT({n})", many * Fraction(1, 3 * n) / diagonal, calls)
+        gram = reference_gram(SecretSet(dim=40, bits=4))
+        value = statistical_dimension(gram, Fraction(1, 3 * n)).value
+        yield equal(f"VSTAT({n}), the library's", value, calls)
+        # whole candidates: each call rules out fewer than 3n/2 of them
         yield equal(
-            f"VSTAT({n}), the library's",
-            vstat_calls(reference_gram(SecretSet(dim=40, bits=4)), n).value,
-            calls,
+            f"VSTAT({n}), whole calls", vstat_calls(gram, n), ceil(Fraction(many, ceil(3 * n / 2) - 1))
         )
 
 
@@ -203,24 +207,21 @@ def vstat_tolerance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     yield equal("VSTAT(100) at p = 9/25 and 0, in 1e-3", [round(1000 * one) for one in errors], [48, 10])
 
 
-@checks("queries/cliques", lambda right: lambda secrets, overlap: right(secrets, overlap + 1))
+@checks("queries/cliques", returned(lambda gram: 1 - gram))
 def cliques(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Looks at the cliques that sq finds pair by pair. Johnson's bound shows that none is larger in the first
-    four, and all triples show it for (7,4,1). That the approximation is smaller is observed with the
-    installed networkx (9 once).
+    """Johnson's bound shows that no clique is larger in the first four, and all triples show it for (7,4,1). That the
+    approximation is smaller is observed with the installed networkx (9 once).
     """
     from networkx import from_numpy_array
     from networkx.algorithms.approximation import max_clique
 
     codes = ((6, 3, 1), (7, 3, 1), (8, 4, 2), (9, 3, 1), (7, 4, 1))
     for (n, bits, overlap), size in zip(codes, claim.sizes, strict=True):
-        secrets = SecretSet(dim=n + 1, bits=bits)
-        graph = overlap_graph(secrets, overlap)
-        clique = maximum_clique(graph, transitive=True, at_most=packing_bound(n, bits, overlap))
-        sets = [set(secrets.unrank(number).tolist()) for number in clique]
-        apart = all(len(one & other) <= overlap for one, other in combinations(sets, 2))
+        gram = OverlapGram(
+            SecretSet(dim=n + 1, bits=bits), [int(one > overlap) for one in range(bits + 1)]
+        ).dense()
         name = f"({n}, {bits}, {overlap})"
-        yield equal(f"{name}: size, and apart", [len(sets), apart], [size, True])
+        yield equal(f"{name}: size", sq_dimension(gram, 0), size)
         if n == 7 and bits == 4:
             blocks = [set(one) for one in combinations(range(n), bits)]
             three = any(
@@ -231,6 +232,7 @@ def cliques(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparis
         else:
             yield equal(f"{name}: Johnson's bound", _johnson(n, bits, overlap), size)
         if n == 9:
+            graph = (gram == 0) & ~np.eye(len(gram), dtype=bool)
             approximation = len(max_clique(from_numpy_array(graph)))
             yield equal(f"{name}: the approximation is smaller", approximation < size, True)
 

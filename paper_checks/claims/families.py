@@ -13,7 +13,7 @@ from paper_checks.claims._gated_parities import all_inputs, known_part, row_gap,
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import returned
-from sq import CentreThresholdFamily
+from sq import ProfileFamily
 from sq.krawtchouk import fourier_coefficients, fourier_weights, krawtchouk, overlap_correlations
 from sq.profiles import designed_coefficients
 
@@ -158,7 +158,7 @@ def designed_steps(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
 @checks("families/centre-thresholds", lambda right: property(lambda self: right.fget(self) ** 2))
 def centre_thresholds(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Writes profiles from the definitions, and computes correlations and weights in fractions. The best fit
-    is the mean of the parity between thresholds, a projection. sq.CentreThresholdFamily is compared with
+    is the mean of the parity between thresholds, a projection. sq.ProfileFamily.centre_threshold is compared with
     both.
     """
     bits, digit = 16, claim.half_a_digit
@@ -257,5 +257,5 @@ def _parity_correlation(g: Profile) -> float:
 
 def _of_family(m: int, steps: str) -> float:
     kind = "alternating" if steps == "alternating" else "best-fit"
-    family = CentreThresholdFamily(dim=20, bits=16, heads_count=m, steps=kind)  # type: ignore[arg-type]
+    family = ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m, steps=kind)  # type: ignore[arg-type]
     return family.correlation_with_parity

@@ -16,18 +16,12 @@ from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_most, equal
 from paper_checks.faults import returned
 from sq import (
-    BumpFamily,
-    DesignedStepsFamily,
-    HiddenGateFamily,
-    PairFamily,
     ParityFamily,
+    ProfileFamily,
     SQFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
-    enumerated_pairs,
 )
 
-_SPREAD = (BumpFamily(dim=12, bits=6), DesignedStepsFamily(dim=12, bits=6, heads_count=4))
+_SPREAD = (ProfileFamily.bump(dim=12, bits=6), ProfileFamily.designed_steps(dim=12, bits=6, heads_count=4))
 
 
 @checks(
@@ -59,34 +53,6 @@ def advantage(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
         wanted_sum = sum(Fraction(comb(samples, t), 2**t * targets) for t in range(1, most + 1))
         found_sum = pairs.squared_advantage(samples=samples, degree=degree)
         yield equal(f"d = 40, l = 3, n = {samples}, D = {degree}", found_sum, wanted_sum)
-
-
-@checks("low-degree/families", returned(lambda found: (found[0], *(2 * one for one in found[1:]))))
-def families(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """All hidden parts are transformed over all inputs, d = 4 to 6, and compared through the squared advantages at
-    n = 3 and 50, every D up to 15. The formula of the bump of 2 in 4 bits is also compared by hand.
-    """
-    small: tuple[SQFamily, ...] = (
-        ParityFamily(dim=5, bits=3),
-        BumpFamily(dim=6, bits=3, at=1),
-        TwoSlopeFamily(dim=6, bits=4),
-        PairFamily(dim=5),
-        HiddenGateFamily(base=ParityFamily(dim=4, bits=1)),
-        TokenParityFamily(dim=4, tokens=3, bits=2),
-    )
-    for family in small[:: 2 if scale is Scale.QUICK else 1]:
-        stated, found = family.secret_pairs, enumerated_pairs(family)
-        worst = 0.0
-        for samples, degree in product((3, 50), range(1, 16)):
-            one, other = (
-                float(pairs.squared_advantage(samples=samples, degree=degree)) for pairs in (stated, found)
-            )
-            worst = max(worst, abs(one - other) / (1 + one))
-        yield at_most(f"{family.title}, d = {family.dim}: relative difference", worst, claim.rounding)
-    # ghat = 6/16, 0, -2/16, 0, 6/16 and max|g - mean| = 10/16
-    same = BumpFamily(dim=6, bits=4).secret_pairs.correlations[-1]
-    shares = [comb(4, r) * Fraction(one, 10) ** 2 / claim.gate for r, one in ((2, -2), (4, 6))]
-    yield equal("bump at 2 of 4 bits, overlap 4, degrees 5 and 9", [same[5], same[9]], shares)
 
 
 @checks("low-degree/monotone", returned(lambda factor: (1 + factor) / 2))
@@ -122,7 +88,7 @@ def dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     for family in (*_SPREAD, ParityFamily(dim=12, bits=3)):
         pairs = family.secret_pairs
         for at in (4, 10, 40):
-            found = pairs.dimension(samples=at)
+            found = pairs.statistical_dimension(samples=at)
             if not 0 < found < inf:
                 continue
             by_hand = _dimension(family, at)

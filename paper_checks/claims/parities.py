@@ -61,7 +61,7 @@ def linear_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
         layer = linear_layer(secret, 6, order - bits - 0.5, (-1.0) ** (order + bits), 40.0)
         error = _error(layer, secret, 0.0, (-1.0) ** (bits + claim.sign))
         yield at_most(f"l = {bits}, {layer.heads} heads: error", error, claim.error)
-        library = parity_heads("A", bits=bits).layer(secret, dim=6)
+        library = parity_heads("A", bits=bits).placed(secret, dim=6).layer()
         error = _error(library, secret, 0.0, (-1.0) ** (bits + claim.sign))
         yield at_most(f"l = {bits}: error of the library's", error, claim.error)
 
@@ -78,7 +78,7 @@ def saturated_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> I
         known = claim["odd" if bits % 2 else "even"]
         error = _error(layer, secret, *known)
         yield at_most(f"l = {bits}, {layer.heads} heads: error", error, claim.error)
-        error = _error(parity_heads("B", bits=bits).layer(secret, dim=6), secret, *known)
+        error = _error(parity_heads("B", bits=bits).placed(secret, dim=6).layer(), secret, *known)
         yield at_most(f"l = {bits}: error of the library's", error, claim.error)
 
 
@@ -99,7 +99,7 @@ def exact_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
             error = _error(layer, secret, solved[:-1].sum(), solved[-1])
             yield at_most(f"l = {bits}, beta = {beta}: error", error, claim.error)
             own = parity_heads("C", bits=bits, beta=beta)
-            error = _error(own.layer(secret, dim=6), secret, own.c, own.c0)
+            error = _error(own.placed(secret, dim=6).layer(), secret, own.c, own.c0)
             yield at_most(f"l = {bits}, beta = {beta}: error of the library's", error, claim.error)
 
 
@@ -117,7 +117,7 @@ def minimal_heads_realise(claim: Constants, scale: Scale, rng: Generator) -> Ite
             error = _error(layer, secret, coefficients.sum(), 0.0)
             yield at_most(f"m = {m}, l = {bits}: error", error, claim.error)
             own = parity_heads("D", bits=bits)
-            error = _error(own.layer(secret, dim=6), secret, own.c, 0.0)
+            error = _error(own.placed(secret, dim=6).layer(), secret, own.c, 0.0)
             yield at_most(f"m = {m}, l = {bits}: error of the library's", error, claim.error)
 
 
