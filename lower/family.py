@@ -27,7 +27,7 @@ __all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "
 Kind = TypeVar("Kind", bound="type[Family]")
 Own = TypeVar("Own", bound="Family")
 
-_LEFT_OUT: Any = inspect.Parameter.empty  # no default, as functions say it
+_LEFT_OUT: Any = ...
 
 FAMILIES: dict[str, "type[Family] | FamilyConstructor"] = {}
 """All families by name: classes that `register` adds, and functions that `constructor` adds."""
@@ -57,7 +57,7 @@ def option(help: str, *, default: Any = MISSING, **others: Any) -> Any:
 
 def options_of(make: Callable[..., Any]) -> dict[str, Option]:
     """The parameters of a family's class or constructor that have an `Option`, by name."""
-    hints = get_type_hints(make.__init__ if isinstance(make, type) else make, include_extras=True)
+    hints = get_type_hints(vars(make)["__init__"] if isinstance(make, type) else make, include_extras=True)
     declared = {one.name: one.metadata.get("option") for one in fields(make)} if is_dataclass(make) else {}
     options = {}
     for name, parameter in inspect.signature(make).parameters.items():
@@ -144,6 +144,9 @@ class Family(ABC):
     called: ClassVar[str]  #: the template of its title, filled in with its fields
     #: the parameters in the table of the documentation; the others have their presets
     documented: ClassVar[Mapping[str, Any]] = {}
+    #: The parameters that two heads realise, each a row of the table of such families. The others have their presets;
+    #: `bits`, if not given, is that of the table.
+    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
@@ -276,7 +279,7 @@ class Family(ABC):
 
     def arguments(self) -> dict[str, Any]:
         """The values of the options that make the family, by name."""
-        return {name: getattr(self, name) for name in self.options()}
+        return {name: getattr(self, name) for name in options_of(type(self))}
 
     def to_json(self) -> dict[str, Any]:
         """The arguments as plain JSON values; `from_json` gives the family back."""

@@ -1,7 +1,7 @@
 """Heads behind a gate, given by their numbers: the layer that they make, and a proved bound on its error."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -19,6 +19,8 @@ __all__ = ["SATURATED_SLOPE", "Heads"]
 
 SATURATED_SLOPE = 40.0
 """At this slope the float64 softmax is exactly 0 or 1 half a unit away from a threshold (38 is already enough)."""
+
+Numbers = Sequence[float] | Float[np.ndarray, " m"]
 
 _UNIT = Fraction(1, 2**53)  # the largest relative change of a float64 number by rounding
 _BITS = 240  # the precision of intervals: about 70 digits
@@ -92,20 +94,23 @@ class Heads:
 
     @classmethod
     def counting(
-        cls, bits: int, thresholds: ArrayLike, coefficients: ArrayLike, slopes: ArrayLike, **others: Any
+        cls, bits: int, thresholds: Numbers, coefficients: Numbers, slopes: Numbers, **others: Any
     ) -> "Heads":
         """Heads that read how many of `bits` coordinates, the first after the gate, differ; `placed` moves them."""
-        parts = (np.asarray(one, dtype=np.float64) for one in (thresholds, coefficients, slopes))
-        return cls(np.append(0, np.ones(bits, dtype=np.int64)), *parts, **others)
+        form = np.append(0, np.ones(bits, dtype=np.int64))
+        numbers = [np.asarray(one, dtype=np.float64) for one in (thresholds, coefficients, slopes)]
+        return cls(form, numbers[0], numbers[1], numbers[2], **others)
 
     def placed(
         self,
-        secret: Int[np.ndarray, " l"],
+        secret: ArrayLike,
         *,
         dim: int,
         gate: int = 0,
         direction: Float[np.ndarray, " d"] | None = None,
-        **others: Any,
+        rows: int | None = None,
+        columns: int | None = None,
+        offset: int | None = None,
     ) -> "Heads":
         """The heads that read the coordinates `secret` of `dim` behind a gate.
 
@@ -123,9 +128,11 @@ class Heads:
             )
         form = np.zeros(dim, dtype=np.int64)
         form[chosen] = 1
-        rows = None if self.rows is None else gate
-        place = {"form": form, "gate": gate, "direction": direction, "rows": rows, "offset": None}
-        return replace(self, **(place | others))
+        if rows is None and self.rows is not None:
+            rows = gate
+        return replace(
+            self, form=form, gate=gate, direction=direction, rows=rows, columns=columns, offset=offset
+        )
 
     def __len__(self) -> int:
         return len(self.slopes)

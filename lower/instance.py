@@ -14,7 +14,7 @@ from attention import AttentionLayer, FileFormatError, Inputs
 from attention.files import guarded, read_tensors, write_tensors
 from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
-from attention.validation import NonNegativeFloat, checked
+from attention.validation import NonNegativeFloat, checked, real_array
 from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 
@@ -192,7 +192,7 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
     given, stated = metadata["certificate"], metadata["parameters"]
     family = family_from_json(metadata["family"], stated)
     first = isinstance(given, Mapping) and "format" not in given and "statements" in given
-    direction = stated.get("direction", np.eye(1, theta.shape[-1])[0])
+    direction = real_array("direction", stated.get("direction", np.eye(1, theta.shape[-1])[0]))
     parts_of_file = {
         "layer": AttentionLayer(theta=theta, w=w),
         "inputs": inputs_from_json(metadata["inputs"]),

@@ -95,14 +95,13 @@ def _array_differences(
 
 def _differences(given: HardInstance, own: HardInstance) -> Iterator[str]:
     """Where the statements beside the arrays differ."""
-    pairs = {
-        "known part, gate": [getattr(one.known, "gate", None) for one in (given, own)],
-        "realisation error": [one.realisation_error for one in (given, own)],
-        "inputs": [inputs_to_json(one.inputs) for one in (given, own)],
-    }
-    for name, (stated, made) in pairs.items():
-        if stated != made:
-            yield f"{name}: the file's is {shown(stated)}, the family's {shown(made)}"
+    for name, stated, wanted in (
+        ("known part, gate", getattr(given.known, "gate", None), getattr(own.known, "gate", None)),
+        ("realisation error", given.realisation_error, own.realisation_error),
+        ("inputs", inputs_to_json(given.inputs), inputs_to_json(own.inputs)),
+    ):
+        if stated != wanted:
+            yield f"{name}: the file's is {shown(stated)}, the family's {shown(wanted)}"
     facts, computed = ({fact.name: fact for fact in one.certificate} for one in (given, own))
     for name in sorted({*facts, *computed}):
         if name not in facts or name not in computed:

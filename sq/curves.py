@@ -140,7 +140,8 @@ class CurveCell:
     def made(self) -> TargetFamily:
         """The family."""
         own = {"dim": self.dim, "bits": self.bits} | ({"noise": self.noise} if self.noise else {})
-        family: TargetFamily = FAMILIES[self.family].preset(**own)
+        family = FAMILIES[self.family].preset(**own)
+        assert isinstance(family, TargetFamily)
         return family
 
 

@@ -108,9 +108,6 @@ class SQFamily(TargetFamily):
     itself. The certificate, the known part, the error bound and the query bounds follow from these.
     """
 
-    #: Parameters that two heads realise: the rows of the table of families. Other parameters have their presets, and
-    #: `bits`, if not given, is that of the table.
-    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
     #: whether all rows of an example show the same hidden sign, up to known signs: then a flip changes all of them
     rows_agree: ClassVar[bool] = False
 
@@ -321,7 +318,7 @@ def two_head_families(*, bits: PositiveInt = 8, dim: PositiveInt = 40) -> tuple[
         raise ValueError(f"bits is {bits}: an even number of at least 4 is needed.")
     if dim <= bits:
         raise ValueError(f"dim is {dim}: more than the {bits} bits are needed.")
-    made: list[SQFamily] = []
+    made: list[Any] = []
     for family in FAMILIES.values():
         if makes(family, SQFamily):
             free = {"bits": bits} if "bits" in family.options() else {}

@@ -67,8 +67,8 @@ class ParityFamily(ProfileFamily):
     array([1, 2, 3])
     """
 
-    name = "sq-parity"
-    called = "Parity of {bits}, {heads}"
+    name = "sq-parity"  # type: ignore[misc]
+    called = "Parity of {bits}, {heads}"  # type: ignore[misc]
     tabled: ClassVar = ({"bits": 3}, {"bits": 2, "construction": "B"}, {"bits": 1, "construction": "A"})
     documented: ClassVar = {"bits": 3}
     compared: ClassVar = ({"heads_count": 2, "bits": 3},)

@@ -46,7 +46,7 @@ class ProfileFamily(SQFamily):
     noise: FlipRate = 0.0  #: the rate at which labels are flipped
     heads: Heads = field(compare=False)  #: the heads that compute g; `Heads.counting` makes them
     #: g(N) for N = 0, ..., l; the sum of the heads' steps when left out
-    profile: Float[np.ndarray, " values"] | None = field(default=None, compare=False)
+    profile: Float[np.ndarray, " values"] = field(default=None, compare=False)  # type: ignore[arg-type]
     #: the other arguments of its constructor
     others: Mapping[str, Any] = field(default_factory=dict, hash=False)
     #: the lowest degree in the differences where it is proved; else that of the first weight above 1e-12
@@ -62,13 +62,13 @@ class ProfileFamily(SQFamily):
     centre_threshold: ClassVar[FamilyConstructor]
 
     def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]
-        _ = self.secrets
         if self.profile is None:
             heads = self.heads
             reached = np.greater.outer(np.arange(self.bits + 1), heads.thresholds)
             steps = 2.0 * (reached * heads.coefficients).sum(axis=1) - heads.coefficients.sum()
             object.__setattr__(self, "profile", steps)
+        super().__post_init__()  # type: ignore[misc]
+        _ = self.secrets
 
     def __repr__(self) -> str:
         given = {**self.arguments(), "noise": self.noise or None}

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
 from lower import Heads, Option, Word, constructor
-from lower.heads import SATURATED_SLOPE
+from lower.heads import SATURATED_SLOPE, Numbers
 from lower.low_degree import FlipRate
 from sq.family import DIM, NOISE, require_realisable
 from sq.profile_family import ProfileFamily, tanh
@@ -240,9 +239,9 @@ def _profile_family(
     dim: int,
     bits: int,
     noise: float,
-    thresholds: ArrayLike,
-    coefficients: ArrayLike,
-    slopes: ArrayLike,
+    thresholds: Numbers,
+    coefficients: Numbers,
+    slopes: Numbers,
     **others: Any,
 ) -> ProfileFamily:
     """The family of heads with these numbers; sizes are checked before heads are made."""

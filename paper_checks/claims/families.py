@@ -257,5 +257,5 @@ def _parity_correlation(g: Profile) -> float:
 
 def _of_family(m: int, steps: str) -> float:
     kind = "alternating" if steps == "alternating" else "best-fit"
-    family = ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m, steps=kind)  # type: ignore[arg-type]
+    family = ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m, steps=kind)
     return family.correlation_with_parity

@@ -44,7 +44,7 @@ PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
 RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
-    Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
+    Verification option register CurvePoint SQFamily SQOracle ProfileFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
@@ -231,14 +231,14 @@ def subjects(folder: Path) -> list[partial]:
         # statistical queries
         *(partial(one, tolerance=0.3) for one in (sq.CSQ, sq.STAT, sq.full_query_cap, sq.orthogonal_cap)),
         partial(sq.VSTAT, examples=5),
-        partial(sq.BumpFamily, dim=6, bits=4),
-        partial(sq.CentreThresholdFamily, dim=6, bits=4),
-        partial(sq.DesignedStepsFamily, dim=8, bits=6),
+        partial(sq.ProfileFamily.bump, dim=6, bits=4),
+        partial(sq.ProfileFamily.centre_threshold, dim=6, bits=4),
+        partial(sq.ProfileFamily.designed_steps, dim=8, bits=6),
         partial(sq.HiddenGateFamily, base=sq.ParityFamily(dim=5, bits=3)),
         partial(sq.PairFamily, dim=4),
         partial(sq.ParityFamily, dim=5),
         partial(sq.TokenParityFamily, dim=5),
-        partial(sq.TwoSlopeFamily, dim=6, bits=4),
+        partial(sq.ProfileFamily.two_slope, dim=6, bits=4),
         partial(PARITY.instance, number=0),
         partial(PARITY.hidden, number=0, x=BooleanInputs(2, 5).sample(3, rng=0)),
         partial(sq.SecretSet, dim=6, bits=2),
@@ -252,7 +252,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(sq.CurveCell, learner="scan", dim=5, bits=2, tolerance=0.3),
         partial(sq.measure_cell, cell=CELL),
         partial(sq.curve_cells, dims=[5], bits=[2], tolerances=[0.3]),
-        *(partial(one) for one in (sq.DescentLearner, sq.GroupLearner, sq.SignedGroupLearner, sq.ScanLearner)),
+        *(partial(one) for one in (sq.DescentLearner, sq.GroupLearner, sq.SignedGroupLearner, sq.ExhaustiveSearch)),
         partial(sq.LowDegreeLearner, degree=2),
         partial(sq.ParityElimination),
         partial(sq.PeriodicLattice, family=sq.PeriodicFamily(dim=8)),

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from sq.cliques import packing_bound
+from sq.hidden_part import HiddenPart
 from subjects import (
     FORM,
     INSTANCE,
@@ -31,9 +33,7 @@ import upper.linear_attention as linear
 from attention import BooleanInputs, GroundTruth
 from lower.walsh import walsh_hadamard
 from lwe import LWEParameters
-from sq.cliques import packing_bound
 from sq.dimension import clique_dimension
-from sq.hidden_part import HiddenPart
 from sq.krawtchouk import fourier_weights, krawtchouk, profile_moments
 from sq.profiles import designed_coefficients
 from studies import tasks
@@ -131,14 +131,14 @@ SQ = [
     (lambda: sq.ParityFamily(dim=5, heads_count=3, construction="A"), "heads_count"),
     (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5], construction="D"), "slopes"),
     (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5, 1], construction="B"), "slopes"),
-    (lambda: sq.BumpFamily(dim=6, bits=4, at=5), "at"),
-    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5]), "slopes"),
-    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5, 0.5]), "slopes"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=7), "heads_count"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=3, thresholds=[0.5]), "thresholds"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, thresholds=[0.5, 9.5]), "thresholds"),
+    (lambda: sq.ProfileFamily.bump(dim=6, bits=4, at=5), "at"),
+    (lambda: sq.ProfileFamily.two_slope(dim=6, bits=4, slopes=[0.5]), "slopes"),
+    (lambda: sq.ProfileFamily.two_slope(dim=6, bits=4, slopes=[0.5, 0.5]), "slopes"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, heads_count=7), "heads_count"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, heads_count=3, thresholds=[0.5]), "thresholds"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, thresholds=[0.5, 9.5]), "thresholds"),
     (lambda: designed_coefficients(4, [0.5, 0.5]), "thresholds"),
-    (lambda: sq.CentreThresholdFamily(dim=6, bits=4, heads_count=3), "heads_count"),
+    (lambda: sq.ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=3), "heads_count"),
     (lambda: sq.TokenParityFamily(dim=6, tokens=40, beta=0.01), "beta"),
     (lambda: sq.HiddenGateFamily(base=sq.ParityFamily(dim=5, bits=2, construction="B")), "c0"),
     (lambda: sq.HiddenGateFamily.preset(dim=6, base="parity", at=1), "at"),
@@ -175,8 +175,8 @@ SQ = [
     ),
     (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(lambda x, y: x)), "shape"),
     (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(len, low=-9.0)), "range"),
-    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
-    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
+    (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
+    (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
     (lambda: HiddenPart(ZERO, np.ones(4)), "direction"),
     (lambda: HiddenPart(ZERO, np.ones(3)), "norm"),
     (lambda: sq.ParityElimination(direction=np.ones(3)), "direction"),
