@@ -11,8 +11,8 @@ from arena.student_table import learner_looks
 from attention.validation import PositiveInt, checked
 from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales
-from sq import CurveCell, CurvePoint, SecretSet, visible_below
-from sq.curves import CURVE_LEARNERS, curve_row
+from sq import CurveCell, SecretSet
+from sq.curves import CURVE_LEARNERS, CurvePoint, curve_row, visible_below
 from upper.six_phase import QueryPlan, six_phase_queries
 
 __all__ = [

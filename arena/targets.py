@@ -299,7 +299,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     record = TargetRecord(
         name=name,
         title=instance.family.title,
-        kind=instance.family.kind(),
+        kind=instance.family.kind,
         heads=layer.heads,
         tokens=inputs.k,
         dim=inputs.d,
@@ -354,6 +354,7 @@ def load_target(
             raise ValueError(
                 f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
             )
+        registered_families()
         return _as_the_file_says(instance_target(name, load_instance(Path(path)), stored.made))
     distribution = _distribution(path, stored, tokens, inputs)
     target = layer_target(

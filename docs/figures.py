@@ -23,7 +23,8 @@ from lower import FAMILIES
 from lwe import PRESETS, LWEParameters, LWRFamily, card_of, judge_secret
 from lwe.parameters import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
-from sq import ParityFamily, PeriodicFamily, SQFamily, ProfileFamily
+from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
+from sq.family import makes
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
@@ -33,7 +34,7 @@ _DIM = 40
 
 def hard_families(dim: int) -> tuple[SQFamily, ...]:
     """The hard families of the page: all that are registered, of the size that each names."""
-    known = [one for one in FAMILIES.values() if issubclass(one, SQFamily)]
+    known = [one for one in FAMILIES.values() if makes(one, SQFamily)]
     made = [one.preset(dim=dim, **one.documented) for one in known]
     return tuple(sorted(made, key=lambda one: (not one.orthonormal, -one.lowest_degree)))
 

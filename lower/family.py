@@ -109,10 +109,6 @@ class FamilyConstructor:
         """The family of these parameters."""
         return replace(self._make(**parameters), name=self.name, called=self.called)
 
-    def kind(self) -> str:
-        """The family's name in tables."""
-        return self.name.removeprefix("sq-")
-
     def options(self) -> dict[str, Option]:
         """The parameters of `preset`, by name."""
         return options_of(self._make)
@@ -211,10 +207,10 @@ class Family(ABC):
         """The message that is printed when an instance is made; empty if there is none."""
         return ""
 
-    @classmethod
-    def kind(cls) -> str:
+    @property
+    def kind(self) -> str:
         """The family's name in tables."""
-        return cls.name.removeprefix("sq-")
+        return self.name.removeprefix("sq-")
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -283,12 +279,11 @@ class Family(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """The arguments as plain JSON values; `from_json` gives the family back."""
-        options, given = FAMILIES[self.name].options(), self.arguments()
-        return {
-            name: _plain(value, options[name])
-            for name, value in given.items()
-            if not (options[name].omitted and value == options[name].preset)
-        }
+        given, plain = self.arguments(), {}
+        for name, one in FAMILIES[self.name].options().items():
+            if name in given and not (one.omitted and given[name] == one.preset):
+                plain[name] = _plain(given[name], one)
+        return plain
 
     @classmethod
     def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:

@@ -4,11 +4,11 @@
 * Oracles: a model (`CSQ`, `STAT`, `VSTAT`) and who answers: `ExactOracle`, `HonestOracle`, or an adversary,
   `ReferenceAdversary` or `MostPreservingAdversary`.
 * Learners: `ExhaustiveSearch`, `GroupLearner`, `SignedGroupLearner`.
-* Correlations: `gram_matrix`, `OverlapGram`.
+* Correlations: `gram_matrix`, `sq.johnson.OverlapGram`.
 * Dimensions: `sq_dimension`, `statistical_dimension`, `vstat_calls`; `lower.eliminated_per_query` and
   `lower.query_lower_bound` bound queries.
 * Low degree (LDLR): `SQFamily.secret_pairs`.
-* Curves: `curve_cells`, `measure_cell`, `visible_below`.
+* Curves: `curve_cells`, `measure_cell`.
 * Gaussian tokens: `PeriodicFamily`.
 * `ParityElimination`, `PeriodicLattice`: they ask no statistical queries and break parities and periodic neurons.
 
@@ -28,11 +28,10 @@ from sq.token_parity import TokenParityFamily
 
 if TYPE_CHECKING:
     from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
-    from sq.curves import CurveCell, CurvePoint, curve_cells, measure_cell, visible_below
-    from sq.dimension import sq_dimension, statistical_dimension, vstat_calls
+    from sq.curves import CurveCell, curve_cells, measure_cell
+    from sq.dimension import gram_matrix, sq_dimension, statistical_dimension, vstat_calls
     from sq.elimination import ParityElimination
     from sq.family import SQFamily, TargetFamily, two_head_families
-    from sq.johnson import OverlapGram, gram_matrix
     from sq.learners import ExhaustiveSearch, GroupLearner, SignedGroupLearner, group_learner_bound
     from sq.models import CSQ, STAT, VSTAT
     from sq.oracles import ExactOracle, HonestOracle, SQOracle
@@ -48,7 +47,6 @@ __all__ = [
     "VSTAT",
     "CorrelationalQuery",
     "CurveCell",
-    "CurvePoint",
     "ExactOracle",
     "ExhaustiveSearch",
     "GroupLearner",
@@ -56,7 +54,6 @@ __all__ = [
     "HiddenGateFamily",
     "HonestOracle",
     "MostPreservingAdversary",
-    "OverlapGram",
     "PairFamily",
     "ParityElimination",
     "ParityFamily",
@@ -80,6 +77,5 @@ __all__ = [
     "sq_dimension",
     "statistical_dimension",
     "two_head_families",
-    "visible_below",
     "vstat_calls",
 ]

@@ -102,8 +102,9 @@ class TrueAnswers:
         inputs = self._family.inputs
         if not isinstance(inputs, BooleanInputs) or inputs.k * inputs.d > _MOST_BITS:
             raise ValueError(
-                f"The inputs are {type(inputs).__name__} of {inputs.k} x {inputs.d} entries: queries that are plain functions are answered by going through all inputs, "
-                f"for signs in at most {_MOST_BITS} entries. Ask a GroupQuery, or take an honest oracle."
+                f"The inputs are {type(inputs).__name__} of {inputs.k} x {inputs.d} entries: queries that are plain "
+                f"functions are answered by going through all inputs, for signs in at most {_MOST_BITS} entries. Ask a "
+                "GroupQuery, or take an honest oracle."
             )
         return all_sign_matrices(inputs.k, inputs.d)
 

@@ -9,12 +9,31 @@ from jaxtyping import Float
 
 from attention.validation import PositiveInt, checked
 from lower.bounds import Number, exact_fraction
-from sq.johnson import OverlapGram
+from sq.family import TargetFamily
+from sq.johnson import MOST_DENSE, OverlapGram
 from sq.secret_set import SecretSet
 
-__all__ = ["StatisticalDimension", "reference_gram", "sq_dimension", "statistical_dimension", "vstat_calls"]
+__all__ = [
+    "StatisticalDimension",
+    "gram_matrix",
+    "reference_gram",
+    "sq_dimension",
+    "statistical_dimension",
+    "vstat_calls",
+]
 
 _ROUNDING = 1e-12  # a correlation above the threshold by at most this counts as equal
+
+
+@checked
+def gram_matrix(family: TargetFamily) -> Float[np.ndarray, "N N"]:
+    """The Gram matrix E sum_a f_S(X)_a f_T(X)_a of a family's targets by its own formula, for at most 4096 targets."""
+    if family.secrets.size > MOST_DENSE:
+        raise ValueError(
+            f"There are {family.secrets.size} targets: matrices are written out for at most {MOST_DENSE}; take an "
+            "OverlapGram."
+        )
+    return np.stack([family.correlations(number) for number in range(family.secrets.size)])
 
 
 @checked

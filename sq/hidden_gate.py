@@ -161,4 +161,4 @@ class HiddenGateFamily(SQFamily):
 
 
 def _bases() -> dict[str, Any]:
-    return {one.kind(): one for one in FAMILIES.values() if makes(one, ProfileFamily)}
+    return {one.name.removeprefix("sq-"): one for one in FAMILIES.values() if makes(one, ProfileFamily)}

@@ -15,9 +15,10 @@ from attention._arrays import shown
 from attention.validation import checked
 from sq.secret_set import SecretSet
 
-__all__ = ["OverlapGram", "gram_matrix"]
+__all__ = ["MOST_DENSE", "OverlapGram"]
 
-_MOST_DENSE = 4096  # 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB
+MOST_DENSE = 4096
+"""The most targets of a matrix: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
 
 
 @dataclass(frozen=True)
@@ -104,24 +105,13 @@ class OverlapGram:
 
     def dense(self) -> Float[np.ndarray, "N N"]:
         """The matrix written out, for at most 4096 targets."""
-        if self.size > _MOST_DENSE:
+        if self.size > MOST_DENSE:
             raise ValueError(
-                f"There are {self.size} targets: matrices are written out for at most {_MOST_DENSE}."
+                f"There are {self.size} targets: matrices are written out for at most {MOST_DENSE}."
             )
         members = self.secrets.members.astype(np.float32)
         overlaps = np.rint(members @ members.T).astype(np.uint16)
         return np.array([float(value) for value in self.values])[overlaps]
-
-
-@checked
-def gram_matrix(family: Any) -> Float[np.ndarray, "N N"]:
-    """The Gram matrix E sum_a f_S(X)_a f_T(X)_a of a family's targets by its own formula, for at most 4096 targets."""
-    if family.secrets.size > _MOST_DENSE:
-        raise ValueError(
-            f"There are {family.secrets.size} targets: matrices are written out for at most {_MOST_DENSE}; take an "
-            "OverlapGram."
-        )
-    return np.stack([family.correlations(number) for number in range(family.secrets.size)])
 
 
 def _eberlein(points: int, bits: int, distance: int, space: int) -> int:

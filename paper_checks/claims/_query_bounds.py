@@ -16,7 +16,6 @@ from paper_checks.comparison import Comparison, at_most, close, equal
 from paper_checks.faults import returned
 from sq import (
     VSTAT,
-    OverlapGram,
     ProfileFamily,
     SecretSet,
     gram_matrix,
@@ -25,6 +24,7 @@ from sq import (
     vstat_calls,
 )
 from sq.dimension import reference_gram
+from sq.johnson import OverlapGram
 
 _TAUS = ("0.9", "0.6", "0.5", "0.4", "0.35")
 

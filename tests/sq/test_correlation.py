@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sq import ParityFamily
-from sq.johnson import OverlapGram, gram_matrix
+from sq.dimension import gram_matrix
+from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
 
