@@ -146,6 +146,7 @@ class Family(ABC):
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
+    old_names: ClassVar[Mapping[str, str]] = {}  #: the present names of parameters by their names in older files
 
     @abstractmethod
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
@@ -291,7 +292,12 @@ class Family(ABC):
 
         KeyError if one is missing. ValueError if one is wrong.
         """
-        return cls(**_from_json(options_of(cls), data))
+        return cls(**_from_json(options_of(cls), cls.renamed(data)))
+
+    @classmethod
+    def renamed(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters in a file, under their present names."""
+        return {cls.old_names.get(name, name): value for name, value in data.items()}
 
 
 def family_from_json(name: Any, parameters: Mapping[str, Any]) -> Family:
@@ -323,7 +329,7 @@ def _plain(value: Any, option: Option) -> Any:
 
 
 def _from_json(options: Mapping[str, Option], data: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: one.preset for name, one in options.items() if one.omitted} | dict(data)
+    given = {name: one.preset for name, one in options.items() if one.omitted} | {**data}
     return {name: _read(given[name], one) for name, one in options.items()}
 
 

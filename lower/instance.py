@@ -191,6 +191,7 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
     ]
     given, stated = metadata["certificate"], metadata["parameters"]
     family = family_from_json(metadata["family"], stated)
+    stated = family.renamed(stated)
     first = isinstance(given, Mapping) and "format" not in given and "statements" in given
     direction = real_array("direction", stated.get("direction", np.eye(1, theta.shape[-1])[0]))
     parts_of_file = {
