@@ -146,7 +146,9 @@ class Family(ABC):
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
-    old_names: ClassVar[Mapping[str, str]] = {}  #: the present names of parameters by their names in older files
+    old_names: ClassVar[
+        Mapping[str, str]
+    ] = {}  #: the present names of parameters by their names in older files
 
     @abstractmethod
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
@@ -197,7 +199,7 @@ class Family(ABC):
     @property
     def inputs(self) -> Inputs:
         """The distribution of the tokens: uniform signs."""
-        return BooleanInputs(k=self.tokens, d=self.dim)
+        return BooleanInputs(tokens=self.tokens, dim=self.dim)
 
     def label(self, heads: int) -> str:
         """The name, in tables and files, of an instance with so many heads, unless the caller names it."""

@@ -62,11 +62,11 @@ class HardInstance:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
-        sizes = {"layer": self.layer.dim, "inputs": self.inputs.d, "known part": self.known.d}
+        sizes = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
         sizes["direction"] = len(self.direction)
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The dimensions differ, {sizes}: they must agree.")
-        sizes = {"inputs": self.inputs.k, "known part": self.known.k}
+        sizes = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The numbers of tokens differ, {sizes}: they must agree.")
         if not self.secret.size:
@@ -96,7 +96,7 @@ class HardInstance:
 
     def __repr__(self) -> str:
         return (
-            f"HardInstance(family={self.family.name!r}, heads={self.layer.heads}, tokens={self.inputs.k}, "
+            f"HardInstance(family={self.family.name!r}, heads={self.layer.heads}, tokens={self.inputs.tokens}, "
             f"dim={self.layer.dim})"
         )
 
@@ -192,21 +192,23 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
     given, stated = metadata["certificate"], metadata["parameters"]
     family = family_from_json(metadata["family"], stated)
     stated = family.renamed(stated)
+    w_of_file = real_array("direction", stated.get("direction", np.eye(1, theta.shape[-1])[0]))
     first = isinstance(given, Mapping) and "format" not in given and "statements" in given
-    direction = real_array("direction", stated.get("direction", np.eye(1, theta.shape[-1])[0]))
-    parts_of_file = {
-        "layer": AttentionLayer(theta=theta, w=w),
-        "inputs": inputs_from_json(metadata["inputs"]),
-        "secret": secret,
-        "known": parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
-        "direction": direction,
-    }
     if first:
-        made = family.realise(family.read_secret(secret), stated.get("direction"))
+        made = family.realise(family.read_secret(secret), w_of_file)
         facts, error = made.certificate, made.realisation_error
     else:
         facts, error = Certificate.from_json(given), metadata["realisation_error"]
-    instance = HardInstance(family=family, certificate=facts, realisation_error=error, **parts_of_file)
+    instance = HardInstance(
+        family=family,
+        layer=AttentionLayer(theta=theta, w=w),
+        inputs=inputs_from_json(metadata["inputs"]),
+        secret=secret,
+        known=parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
+        certificate=facts,
+        realisation_error=error,
+        direction=w_of_file,
+    )
     own = instance.parameters
     if first and "scale" in own and math.isclose(stated["scale"], own["scale"], rel_tol=_SCALE_OF_FORMAT_1):
         stated = {**stated, "scale": own["scale"]}

@@ -100,13 +100,13 @@ class TrueAnswers:
     def x(self) -> Float[np.ndarray, "n k d"]:
         """All inputs; refused if the family's tokens are no signs, or k d is above 16."""
         inputs = self._family.inputs
-        if not isinstance(inputs, BooleanInputs) or inputs.k * inputs.d > _MOST_BITS:
+        if not isinstance(inputs, BooleanInputs) or inputs.tokens * inputs.dim > _MOST_BITS:
             raise ValueError(
-                f"The inputs are {type(inputs).__name__} of {inputs.k} x {inputs.d} entries: queries that are plain "
-                f"functions are answered by going through all inputs, for signs in at most {_MOST_BITS} entries. Ask a "
-                "GroupQuery, or take an honest oracle."
+                f"The inputs are {type(inputs).__name__} of {inputs.tokens} x {inputs.dim} entries: queries that are "
+                f"plain functions are answered by going through all inputs, for signs in at most {_MOST_BITS} entries. "
+                "Ask a GroupQuery, or take an honest oracle."
             )
-        return all_sign_matrices(inputs.k, inputs.d)
+        return all_sign_matrices(inputs.tokens, inputs.dim)
 
     @cached_property
     def instance(self) -> HardInstance:

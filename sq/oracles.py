@@ -284,12 +284,12 @@ class HonestOracle(SQOracle):
     @property
     def _sampled(self) -> bool:
         inputs = self._instance.inputs
-        return not isinstance(inputs, BooleanInputs) or 2 ** (inputs.k * inputs.d) > _NORM_INPUTS
+        return not isinstance(inputs, BooleanInputs) or 2 ** (inputs.tokens * inputs.dim) > _NORM_INPUTS
 
     @cached_property
     def _own_inputs(self) -> np.ndarray:
         inputs = self._instance.inputs
         if not self._sampled:
-            return all_sign_matrices(inputs.k, inputs.d)
+            return all_sign_matrices(inputs.tokens, inputs.dim)
         # learners cannot see these inputs, so they may be the same in every call
-        return inputs.sample(_NORM_INPUTS, rng=[inputs.k, inputs.d, _NORM_INPUTS])
+        return inputs.sample(_NORM_INPUTS, rng=[inputs.tokens, inputs.dim, _NORM_INPUTS])
