@@ -263,6 +263,7 @@ class Family(ABC):
         w = real_array("direction", w, (self.dim,))
         if not abs(np.linalg.norm(w) - 1) < 1e-9:
             raise ValueError(f"direction has norm {np.linalg.norm(w):.6g}: a vector of norm 1 is needed.")
+        _ = self.to_json()  # refuses what no file could hold
         heads = self.heads_of(secret, w)
         layer, error = heads.layer(), self.error_of(heads, secret)
         return HardInstance(
