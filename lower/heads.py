@@ -97,6 +97,7 @@ class Heads:
         cls, bits: int, thresholds: Numbers, coefficients: Numbers, slopes: Numbers, **others: Any
     ) -> "Heads":
         """Heads that read how many of `bits` coordinates, the first after the gate, differ; `placed` moves them."""
+        require_memory(f"Heads on {bits} coordinates", 32 * bits, advice="take fewer bits")
         form = np.append(0, np.ones(bits, dtype=np.int64))
         numbers = [np.asarray(one, dtype=np.float64) for one in (thresholds, coefficients, slopes)]
         return cls(form, numbers[0], numbers[1], numbers[2], **others)

@@ -47,10 +47,8 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
         width = 1 << min(_PASS_BITS, bits - done)
         # scale in each pass: powers of two lose no digits, and a float16 does not overflow
         signs = hadamard(width).astype(values.dtype) / width
-        if done:
-            result = signs @ result.reshape(-1, width, 1 << done)
-        else:
-            result = result.reshape(-1, width) @ signs
+        # the first pass is one product of two matrices
+        result = signs @ result.reshape(-1, width, 1 << done) if done else result.reshape(-1, width) @ signs
     return result.reshape(values.shape)
 
 

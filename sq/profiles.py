@@ -58,7 +58,7 @@ def two_slope(
     """
     if len(slopes) != 2:
         raise ValueError(f"slopes is {slopes}: two numbers above 0 are needed.")
-    require_realisable(bits)
+    _require_size(dim, bits)
     steps = np.array([[tanh(slope * (n - bits / 2)) for n in range(bits + 1)] for slope in slopes])
     first, second = (
         sum(math.comb(bits, n) * (bits - 2 * n) * Fraction(g) for n, g in enumerate(one))
@@ -115,6 +115,7 @@ def bump(
     >>> [round(float(one), 4) for one in family.overlap_correlations[1:5]], round(float(family.weights[2]), 4)
     ([0.0, 0.0077, 0.023, 0.0488], 0.2151)
     """
+    _require_size(dim, bits)
     at = bits // 2 if at is None else at
     if at > bits:
         raise ValueError(f"at is {at}: a number from 0 to {bits}, the number of bits, is needed.")
@@ -160,6 +161,7 @@ def designed_steps(
     >>> round(float(family.weights[4]), 4), round(float(family.overlap_correlations[4]), 4)
     (0.7895, 0.0526)
     """
+    _require_size(dim, bits)
     m = heads_count or (2 if thresholds is None else len(thresholds))
     if m > bits:
         raise ValueError(f"heads_count is {m}: 1 to {bits}, the number of bits, is needed.")
@@ -212,6 +214,7 @@ def centre_threshold(
     >>> [round(one.correlation_with_parity, 4) for one in families]
     [0.4943, 0.7324, 0.8878, 0.9654]
     """
+    _require_size(dim, bits)
     if heads_count > bits or (bits - heads_count) % 2:
         kind = "odd" if bits % 2 else "even"
         raise ValueError(
@@ -235,6 +238,12 @@ ProfileFamily.bump, ProfileFamily.two_slope = bump, two_slope
 ProfileFamily.designed_steps, ProfileFamily.centre_threshold = designed_steps, centre_threshold
 
 
+def _require_size(dim: int, bits: int) -> None:
+    """Refuse sizes before heads are made: ValueError if there are too many bits, or too few coordinates for them."""
+    _ = SecretSet(dim=dim, bits=bits)
+    require_realisable(bits)
+
+
 def _profile_family(
     dim: int,
     bits: int,
@@ -244,9 +253,7 @@ def _profile_family(
     slopes: Numbers,
     **others: Any,
 ) -> ProfileFamily:
-    """The family of heads with these numbers; sizes are checked before heads are made."""
-    _ = SecretSet(dim=dim, bits=bits)
-    require_realisable(bits)
+    """The family of heads with these numbers."""
     heads = Heads.counting(bits, thresholds, coefficients, slopes)
     return ProfileFamily(dim=dim, bits=bits, noise=noise, heads=heads, **others)
 
