@@ -2,13 +2,16 @@
 
 import importlib.util
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from arena import run_curves
+from arena import family_target, run_curves
+from arena.cells import engine_cell
+from arena.learner_table import LEARNERS, choose_budgets
 from attention import AttentionLayer
 from lower import FAMILIES, Heads, constructor, load_instance, save_instance, verify_instance
 from sq import ProfileFamily, curve_cells, two_head_families
@@ -87,3 +90,11 @@ def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):
     spec.loader.exec_module(figures)
     figures.make_families(tmp_path)
     assert "``sq-stair``" in (tmp_path / "families.csv").read_text()
+
+
+def test_its_cells_are_found_again_and_it_reaches_other_processes(stair):
+    family = stair(dim=8, bits=3)
+    target = family_target(family, seed=1)
+    cells = [engine_cell(target, LEARNERS["known-part"], 0, choose_budgets("quick")) for _ in range(2)]
+    assert cells[0] == cells[1]
+    assert pickle.loads(pickle.dumps(family.instance(2))).family == family
