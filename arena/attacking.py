@@ -13,7 +13,7 @@ from arena.names import find_name
 from arena.targets import Target, load_target
 from attention.foreign import printable
 from attention.validation import checked, count, require_instance
-from lower import HardInstance, family_of
+from lower import HardInstance
 from lwe import (
     NO_NOISE,
     PRESETS,
@@ -40,7 +40,6 @@ from lwe.sample_files import kind_of_file
 from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
-from sq.hidden_part import HiddenPart
 
 if TYPE_CHECKING:
     from arena.attacks import AttackKind
@@ -218,9 +217,9 @@ def samples_of(
     examples whose inner product lies in the range of the heads count: outside it labels are wrong by design.
     """
     require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
-    if target.instance is not None and target.instance.family == ParityFamily.name:
+    if target.instance is not None and isinstance(target.instance.family, ParityFamily):
         return _parity_samples(target.instance, count("samples", number), seed)
-    if target.instance is None or target.instance.family != "lwr":
+    if target.instance is None or not isinstance(target.instance.family, LWRFamily):
         raise ValueError(
             f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
         )
@@ -278,7 +277,7 @@ def open_samples(
 def _parity_samples(
     instance: HardInstance, number: int, seed: int
 ) -> tuple[LWRSamples, LWEParameters, tuple[int, ...]]:
-    family, part = family_of(instance), HiddenPart.of(instance)
+    family = instance.family
     assert isinstance(family, ParityFamily)
     noise = Flips(family.noise) if family.noisy else NO_NOISE
     parameters = LWEParameters(family.dim - 1, 2, 2, Xs=SparseSigned(len(instance.secret)), Xe=noise)
@@ -288,7 +287,9 @@ def _parity_samples(
         on = x[:, 0, 0] != x[:, 1, 0]
         x, y, drawn = x[on], y[on], drawn + int(on.sum())
         rows.append(covariates_of(x, parameters, 0))
-        labels.append((x[:, 0, 0] * ((y - part.known(x)) @ part.direction)[:, 0] < 0).astype(np.int64))
+        labels.append(
+            (x[:, 0, 0] * ((y - instance.known(x)) @ instance.direction)[:, 0] < 0).astype(np.int64)
+        )
     samples = LWRSamples(np.concatenate(rows)[:number], np.concatenate(labels)[:number])
     secret = np.zeros(family.dim - 1, dtype=np.int64)
     secret[instance.secret - 1] = 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from importlib.util import find_spec
+from inspect import unwrap
 from typing import Any
 
 import msgspec
@@ -122,7 +123,7 @@ def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets
     their code.
     """
     learners: list[Any] = list(set_up_for(entry, [target], budgets))
-    family = None if target.instance is None else FAMILIES.get(target.instance.family)
+    family = None if target.instance is None else unwrap(FAMILIES[target.instance.family.name])
     arguments = {
         "target": asdict(target.record),
         "stream": target_stream(target),

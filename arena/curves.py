@@ -11,8 +11,8 @@ from arena.learner_table import learner_looks
 from attention.validation import PositiveInt, checked
 from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales
-from sq import CurveCell, CurvePoint, SecretSet, visible_below
-from sq.curves import CURVE_LEARNERS, curve_row
+from sq import CurveCell, SecretSet
+from sq.curves import CURVE_LEARNERS, CurvePoint, curve_row, visible_below
 from upper.six_phase import QueryPlan, six_phase_queries
 
 __all__ = [
@@ -248,8 +248,8 @@ def learner_side(
     -----
     Exact: the count of queries of the plan. A rule of thumb, checked on nice targets of d up to 32: the learner needs
     the tolerances of the plan. Proved: at tolerances from `visible_below` on, no learner with this many queries tells
-    the parities apart (labels two-valued on the gate, `sq.full_query_cap`). Not shown: that it does so at smaller
-    tolerances. The plan is that of two heads for every family, although more heads agree on fewer rows and need
+    the parities apart (labels two-valued on the gate, `lower.eliminated_per_query`). Not shown: that it does so at
+    smaller tolerances. The plan is that of two heads for every family, although more heads agree on fewer rows and need
     smaller tolerances.
 
     Examples

@@ -5,11 +5,11 @@ from functools import partial
 
 from arena.origin import made_of_family
 from arena.targets import Target, instance_target, nice_target
-from attention.validation import check, count, require_instance
+from attention.validation import count, require_instance
 from lower import FAMILIES, Family
 from lwe import Distribution, LWRFamily, parse_distribution
 from lwe.parameters import Matrix
-from sq import ParityFamily, TargetFamily
+from sq import ParityFamily
 from sq.parities import Construction
 
 __all__ = ["family_target", "lwr_target", "parity_target", "preset_count", "preset_targets"]
@@ -20,7 +20,7 @@ def parity_target(
     dim: int,
     heads: int | None = None,
     bits: int | None = None,
-    construction: Construction = "D",
+    construction: Construction | None = None,
     beta: float | None = None,
     seed: int = 0,
     name: str = "",
@@ -30,15 +30,13 @@ def parity_target(
     return family_target(family, seed=seed, name=name)
 
 
-def family_target(
-    family: Family | TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
-) -> Target:
+def family_target(family: Family, number: int | None = None, *, seed: int = 0, name: str = "") -> Target:
     """A target of a hard family, made by the family's `instance`.
 
     Parameters
     ----------
     family : lower.Family
-        The family, such as `sq.BumpFamily(dim=32, bits=8)`; any object with an `instance` works.
+        The family, such as `sq.ProfileFamily.bump(dim=32, bits=8)`.
     number : int, optional
         Which of its secrets; by default drawn with the seed.
     seed : int
@@ -53,19 +51,17 @@ def family_target(
 
     Examples
     --------
-    >>> from sq import BumpFamily
-    >>> target = family_target(BumpFamily(dim=20, bits=8), seed=1)
+    >>> from sq import ProfileFamily
+    >>> target = family_target(ProfileFamily.bump(dim=20, bits=8), seed=1)
     >>> target.name, target.record.title
     ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
     """
     require_instance("name", name, str, needed="a text")
     seed = count("seed", seed, least=0)
-    check("The instance of the family", getattr(family, "instance", None), Callable)
+    require_instance("family", family, Family, needed="a family")
     instance = family.instance(number, rng=seed)
-    made = made_of_family(instance.family, family, number, seed)
-    heads, dim = instance.layer.heads, instance.layer.dim
-    own = family.label(heads) if isinstance(family, Family) else f"{instance.family}-{heads}-{dim}"
-    return instance_target(name or own, instance, made)
+    made = made_of_family(family, number, seed)
+    return instance_target(name or family.label(instance.layer.heads), instance, made)
 
 
 def lwr_target(

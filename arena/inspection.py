@@ -198,7 +198,7 @@ def inspect(
 
 
 def _rounds(instance: HardInstance | None) -> TypeGuard[HardInstance]:
-    return instance is not None and instance.family == LWRFamily.name
+    return instance is not None and isinstance(instance.family, LWRFamily)
 
 
 def _verification(instance: HardInstance | None, file: str | None) -> Verification:

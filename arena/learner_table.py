@@ -221,7 +221,7 @@ def _lattice(target: Target, budgets: Budgets) -> Learner:
 def _attack(
     make: Callable[[], lwe.Attack], target: Target, budgets: Budgets, *, examples: int | None = None
 ) -> Learner:
-    if target.instance is None or target.instance.family != "lwr":
+    if target.instance is None or not isinstance(target.instance.family, lwe.LWRFamily):
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )

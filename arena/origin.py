@@ -32,9 +32,9 @@ def made_by(generator: str, parameters: Mapping[str, Any], seed: int) -> dict[st
     return made | {"version": version("attention-bounds"), "numpy": np.__version__}
 
 
-def made_of_family(generator: str, family: Any, number: int | None, seed: int) -> dict[str, Any]:
+def made_of_family(family: Family, number: int | None, seed: int) -> dict[str, Any]:
     """What a file stores about a target of a family: the family's parameters, and the number or the seed."""
-    made = made_by(generator, _flat(family.to_json()) if isinstance(family, Family) else {}, seed)
+    made = made_by(family.name, _flat(family.to_json()), seed)
     if number is not None:
         made["parameters"]["number"] = int(number)
         del made["seed"]

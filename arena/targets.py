@@ -31,7 +31,8 @@ from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
 from attention.validation import check, count, require_instance
-from lower import FAMILIES, Fact, Family, HardInstance, family_of, load_instance, save_instance
+from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
+from lower.family import FamilyConstructor
 
 __all__ = [
     "INPUTS",
@@ -112,8 +113,8 @@ class Target:
         """
         if access == "value queries":
             return ValueOracle(self.layer, tokens=self.inputs.tokens, noise=noise, rng=rng)
-        if self.instance is not None and self.instance.family in FAMILIES:
-            family = family_of(self.instance)
+        if self.instance is not None:
+            family = self.instance.family
             if not noise:
                 return family.examples(self.instance, rng=rng)
             if family.noisy:
@@ -280,7 +281,7 @@ def checkpoint_target(
     )
 
 
-def registered_families() -> Mapping[str, type[Family]]:
+def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
     """The families of hard instances by name, whose packages are imported only here."""
     import lwe  # noqa: F401 - both register their families
     import sq  # noqa: F401
@@ -290,7 +291,6 @@ def registered_families() -> Mapping[str, type[Family]]:
 
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
     """The target that a hard instance is."""
-    families = registered_families()
     require_instance("name", name, str, needed="a text")
     require_instance("instance", instance, HardInstance, needed="a HardInstance")
     check("made", made, Mapping)
@@ -298,34 +298,19 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     seed = made.get("seed")
     record = TargetRecord(
         name=name,
-        title=_hard_title(instance),
-        kind=families[instance.family].kind() if instance.family in families else "file",
+        title=instance.family.title,
+        kind=instance.family.kind,
         heads=layer.heads,
         tokens=inputs.tokens,
         dim=inputs.dim,
         inputs=inputs_to_json(inputs),
-        how=how_made(made, inputs) or f"A hard instance of the family {instance.family}, read from a file.",
+        how=how_made(made, inputs)
+        or f"A hard instance of the family {instance.family.name}, read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known=instance.known.describe(),
-        certificate=instance.certificate.with_facts(_estimates(instance)),
+        certificate=instance.certificate.with_facts(instance.family.estimates()),
     )
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
-
-
-def _estimates(instance: HardInstance) -> Sequence[Fact]:
-    """Estimates by this version; none if the parameters describe no family, or one of another size."""
-    try:
-        family = family_of(instance)
-        return family.estimates() if family.dim == instance.layer.dim else ()
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        return ()
-
-
-def _hard_title(instance: HardInstance) -> str:
-    try:
-        return family_of(instance).title
-    except (ValueError, TypeError, LookupError):  # the instance's own statements are not checked here
-        return f"{instance.family}, {plural(instance.layer.heads, 'head')}"
 
 
 def save_target(path: str | Path, target: Target) -> None:
@@ -369,6 +354,7 @@ def load_target(
             raise ValueError(
                 f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
             )
+        registered_families()
         return _as_the_file_says(instance_target(name, load_instance(Path(path)), stored.made))
     distribution = _distribution(path, stored, tokens, inputs)
     target = layer_target(

@@ -158,7 +158,6 @@ BENCHMARKS = {
         "run_paper_mode",
         (Option("seeds", 3, "targets a case"), *_PHASES),
     ),
-    "walsh": Benchmark("Gram matrices by full enumeration of 22 input bits", "walsh", "run_walsh", (_JSON,)),
     "searches": Benchmark(
         "exhaustive search against meet in the middle",
         "lwr_attacks",

@@ -19,7 +19,7 @@ from runs import Cell, Store, run, versions
 from sq.hidden_gate import HiddenGateFamily
 from sq.pairs import PairFamily
 from sq.parities import ParityFamily
-from sq.profiles import BumpFamily, CentreThresholdFamily, DesignedStepsFamily, TwoSlopeFamily
+from sq.profile_family import ProfileFamily
 from sq.token_parity import TokenParityFamily
 from upper import ByQueries
 
@@ -55,10 +55,10 @@ def _sets(d: int, *minimal: tuple[int, int]) -> dict[str, Callable[[], Family]]:
             )
             for size, heads in minimal
         },
-        f"two slopes, d = {d}": partial(TwoSlopeFamily, dim=d, bits=8),
-        f"bump, d = {d}": partial(BumpFamily, dim=d, bits=8),
-        f"designed steps, d = {d}": partial(DesignedStepsFamily, dim=d, bits=6, heads_count=4),
-        f"centre thresholds, d = {d}": partial(CentreThresholdFamily, dim=d, bits=8, heads_count=4),
+        f"two slopes, d = {d}": partial(ProfileFamily.two_slope, dim=d, bits=8),
+        f"bump, d = {d}": partial(ProfileFamily.bump, dim=d, bits=8),
+        f"designed steps, d = {d}": partial(ProfileFamily.designed_steps, dim=d, bits=6, heads_count=4),
+        f"centre thresholds, d = {d}": partial(ProfileFamily.centre_threshold, dim=d, bits=8, heads_count=4),
         f"pair, d = {d}": partial(PairFamily, dim=d),
         f"hidden gate, d = {d}": lambda: HiddenGateFamily(base=ParityFamily(dim=d, bits=3)),
         f"token parity, 3 tokens, d = {d}": partial(TokenParityFamily, dim=d, tokens=3, bits=2),
@@ -170,7 +170,7 @@ def fit_in_basis(instance: HardInstance, seed: int, rotated: bool) -> tuple[Fit,
 
 def names_secret(instance: HardInstance, found: AttentionLayer) -> bool:
     """Whether the secret can be read off the layer."""
-    if instance.family != "lwr":
+    if instance.family.name != "lwr":
         return _named_set(instance, found) == np.asarray(instance.secret).tolist()
     named, q = _named_rounding(instance, found), instance.parameters["modulus"]
     secret = np.atleast_1d(instance.secret)
@@ -185,9 +185,9 @@ def _named_set(instance: HardInstance, found: AttentionLayer) -> list[int]:
     entries = np.abs(found.theta).max(axis=0)
     rows, columns = np.nonzero(entries > 1e-6 * entries.max())
     named = {*rows.tolist(), *columns.tolist()} - {gate}
-    if instance.family == "sq-token-parity":
+    if instance.family.name == "sq-token-parity":
         named -= {1}
-    return [gate, *sorted(named)] if instance.family == "sq-hidden-gate" else sorted(named)
+    return [gate, *sorted(named)] if instance.family.name == "sq-hidden-gate" else sorted(named)
 
 
 def _named_rounding(instance: HardInstance, found: AttentionLayer) -> Int[np.ndarray, " n"] | None:

@@ -23,7 +23,8 @@ from lower import FAMILIES
 from lwe import PRESETS, LWEParameters, LWRFamily, card_of, judge_secret
 from lwe.parameters import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
-from sq import ParityFamily, PeriodicFamily, SQFamily, SymmetricFamily
+from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
+from sq.family import makes
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
@@ -33,7 +34,7 @@ _DIM = 40
 
 def hard_families(dim: int) -> tuple[SQFamily, ...]:
     """The hard families of the page: all that are registered, of the size that each names."""
-    known = [one for one in FAMILIES.values() if issubclass(one, SQFamily)]
+    known = [one for one in FAMILIES.values() if makes(one, SQFamily)]
     made = [one.preset(dim=dim, **one.documented) for one in known]
     return tuple(sorted(made, key=lambda one: (not one.orthonormal, -one.lowest_degree)))
 
@@ -50,7 +51,7 @@ def make_phases(out: Path) -> None:
 
 def make_degrees(out: Path) -> None:
     """At which degree in the differences of the tokens the secret shows, family by family."""
-    shown = [one for one in hard_families(_DIM) if isinstance(one, SymmetricFamily)]
+    shown = [one for one in hard_families(_DIM) if isinstance(one, ProfileFamily)]
     with canvas(6.4, 3.9) as figure:
         axes = axes_in(figure, (0.085, 0.13, 0.895, 0.62))
         for place, family in enumerate(shown):

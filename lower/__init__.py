@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from lower.bounds import query_lower_bound
+    from lower.bounds import eliminated_per_query, query_lower_bound
     from lower.certificate import Certificate, Fact, Key, Status, Word
-    from lower.family import FAMILIES, Family, family_of, option, register
+    from lower.family import FAMILIES, Family, Option, constructor, option, register
     from lower.gf2 import solve_gf2
     from lower.heads import Heads
     from lower.instance import HardInstance, load_instance, save_instance
@@ -32,12 +32,14 @@ __all__ = [
     "Key",
     "KnownPart",
     "LinearKnownPart",
+    "Option",
     "SecretPairs",
     "Status",
     "Verification",
     "Word",
     "all_sign_matrices",
-    "family_of",
+    "constructor",
+    "eliminated_per_query",
     "load_instance",
     "option",
     "query_lower_bound",

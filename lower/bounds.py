@@ -51,30 +51,57 @@ def exact_tolerance(tolerance: Number) -> Fraction:
     return tau
 
 
-def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1) -> int:
-    """M* = ceil(1/tau^2) - 1: the most candidates that one correlational query of tolerance tau in (0, 1) can rule out.
+def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1, correlation: Number = 0) -> int:
+    """M*: the most candidates that one correlational query of tolerance tau in (0, 1) can rule out.
 
-    `eigenvalue` is the largest eigenvalue of the candidates' Gram matrix, at least 0; labels with flips at the rate eta
-    multiply it by (1 - 2 eta)^2. It multiplies 1/tau^2. Where it is at most tau^2, no query rules out any candidate.
+    For orthonormal candidates M* = ceil(1/tau^2) - 1. Where no query rules out any candidate, M* is 0.
+
+    Parameters
+    ----------
+    tolerance : float, Fraction or str
+        tau.
+    eigenvalue : float, Fraction or str
+        The largest eigenvalue lambda of the candidates' Gram matrix, at least 0: M < lambda/tau^2. Labels with flips at
+        the rate eta multiply it by (1 - 2 eta)^2. For queries of STAT(tau) about parities it is 1/4.
+    correlation : float, Fraction or str
+        A bound gamma < tau^2 on all |correlations| of unit candidates: M < (1 - gamma)/(tau^2 - gamma).
 
     Notes
     -----
     The candidates f_S have norm 1, after the known part is subtracted and the rest is scaled. A query h has norm at
     most 1. Suppose that the oracle replies with the answer of the known part alone. On candidate S this reply is off by
-    <h, f_S>, so it is valid unless |<h, f_S>| > tau. Bessel's inequality sum_S <h, f_S>^2 <= lambda_max allows fewer
-    than lambda_max/tau^2 such candidates. The argument is that of Blum et al. 1994.
+    <h, f_S>, so it is valid unless |<h, f_S>| > tau. Bessel's inequality sum_S <h, f_S>^2 <= lambda |h|^2 allows fewer
+    than lambda/tau^2 such candidates. The argument is that of Blum et al. 1994.
+
+    With correlations of at most gamma let e_S be the sign of <h, f_S> on s such candidates. Then
+    s tau < <h, sum e_S f_S> <= |sum e_S f_S| <= sqrt(s + s (s-1) gamma), so s < (1 - gamma)/(tau^2 - gamma). Szörényi
+    2009 has the argument; the constants were not compared with those of the paper.
+
+    A query q(X, Y) in [-1, 1] of STAT(tau) has the bound lambda = 1/4 on parities of two tokens if, given X, labels on
+    the gate G take exactly two values. The reference replaces the parity by a fair sign. A query differs from the
+    reference by E[1_G r(X) chi_S(y) s(X)], where r is half the difference of its values at the two labels, so |r| <= 1.
+    The functions 1_G s chi_S are orthogonal with squared norm P(G) = 1/2. So by Bessel's inequality the squares of
+    these differences add up to at most E[1_G r^2] / 2 <= 1/4, with equality if r is one character.
 
     Examples
     --------
     >>> [eliminated_per_query(tau) for tau in (0.9, 0.5, 0.3, 0.1, 0.05)]
     [1, 3, 11, 99, 399]
+    >>> eliminated_per_query("1/5", correlation="1/100"), eliminated_per_query(0.1, eigenvalue="1/4")
+    (32, 24)
     """
-    largest = exact_fraction("eigenvalue", eigenvalue)
+    largest, gamma = exact_fraction("eigenvalue", eigenvalue), exact_fraction("correlation", correlation)
+    square = exact_tolerance(tolerance) ** 2
     if largest < 0:
         raise ValueError(
             f"eigenvalue is {eigenvalue}: a Gram matrix has none below 0, so at least 0 is needed."
         )
-    return max(0, math.ceil(largest / exact_tolerance(tolerance) ** 2) - 1)
+    if not 0 <= gamma < square or (gamma and largest != 1):
+        raise ValueError(
+            f"correlation is {correlation} at tolerance {tolerance} and eigenvalue {eigenvalue}: at least 0 and below "
+            f"tolerance^2 = {float(square):.6g} is needed, and no eigenvalue beside it."
+        )
+    return max(0, math.ceil((largest - gamma) / (square - gamma)) - 1)
 
 
 @checked

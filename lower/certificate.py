@@ -1,7 +1,6 @@
 """What is known of an instance's hardness: typed facts, each with a status and a source. Sentences are made of them."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -119,7 +118,7 @@ _MEANINGS: Mapping[Key, str] = {
     "label held at the last value covered), in exact arithmetic; float64 adds rounding.",
     Key.NOISE: "The hidden part of a label has its sign flipped with this probability eta: a tolerance tau is worth "
     "tau/(1 - 2 eta).",
-    Key.NOT_COVERED: "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap. A "
+    Key.NOT_COVERED: "With exactly two-valued labels queries of STAT(tau) have a like bound. A "
     "finite slope, and rounding, leak in the low digits: round labels to 1e-9.",
     Key.BROKEN_BY: "These find the secret, or tell why there is none.",
     Key.BREAKING_QUERIES: "So many statistical queries find the secret.",
@@ -390,18 +389,3 @@ def _short(number: Value | None) -> str:
 
 def _listed(value: Value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def numbers_of_format_1(data: Mapping[str, Any]) -> dict[str, int | float]:
-    """The numbers of a certificate of sentences, by the names of the facts that replace them; texts are not read."""
-    found: dict[str, int | float] = {}
-    for statement in data["statements"]:
-        name, value = statement["name"], statement["value"]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if re.match("distance|weight of degree", name):
-            if value <= 0:
-                continue
-            value = math.log2(value)
-        found[name] = value
-    return found

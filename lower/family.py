@@ -1,10 +1,12 @@
 """Families of hard instances: what each family defines, and the code that all of them share."""
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,63 +22,104 @@ from lower.heads import Heads
 from lower.instance import HardInstance
 from lower.known import KnownPart, LinearKnownPart
 
-__all__ = ["FAMILIES", "Family", "family_of", "option", "register"]
+__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "option", "register"]
 
 Kind = TypeVar("Kind", bound="type[Family]")
 Own = TypeVar("Own", bound="Family")
 
-FAMILIES: dict[str, "type[Family]"] = {}
-"""All families by name; `register` adds one."""
+_LEFT_OUT: Any = ...
+
+FAMILIES: dict[str, "type[Family] | FamilyConstructor"] = {}
+"""All families by name: classes that `register` adds, and functions that `constructor` adds."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What commands and files know of a parameter, as an annotation or made by `option`.
+
+    Numbers, texts, sequences of them and families need no conversion in files.
+    """
+
+    help: str  #: the description, for readers
+    #: the value at the command line and in tables when it is left out; else the default
+    preset: Any = _LEFT_OUT
+    flag: str = ""  #: the name at the command line; the parameter's name unless given
+    read: Callable[[Any], Any] | None = None  #: converts from a plain JSON value
+    write: Callable[[Any], Any] | None = None  #: converts to a plain JSON value
+    omitted: bool = False  #: whether files leave the parameter out at its preset, as those older than it do
+    kind: Any = None  #: the annotated type
+
+
+def option(help: str, *, default: Any = MISSING, **others: Any) -> Any:
+    """A field of a family with an `Option`; a field without a default is required."""
+    return field(default=default, metadata={"option": Option(help, **others)})
+
+
+def options_of(make: Callable[..., Any]) -> dict[str, Option]:
+    """The parameters of a family's class or constructor that have an `Option`, by name."""
+    hints = get_type_hints(vars(make)["__init__"] if isinstance(make, type) else make, include_extras=True)
+    declared = {one.name: one.metadata.get("option") for one in fields(make)} if is_dataclass(make) else {}
+    options = {}
+    for name, parameter in inspect.signature(make).parameters.items():
+        kind = hints.get(name)
+        parts = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+        for found in (declared.get(name), *parts):
+            if isinstance(found, Option):
+                preset = parameter.default if found.preset is _LEFT_OUT else found.preset
+                options[name] = replace(found, kind=kind, preset=preset)
+    return options
 
 
 def register(family: Kind) -> Kind:
     """Make a family known to commands, files, the verifier and tables: a decorator above its ``@dataclass``.
 
-    The decorator adds the parameters and their `option` help texts to the family's docstring.
+    The decorator adds the parameters and the help texts of their options to the family's docstring.
     """
-    said = [f"    {one.name}\n        {one.metadata['option']['help']}" for one in fields(family)]
-    parts = re.split(r"\n\n(?= +\w+\n +---)", family.__doc__ or "", maxsplit=1)
-    family.__doc__ = "\n\n".join([parts[0], "\n".join(["    Parameters\n    ----------", *said]), *parts[1:]])
+    family.__doc__ = _with_parameters(family.__doc__ or "", options_of(family))
     FAMILIES[family.name] = family
     return family
 
 
-def option(
-    help: str,
-    *,
-    default: Any = MISSING,
-    preset: Any = MISSING,
-    flag: str = "",
-    read: Callable[[Any], Any] | None = None,
-    write: Callable[[Any], Any] | None = None,
-) -> Any:
-    """A field of a family: its description in commands, and its form in files.
+def constructor(name: str, called: str, **tables: Any) -> "Callable[[Callable[..., Any]], FamilyConstructor]":
+    """Register a function that makes families: a decorator. Its parameters are annotated with their `Option`.
 
-    Parameters
-    ----------
-    help : str
-        The description of the field, for readers.
-    default : optional
-        The value when the field is left out. A field without a default is required.
-    preset : optional
-        The value at the command line and in tables when the field is left out; `default` unless given.
-    flag : str
-        The name at the command line; the field's name unless given.
-    read, write : callable, optional
-        Convert from and to a plain JSON value. Numbers, texts, sequences of them and families need no conversion.
+    `called` is the template of titles; `tables` are `documented`, `compared` and others as a `Family` has them.
     """
-    said = {"help": help, "preset": default if preset is MISSING else preset, "flag": flag}
-    return field(default=default, metadata={"option": said, "read": read, "write": write})
+
+    def registered(make: Callable[..., Any]) -> FamilyConstructor:
+        FAMILIES[name] = made = FamilyConstructor(name, called, checked(make), **tables)
+        return made
+
+    return registered
 
 
-class Option(NamedTuple):
-    """A parameter as commands see it: its annotated type, its preset, its description and its name."""
+class FamilyConstructor:
+    """One of several ways to make families of one class, with a name of its own in files, commands and tables."""
 
-    kind: Any
-    preset: Any
-    help: str
-    flag: str = ""
-    read: Callable[[Any], Any] | None = None
+    def __init__(self, name: str, called: str, make: Callable[..., Any], **tables: Any) -> None:
+        update_wrapper(self, make)
+        self.__doc__ = _with_parameters(make.__doc__ or "", options_of(make))
+        self.name, self.called, self._make = name, called, make
+        self.result: type[Family] = make.__annotations__["return"]  #: the class of the families
+        self.documented: Mapping[str, Any] = tables.pop("documented", {})
+        self.compared: Sequence[Mapping[str, Any]] = tables.pop("compared", ())
+        self.tabled: Sequence[Mapping[str, Any]] = tables.pop("tabled", ({},))
+
+    def __call__(self, **parameters: Any) -> Any:
+        """The family of these parameters."""
+        return replace(self._make(**parameters), name=self.name, called=self.called)
+
+    def options(self) -> dict[str, Option]:
+        """The parameters of `preset`, by name."""
+        return options_of(self._make)
+
+    def preset(self, **parameters: Any) -> Any:
+        """The family of ``generate NAME``: parameters that are left out have their presets."""
+        return self(**{**_presets(self.options()), **parameters})
+
+    def from_json(self, data: Mapping[str, Any]) -> Any:
+        """The family that `Family.to_json` wrote."""
+        return self(**_from_json(self.options(), data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +140,15 @@ class Family(ABC):
     called: ClassVar[str]  #: the template of its title, filled in with its fields
     #: the parameters in the table of the documentation; the others have their presets
     documented: ClassVar[Mapping[str, Any]] = {}
+    #: The parameters that two heads realise, each a row of the table of such families. The others have their presets;
+    #: `bits`, if not given, is that of the table.
+    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
+    old_names: ClassVar[
+        Mapping[str, str]
+    ] = {}  #: the present names of parameters by their names in older files
 
     @abstractmethod
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
@@ -161,25 +210,20 @@ class Family(ABC):
         """The message that is printed when an instance is made; empty if there is none."""
         return ""
 
-    @classmethod
-    def kind(cls) -> str:
+    @property
+    def kind(self) -> str:
         """The family's name in tables."""
-        return cls.name.removeprefix("sq-")
+        return self.name.removeprefix("sq-")
 
     @classmethod
-    def options(cls) -> "dict[str, Option]":
+    def options(cls) -> dict[str, Option]:
         """The parameters of `preset`, by name."""
-        hints = get_type_hints(cls, include_extras=True)
-        return {
-            one.name: Option(hints[one.name], **one.metadata["option"], read=one.metadata["read"])
-            for one in fields(cls)
-        }
+        return options_of(cls)
 
     @classmethod
     def preset(cls: type[Own], **parameters: Any) -> Own:
         """The family of ``generate NAME``: parameters that are left out have their presets."""
-        presets = {name: one.preset for name, one in cls.options().items()}
-        return cls(**{**presets, **parameters})
+        return cls(**{**_presets(cls.options()), **parameters})
 
     def instance(
         self,
@@ -219,22 +263,31 @@ class Family(ABC):
         w = real_array("direction", w, (self.dim,))
         if not abs(np.linalg.norm(w) - 1) < 1e-9:
             raise ValueError(f"direction has norm {np.linalg.norm(w):.6g}: a vector of norm 1 is needed.")
+        _ = self.to_json()  # refuses what no file could hold
         heads = self.heads_of(secret, w)
         layer, error = heads.layer(), self.error_of(heads, secret)
         return HardInstance(
-            family=self.name,
+            family=self,
             layer=layer,
             inputs=self.inputs,
             secret=secret,
+            direction=w,
             known=self.known(w),
             certificate=Certificate(self.name, tuple(self.facts(heads, secret, error))),
             realisation_error=error,
-            parameters={**self.to_json(), **self.public(w)},
         )
 
+    def arguments(self) -> dict[str, Any]:
+        """The values of the options that make the family, by name."""
+        return {name: getattr(self, name) for name in options_of(type(self))}
+
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values; `from_json` gives them back."""
-        return {one.name: _plain(getattr(self, one.name), one.metadata["write"]) for one in fields(self)}
+        """The arguments as plain JSON values; `from_json` gives the family back."""
+        given, plain = self.arguments(), {}
+        for name, one in FAMILIES[self.name].options().items():
+            if name in given and not (one.omitted and given[name] == one.preset):
+                plain[name] = _plain(given[name], one)
+        return plain
 
     @classmethod
     def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:
@@ -242,50 +295,51 @@ class Family(ABC):
 
         KeyError if one is missing. ValueError if one is wrong.
         """
-        return cls(**{one.name: _read(data[one.name], one.metadata["read"]) for one in fields(cls)})
+        return cls(**_from_json(options_of(cls), cls.renamed(data)))
+
+    @classmethod
+    def renamed(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters in a file, under their present names."""
+        return {cls.old_names.get(name, name): value for name, value in data.items()}
 
 
-@checked
-def family_of(instance: HardInstance) -> Family:
-    """The family that an instance names, rebuilt from its public parameters.
-
-    ValueError if no such family is registered, or the parameters describe no family.
-
-    Examples
-    --------
-    >>> from sq import BumpFamily
-    >>> family_of(BumpFamily(dim=6, bits=4).instance(3))
-    BumpFamily(dim=6, bits=4, noise=0.0, at=2, beta=40.0)
-    """
-    if instance.family not in FAMILIES:
-        raise ValueError(f"no definition of the family {instance.family!r} is known")
+def family_from_json(name: Any, parameters: Mapping[str, Any]) -> Family:
+    """The family of a file. ValueError if no such family is registered, or the parameters describe none."""
+    if name not in FAMILIES:
+        raise ValueError(
+            f"no definition of the family {name!r} is known; import the package that registers it"
+        )
     try:
-        return FAMILIES[instance.family].from_json(instance.parameters)
-    except KeyError as error:
-        raise ValueError(f"parameter {error.args[0]}: missing") from None
+        return FAMILIES[name].from_json(parameters)
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"its parameters describe no {name}: {error}") from None
 
 
-def realised_again(instance: HardInstance, family: Family) -> HardInstance:
-    """The instance that a family makes of the same secret and direction.
-
-    ValueError if the size, the secret or the direction is none of the family's.
-    """
-    sizes = (family.dim, family.tokens)
-    if sizes != (instance.layer.dim, instance.inputs.tokens):
-        raise ValueError(f"they are for d, k = {sizes}")
-    return family.realise(family.read_secret(instance.secret), instance.parameters.get("direction"))
+def _presets(options: Mapping[str, Option]) -> dict[str, Any]:
+    return {name: one.preset for name, one in options.items()}
 
 
-def _plain(value: Any, write: Callable[[Any], Any] | None) -> Any:
+def _with_parameters(text: str, options: Mapping[str, Option]) -> str:
+    described = [f"    {name}\n        {one.help}" for name, one in options.items()]
+    parts = re.split(r"\n\n(?= +\w+\n +---)", text, maxsplit=1)
+    return "\n\n".join([parts[0], "\n".join(["    Parameters\n    ----------", *described]), *parts[1:]])
+
+
+def _plain(value: Any, option: Option) -> Any:
     if isinstance(value, Family):
         return {"family": value.name, **value.to_json()}
-    return value if write is None else write(value)
+    return value if option.write is None else option.write(value)
 
 
-def _read(value: Any, read: Callable[[Any], Any] | None) -> Any:
+def _from_json(options: Mapping[str, Option], data: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: one.preset for name, one in options.items() if one.omitted} | {**data}
+    return {name: _read(given[name], one) for name, one in options.items()}
+
+
+def _read(value: Any, option: Option) -> Any:
     if isinstance(value, Mapping):
         return FAMILIES[value["family"]].from_json(value)
-    return value if read is None else read(value)
+    return value if option.read is None else option.read(value)
 
 
 def _unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, " d"]:

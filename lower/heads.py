@@ -1,14 +1,15 @@
 """Heads behind a gate, given by their numbers: the layer that they make, and a proved bound on its error."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from attention import AttentionLayer
 from attention.memory import require_memory
@@ -18,6 +19,8 @@ __all__ = ["SATURATED_SLOPE", "Heads"]
 
 SATURATED_SLOPE = 40.0
 """At this slope the float64 softmax is exactly 0 or 1 half a unit away from a threshold (38 is already enough)."""
+
+Numbers = Sequence[float] | Float[np.ndarray, " m"]
 
 _UNIT = Fraction(1, 2**53)  # the largest relative change of a float64 number by rounding
 _BITS = 240  # the precision of intervals: about 70 digits
@@ -71,6 +74,8 @@ class Heads:
     rows: NonNegativeInt | None = None
     columns: NonNegativeInt | None = None
     offset: NonNegativeInt | None = None  #: the coordinate o, with v_o = 0; the gate when left out
+    #: the constant c0 that the sum of the heads has on the gate beside what it hides, known in advance
+    c0: float = 0.0
 
     def __post_init__(self) -> None:
         if self.offset is None:
@@ -87,8 +92,61 @@ class Heads:
             w[self.gate] = 1.0
             object.__setattr__(self, "direction", w)
 
+    @classmethod
+    def counting(
+        cls, bits: int, thresholds: Numbers, coefficients: Numbers, slopes: Numbers, **others: Any
+    ) -> "Heads":
+        """Heads that read how many of `bits` coordinates, the first after the gate, differ; `placed` moves them."""
+        require_memory(f"Heads on {bits} coordinates", 32 * bits, advice="take fewer bits")
+        form = np.append(0, np.ones(bits, dtype=np.int64))
+        numbers = [np.asarray(one, dtype=np.float64) for one in (thresholds, coefficients, slopes)]
+        return cls(form, numbers[0], numbers[1], numbers[2], **others)
+
+    def placed(
+        self,
+        secret: ArrayLike,
+        *,
+        dim: int,
+        gate: int = 0,
+        direction: Float[np.ndarray, " d"] | None = None,
+        rows: int | None = None,
+        columns: int | None = None,
+        offset: int | None = None,
+    ) -> "Heads":
+        """The heads that read the coordinates `secret` of `dim` behind a gate.
+
+        ValueError if a coordinate is not one of 0, ..., `dim` - 1, or occurs twice.
+        """
+        chosen = np.asarray(secret)
+        if (
+            chosen.ndim != 1
+            or not 0 < len(chosen) == len(np.unique(chosen))
+            or chosen.dtype.kind not in "iu"
+            or np.any((chosen < 0) | (chosen >= dim))
+        ):
+            raise ValueError(
+                f"secret is {secret!r}: distinct coordinates from 0 to {dim - 1}, at least one, are needed."
+            )
+        form = np.zeros(dim, dtype=np.int64)
+        form[chosen] = 1
+        if rows is None and self.rows is not None:
+            rows = gate
+        return replace(
+            self, form=form, gate=gate, direction=direction, rows=rows, columns=columns, offset=offset
+        )
+
     def __len__(self) -> int:
         return len(self.slopes)
+
+    @property
+    def bits(self) -> int:
+        """The number l of coordinates that the heads read."""
+        return int(np.count_nonzero(self.form))
+
+    @property
+    def c(self) -> float:
+        """C, the sum of the coefficients: it appears off the gate."""
+        return math.fsum(self.coefficients)
 
     @property
     def dim(self) -> int:

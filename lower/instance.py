@@ -3,19 +3,19 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
 from attention.files import guarded, read_tensors, write_tensors
 from attention.foreign import escaped
 from attention.inputs import inputs_from_json, inputs_to_json
-from attention.validation import NonNegativeFloat, checked
-from lower.certificate import Certificate, numbers_of_format_1
+from attention.validation import NonNegativeFloat, checked, real_array
+from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 
 __all__ = ["HardInstance", "load_instance", "save_instance"]
@@ -25,9 +25,8 @@ _PARTS = ("theta", "w", "secret")
 _KNOWN = ("known_mixing", "known_projection")
 _GATED = ("known_on_mixing", "known_on_projection", "known_off_mixing", "known_off_projection")
 _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")
-_OF_FORMAT_1 = (
-    3e-9  # numbers of format 1 differed by 1e-9 between machines, and the bound on lambda grew by as much
-)
+# scales in files of format 1 differed by 1e-9 between machines
+_SCALE_OF_FORMAT_1 = 3e-9
 _GONE = {
     "sq-hermite-staircase": "the family sq-hermite-staircase is gone; commit f6c6ba7 of version 0.1.0 reads it last."
 }
@@ -41,7 +40,7 @@ class HardInstance:
     ValueError if the parts do not fit together.
     """
 
-    family: str  #: the family it was drawn from
+    family: Any  #: the `Family` it was drawn from
     layer: AttentionLayer  #: the target, NumPy parameters
     inputs: Inputs  #: the distribution of the token matrices
     secret: Int[np.ndarray, "..."]  #: what a learner does not know; the family defines its meaning
@@ -51,20 +50,20 @@ class HardInstance:
     #: in exact arithmetic on the stored numbers. Floating point adds rounding errors to an evaluation; their order is
     #: the machine precision times the sum of the heads' coefficients.
     realisation_error: NonNegativeFloat
-    #: the family's parameters, all of them public: nothing here depends on the secret
-    parameters: Mapping[str, Any]
+    direction: Float[np.ndarray, " d"]  #: the output direction w, of norm 1
 
     def __post_init__(self) -> None:
-        if self.certificate.family != self.family:
+        if self.certificate.family != getattr(self.family, "name", None):
             raise ValueError(
                 f"The certificate is of the family {self.certificate.family!r} and the instance of "
-                f"{self.family!r}: they must agree."
+                f"{self.family!r}: a family of that name is needed."
             )
         if self.layer.biased:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
         sizes = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
+        sizes["direction"] = len(self.direction)
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The dimensions differ, {sizes}: they must agree.")
         sizes = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
@@ -74,12 +73,15 @@ class HardInstance:
             raise ValueError("secret is empty: at least one whole number is needed.")
         secret = np.array(self.secret, dtype=np.int64)
         secret.flags.writeable = False
-        try:
-            parameters = json.loads(json.dumps(dict(self.parameters), allow_nan=False))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"The parameters have no JSON form: {error}.") from None
         object.__setattr__(self, "secret", secret)
-        object.__setattr__(self, "parameters", parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What files say of the family and the direction, in plain JSON values; nothing depends on the secret."""
+        plain: dict[str, Any] = json.loads(
+            json.dumps({**self.family.to_json(), **self.family.public(self.direction)})
+        )
+        return plain
 
     @property
     def allowed_error(self) -> float:
@@ -94,7 +96,7 @@ class HardInstance:
 
     def __repr__(self) -> str:
         return (
-            f"HardInstance(family={self.family!r}, heads={self.layer.heads}, tokens={self.inputs.tokens}, "
+            f"HardInstance(family={self.family.name!r}, heads={self.layer.heads}, tokens={self.inputs.tokens}, "
             f"dim={self.layer.dim})"
         )
 
@@ -118,11 +120,11 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
     The two parts of a known part with a gate have their own names, and the gate is in the metadata.
     """
     metadata: dict[str, Any] = {
-        "family": instance.family,
+        "family": instance.family.name,
         "inputs": inputs_to_json(instance.inputs),
         "certificate": instance.certificate.to_json(),
         "realisation_error": instance.realisation_error,
-        "parameters": dict(instance.parameters),
+        "parameters": instance.parameters,
     }
     if isinstance(instance.known, GatedKnownPart):
         metadata["known_gate"] = instance.known.gate
@@ -135,13 +137,13 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
 def load_instance(path: str | Path) -> HardInstance:
     """Read the instance that `save_instance` wrote.
 
-    FileFormatError if the file is missing, truncated, of another kind, or its parts do not make an instance.
+    FileFormatError if the file is missing, truncated or of another kind, its family is not registered or has other
+    parameters, or its parts do not make an instance. The packages `sq` and `lwe` register their families.
 
     Notes
     -----
-    Files of format 1 had sentences in place of facts. Sentences are not read; the facts are computed anew, and a number
-    that the file states otherwise (by more than a relative 3e-9) takes the place of the computed one, so that it is
-    found when the instance is verified.
+    Files of format 1 had sentences in place of facts. Neither these nor the error bound beside them are read: both are
+    computed anew.
     """
     stored = read_tensors(Path(path), kind=_KIND)
     tensors, metadata = stored.tensors, escaped(stored.metadata)
@@ -175,6 +177,8 @@ def _names(gated: bool) -> tuple[str, ...]:
 
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
+    from lower.family import family_from_json  # imported here: it imports instances
+
     theta, w, secret, *matrices = arrays
     kinds = [one.dtype.name for one in arrays]
     if kinds[2] != "int64" or {*kinds[:2], *kinds[3:]} - {"float32", "float64"}:
@@ -185,50 +189,35 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         LinearKnownPart(mixing=one, projection=other)
         for one, other in zip(matrices[::2], matrices[1::2], strict=True)
     ]
-    given = metadata["certificate"]
+    given, stated = metadata["certificate"], metadata["parameters"]
+    family = family_from_json(metadata["family"], stated)
+    stated = family.renamed(stated)
+    w_of_file = real_array("direction", stated.get("direction", np.eye(1, theta.shape[-1])[0]))
     first = isinstance(given, Mapping) and "format" not in given and "statements" in given
+    if first:
+        made = family.realise(family.read_secret(secret), w_of_file)
+        facts, error = made.certificate, made.realisation_error
+    else:
+        facts, error = Certificate.from_json(given), metadata["realisation_error"]
     instance = HardInstance(
+        family=family,
         layer=AttentionLayer(theta=theta, w=w),
         inputs=inputs_from_json(metadata["inputs"]),
         secret=secret,
         known=parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
-        certificate=Certificate(given["family"], ()) if first else Certificate.from_json(given),
-        **{name: metadata[name] for name in ("family", "realisation_error", "parameters")},
+        certificate=facts,
+        realisation_error=error,
+        direction=w_of_file,
     )
-    return _of_format_1(instance, numbers_of_format_1(given)) if first else instance
+    own = instance.parameters
+    if first and "scale" in own and math.isclose(stated["scale"], own["scale"], rel_tol=_SCALE_OF_FORMAT_1):
+        stated = {**stated, "scale": own["scale"]}
+    if wrong := [name for name in {**stated, **own} if _text(stated.get(name)) != _text(own.get(name))]:
+        shown = ", ".join(f"{name} is {stated.get(name)!r:.80}, not {own.get(name)!r:.80}" for name in wrong)
+        raise ValueError(f"its parameters are not those of its family: {shown}")
+    return instance
 
 
-def _same_of_format_1(given: Any, own: int | float) -> bool:
-    if isinstance(own, int) and isinstance(given, int):
-        return given == own
-    return isinstance(given, int | float) and math.isclose(given, own, rel_tol=_OF_FORMAT_1)
-
-
-def _of_format_1(instance: HardInstance, numbers: Mapping[str, int | float]) -> HardInstance:
-    """The instance with facts in place of sentences."""
-    from lower.family import family_of, realised_again
-
-    try:
-        made = realised_again(instance, family_of(instance))
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        return instance  # no family, so no facts: verification says why
-    stated: dict[str, Any] = {
-        "scale": instance.parameters.get("scale"),
-        "bound": instance.realisation_error,
-        **numbers,
-    }
-    own: dict[str, Any] = {"scale": made.parameters.get("scale"), "bound": made.realisation_error}
-    own |= {fact.name: fact.value for fact in made.certificate}
-    kept: dict[str, Any] = {
-        name: value
-        for name, value in stated.items()
-        if isinstance(number := own.get(name), int | float) and not _same_of_format_1(value, number)
-    }
-    facts = [replace(fact, value=kept.get(fact.name, fact.value)) for fact in made.certificate]
-    scale = {"scale": kept.get("scale", own["scale"])} if "scale" in instance.parameters else {}
-    return replace(
-        instance,
-        certificate=Certificate(instance.family, tuple(facts)),
-        realisation_error=kept.get("bound", made.realisation_error),
-        parameters={**instance.parameters, **scale},
-    )
+def _text(value: Any) -> str:
+    """A JSON value as a text; values of different types have different texts."""
+    return json.dumps(value, sort_keys=True)

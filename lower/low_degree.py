@@ -139,28 +139,20 @@ class SecretPairs:
         It is a sum of squares, so it grows with n, with D and with t. O(D^2) products for each number of samples that a
         monomial of degree D can touch, and for each kind of pair.
         """
-        shares = self.shares(samples, degree, touched)
-        return sum(
-            (Fraction(chance) * one for chance, one in zip(self.chances, shares, strict=True)), Fraction(0)
-        )
-
-    def shares(
-        self, samples: int, degree: int | None = None, touched: int | None = None
-    ) -> tuple[Fraction, ...]:
-        """For each kind of pair the number whose mean, by the chances, is `squared_advantage`.
-
-        For kinds drawn at random, with equal chances, their spread gives the error of the mean.
-        """
         if degree is None and touched is None:
             if samples > _MOST_POWER:
                 raise ValueError(
                     f"samples is {samples}: without a limit on degree or touched at most {_MOST_POWER} are allowed."
                 )
-            return tuple((1 + total) ** samples - 1 for total in self.totals)
-        most = samples if touched is None else min(touched, samples)
-        return tuple(
-            _series([(r + 1, Fraction(value)) for r, value in enumerate(one) if value], samples, degree, most)
-            for one in self.correlations
+            parts = [(1 + total) ** samples - 1 for total in self.totals]
+        else:
+            most = samples if touched is None else min(touched, samples)
+            steps = (
+                [(r + 1, Fraction(one)) for r, one in enumerate(row) if one] for row in self.correlations
+            )
+            parts = [_series(one, samples, degree, most) for one in steps]
+        return sum(
+            (Fraction(chance) * one for chance, one in zip(self.chances, parts, strict=True)), Fraction(0)
         )
 
     @checked
@@ -191,8 +183,10 @@ class SecretPairs:
         return max(0.0, sum(float(chance) * one for chance, one in zip(self.chances, grown, strict=True)))
 
     @checked
-    def dimension(self, *, samples: PositiveInt) -> float:
+    def statistical_dimension(self, *, samples: PositiveInt) -> float:
         """SDA(m), m = `samples`: the largest q with average |correlation| <= 1/m on every likely event.
+
+        `sq.statistical_dimension` is its other form, with sets of targets in place of events.
 
         Likely are the events of pairs (S, T) of probability at least 1/q^2. 0 if the average over all pairs is above
         1/m, infinite if no correlation is. An event may here take any part of a kind of pair; whole pairs allow fewer
@@ -232,7 +226,7 @@ def dimension_within_advantage(
     >>> pairs = SecretPairs.orthogonal(100, (0, 0, 0, Fraction(1, 2)))
     >>> seen = pairs.squared_advantage(samples=10**6, touched=2)
     >>> bound = dimension_within_advantage(seen, samples=10**6, touched=2, at=4)
-    >>> round(bound, 3), round(pairs.dimension(samples=4), 3)
+    >>> round(bound, 3), round(pairs.statistical_dimension(samples=4), 3)
     (5.0, 7.071)
     """
     if touched % 2:

@@ -39,24 +39,17 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
         require_array("values", values)
     else:
         values = real_array("values", values)
-    if not values.ndim:
-        raise ValueError(f"values is the one number {values}: a sequence of 2^b of them is needed.")
-    size = values.shape[-1]
+    size = values.shape[-1] if values.ndim else 0
     if size.bit_count() != 1:
         raise ValueError(f"There are {size} values: a power of two is needed.")
-    bits = size.bit_length() - 1
-    done, result = 0, values
-    while done < bits:
-        taken = min(_PASS_BITS, bits - done)
-        signs = hadamard(1 << taken).astype(values.dtype)
+    bits, result = size.bit_length() - 1, values.copy()
+    for done in range(0, bits, _PASS_BITS):
+        width = 1 << min(_PASS_BITS, bits - done)
         # scale in each pass: powers of two lose no digits, and a float16 does not overflow
-        signs /= 1 << taken
-        if done == 0:
-            result = result.reshape(-1, 1 << taken) @ signs
-        else:
-            result = signs @ result.reshape(-1, 1 << taken, 1 << done)
-        done += taken
-    return result.reshape(values.shape) if bits else values.copy()
+        signs = hadamard(width).astype(values.dtype) / width
+        # the first pass is one product of two matrices
+        result = signs @ result.reshape(-1, width, 1 << done) if done else result.reshape(-1, width) @ signs
+    return result.reshape(values.shape)
 
 
 @checked

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from attention import ExampleOracle
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
-from lower import Fact, HardInstance, Heads, family_of, option, register
+from lower import Fact, HardInstance, Heads, option, register
 from lower.family import Family
 from lower.heads import SATURATED_SLOPE
 from lwe.certificate import lwr_estimates, lwr_facts
@@ -278,9 +278,9 @@ def describe_instance(instance: HardInstance) -> LWRFamily:
     >>> described.beta, described.deviations
     (40.0, None)
     """
-    if instance.family != LWRFamily.name:
-        raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
-    family: Any = family_of(instance)
+    family = instance.family
+    if not isinstance(family, LWRFamily):
+        raise ValueError(f"The instance is of the family {family.name}: one of lwr is needed.")
     if (instance.inputs.tokens, instance.layer.dim) != (2, family.dim):
         raise ValueError(f"{family.parameters} does not fit a layer on {instance.inputs}.")
     if instance.secret.shape != (family.secret_dim,):

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 
 from attention.validation import checked
 from sq.answers import Answers, Candidates
+from sq.family import TargetFamily
 from sq.models import ROUNDING, QueryModel
 from sq.oracles import FamilyOracle
-from sq.target_family import TargetFamily
 
 __all__ = ["MostPreservingAdversary", "ReferenceAdversary"]
 

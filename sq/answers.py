@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import all_sign_matrices
-from sq.hidden_part import HiddenPart
+from attention import BooleanInputs
+from lower import HardInstance, all_sign_matrices
+from sq.family import TargetFamily
+from sq.labels import labels_of_hidden
 from sq.models import QueryModel
-from sq.queries import CorrelationalQueries, GroupQuery, require_norms, statistical_means
-from sq.target_family import TargetFamily
+from sq.queries import GroupQuery, require_norm, statistical_means
 
 __all__ = ["Answers", "Candidates", "TrueAnswers"]
 
@@ -70,26 +71,14 @@ class TrueAnswers:
         square = float(query.weights @ values[query.numbers])
         return Answers(np.arange(self._size), values / _divisor(max(square, 0.0) ** 0.5, query.name))
 
-    def to_correlational(self, queries: Sequence[Any], numbers: Int[np.ndarray, " s"]) -> list[Answers]:
-        """E sum_a h(X)_a f_T(X)_a on the candidates `numbers`, for each of some queries or functions of a vector."""
-        if isinstance(queries, CorrelationalQueries):
-            return self._to_functions(queries, numbers)
-        return [
-            answers
-            for query in queries
-            for answers in (
-                [self.to_group(query)]
-                if isinstance(query, GroupQuery)
-                else self._to_functions(query, numbers)
-            )
-        ]
-
-    def _to_functions(self, query: Any, numbers: np.ndarray) -> list[Answers]:
+    def to_correlational(self, query: Any, numbers: Int[np.ndarray, " s"]) -> Answers:
+        """E sum_a h(X)_a f_T(X)_a on the candidates `numbers`; on all for a group."""
+        if isinstance(query, GroupQuery):
+            return self.to_group(query)
         h = query(self.x)
-        h = h / require_norms([h], name=query.name, sampled=False)
-        columns = h.reshape(self.x[..., 0].size, -1)
-        values = [self._hidden(int(number)).ravel() @ columns / len(self.x) for number in numbers]
-        return [Answers(numbers, one) for one in np.array(values).reshape(len(numbers), -1).T]
+        h = h / require_norm(h, name=query.name, sampled=False)
+        values = [self._hidden(int(number)).ravel() @ h.ravel() / len(self.x) for number in numbers]
+        return Answers(numbers, np.array(values))
 
     def to_statistical(self, queries: Sequence[Any], numbers: Int[np.ndarray, " s"]) -> list[Answers]:
         """E q(X, F_T(X)) on the candidates `numbers`, for each query."""
@@ -105,23 +94,24 @@ class TrueAnswers:
         return np.mean([self._means(queries, sign * self._hidden(0)) for sign in (1.0, -1.0)], axis=0)
 
     def _means(self, queries: Sequence[Any], hidden: np.ndarray) -> np.ndarray:
-        return statistical_means(queries, self.x, self.part.labels(self.x, hidden))
+        return statistical_means(queries, self.x, labels_of_hidden(self.instance, self.x, hidden))
 
     @cached_property
     def x(self) -> Float[np.ndarray, "n k d"]:
-        """All inputs; refused if k d is above 16."""
-        k, d = self._family.tokens, self._family.dim
-        if k * d > _MOST_BITS:
+        """All inputs; refused if the family's tokens are no signs, or k d is above 16."""
+        inputs = self._family.inputs
+        if not isinstance(inputs, BooleanInputs) or inputs.tokens * inputs.dim > _MOST_BITS:
             raise ValueError(
-                f"The inputs have {k} x {d} = {k * d} entries: queries that are plain functions are answered by going "
-                f"through all inputs, for at most {_MOST_BITS} entries. Ask a GroupQuery, or take an honest oracle."
+                f"The inputs are {type(inputs).__name__} of {inputs.tokens} x {inputs.dim} entries: queries that are "
+                f"plain functions are answered by going through all inputs, for signs in at most {_MOST_BITS} entries. "
+                "Ask a GroupQuery, or take an honest oracle."
             )
-        return all_sign_matrices(k, d)
+        return all_sign_matrices(inputs.tokens, inputs.dim)
 
     @cached_property
-    def part(self) -> HiddenPart:
-        """The public facts that all targets of the family share."""
-        return HiddenPart.of(self._family.instance(0))
+    def instance(self) -> HardInstance:
+        """One target: what is public about it is the same for all."""
+        return self._family.instance(0)
 
     @cached_property
     def _table(self) -> np.ndarray | None:

@@ -13,10 +13,10 @@ from lower import FAMILIES, query_lower_bound
 from lower.bounds import exact_tolerance
 from lower.low_degree import FlipRate, flip_factor
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
-from sq.fitting import DescentLearner, LowDegreeLearner
+from sq.family import TargetFamily, makes
 from sq.learners import (
+    ExhaustiveSearch,
     GroupLearner,
-    ScanLearner,
     SignedGroupLearner,
     SQResult,
     group_learner_bound,
@@ -24,9 +24,9 @@ from sq.learners import (
 from sq.models import CSQ
 from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.parities import ParityFamily
-from sq.profiles import SymmetricFamily
+from sq.periodic import PeriodicFamily
+from sq.profile_family import ProfileFamily
 from sq.secret_set import SecretSet
-from sq.single_index import SingleIndexFamily
 
 __all__ = [
     "CURVE_COLUMNS",
@@ -36,26 +36,22 @@ __all__ = [
     "curve_cells",
     "curve_row",
     "measure_cell",
+    "visible_below",
 ]
 
-_LEARNERS: dict[str, Any] = {
-    "scan": lambda bits: ScanLearner(),
-    "group": lambda bits: GroupLearner(),
-    "signed-group": lambda bits: SignedGroupLearner(),
-    # below this degree a parity has no coefficient at all
-    "low-degree": lambda bits: LowDegreeLearner(degree=2 * bits + 1),
-    "descent": lambda bits: DescentLearner(),
+_LEARNERS = {
+    "exhaustive": ExhaustiveSearch(),
+    "group": GroupLearner(),
+    "signed-group": SignedGroupLearner(),
 }
 CURVE_LEARNERS = tuple(_LEARNERS)
 """The learners whose curves can be measured."""
 # two adversaries, which choose the target during the run, and two oracles that answer for one target
 _ORACLES = ("reference", "most-preserving", "exact", "honest")
 
-_Numbered = SymmetricFamily | SingleIndexFamily
 _TOKENS = 2
 _MISS = 0.01  # the allowed probability that some reply of a default batch misses the tolerance
 _MOST_TARGETS = 20_000_000
-_MOST_COEFFICIENTS = 10_000_000
 _MOST_NUMBERS = 100_000_000
 
 
@@ -69,14 +65,14 @@ class CurveCell:
     The mean over n examples of a query's product with a parity has variance 2/n at most. So with 4/tau^2 examples the
     standard deviation is up to tau/sqrt 2, and many replies are off by more than tau. With 4 ln(2 Q / delta) / tau^2
     examples all Q replies are within tau with probability 1 - delta. This is proved for single characters
-    (`HonestOracle`), and holds approximately for sums of them and gradients.
+    (`HonestOracle`), and holds approximately for sums of them.
 
     Examples
     --------
     >>> cell = CurveCell("group", dim=40, bits=3, tolerance=0.1)
     >>> cell.targets, cell.lower_bound, cell.group_bound
     (9139, 93, 100)
-    >>> CurveCell("scan", dim=12, bits=2, tolerance=0.5, oracle="honest").batch
+    >>> CurveCell("exhaustive", dim=12, bits=2, tolerance=0.5, oracle="honest").batch
     149
     """
 
@@ -92,12 +88,12 @@ class CurveCell:
     #: draws the target of an exact or honest oracle (the same for all learners and tolerances), its examples, and
     #: the learner's random choices
     seed: NonNegativeInt = 0
-    #: the name of a registered `SymmetricFamily` or `SingleIndexFamily`; its other parameters have their presets
+    #: the name of a registered `ProfileFamily`, or sq-periodic; its other parameters have their presets
     family: str = ParityFamily.name
     noise: FlipRate = 0.0  #: the rate at which labels are flipped: for the honest oracle
 
     def __post_init__(self) -> None:
-        known = tuple(name for name, one in FAMILIES.items() if issubclass(one, _Numbered))
+        known = tuple(name for name, one in FAMILIES.items() if makes(one, (ProfileFamily, PeriodicFamily)))
         for name, allowed in (("learner", CURVE_LEARNERS), ("oracle", _ORACLES), ("family", known)):
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -141,11 +137,12 @@ class CurveCell:
         """`group_learner_bound` for orthonormal targets: ceil((N - 1)/M*) + ceil(log2 M*)."""
         return group_learner_bound(self.targets, self.tolerance)
 
-    def made(self) -> _Numbered:
+    def made(self) -> TargetFamily:
         """The family."""
         own = {"dim": self.dim, "bits": self.bits} | ({"noise": self.noise} if self.noise else {})
-        made: _Numbered = FAMILIES[self.family].preset(**own)  # type: ignore[assignment]
-        return made
+        family = FAMILIES[self.family].preset(**own)
+        assert isinstance(family, TargetFamily)
+        return family
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ def curve_cells(
     bits: Sequence[int],
     tolerances: Sequence[float],
     *,
-    learners: Sequence[str] = CURVE_LEARNERS[:3],
+    learners: Sequence[str] = CURVE_LEARNERS,
     oracle: str = "reference",
     batch: int | None = None,
     seed: int = 0,
@@ -213,7 +210,7 @@ def curve_cells(
 
     Examples
     --------
-    >>> [cell.targets for cell in curve_cells([16, 10], [2], [0.1], learners=["scan"])]
+    >>> [cell.targets for cell in curve_cells([16, 10], [2], [0.1], learners=["exhaustive"])]
     [36, 105]
     """
     for name, values in (("dims", dims), ("bits", bits), ("tolerances", tolerances), ("learners", learners)):
@@ -234,9 +231,8 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
 
     Notes
     -----
-    A cell is "not run", with the reason, if it is too large: more than twenty million targets or ten million
-    coefficients; an oracle that must enumerate more than 2^16 inputs; batches of more than 10^8 numbers; gradient steps
-    with more than 10^8 derivatives. Group queries take O(1) memory per query, and N bytes. Only an honest oracle
+    A cell is "not run", with the reason, if it is too large: more than twenty million targets, or batches of more than
+    10^8 numbers. Group queries take O(1) memory per query, and N bytes. Only an honest oracle
     evaluates heads.
 
     Examples
@@ -245,11 +241,11 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
     42
     """
     try:
-        learner = _require_reach(cell)
+        _require_reach(cell)
         family = cell.made()
         number = int(_stream(cell, 0).integers(family.secrets.size))
         oracle = _oracle(cell, family, number)
-        result = learner.learn(oracle, family, rng=_stream(cell, 2))
+        result = _LEARNERS[cell.learner].learn(oracle, family, rng=_stream(cell, 2))
     except ValueError as error:
         return CurvePoint(cell, "not run", str(error))
     return CurvePoint(
@@ -267,30 +263,19 @@ def curve_row(**cell: Any) -> dict[str, Any]:
     return measure_cell(CurveCell(**cell)).row()
 
 
-def _require_reach(cell: CurveCell) -> Any:
-    """The cell's learner, if its run is small enough."""
-    learner = _LEARNERS[cell.learner](cell.bits)
-    if isinstance(learner, LowDegreeLearner | DescentLearner) and not isinstance(
-        cell.made(), SymmetricFamily
-    ):
-        raise ValueError(
-            f"The tokens of {cell.family} are normal, and {cell.learner} asks about signs: take the scan."
-        )
-    asks = learner.queries(_TOKENS, cell.dim) if isinstance(learner, LowDegreeLearner) else 0
+def _require_reach(cell: CurveCell) -> None:
+    """Refuse a cell whose run is too large."""
     numbers = (cell.batch or 0) * _TOKENS * cell.dim
-    for many, most, words in (
-        (
-            cell.targets,
-            _MOST_TARGETS,
-            f"There are {_about(cell.targets)} targets: at most {{}} are gone through",
-        ),
-        (numbers, _MOST_NUMBERS, f"A batch has {_about(numbers)} numbers: at most {{}} are drawn"),
-        (asks, _MOST_COEFFICIENTS, f"There are {_about(asks)} coefficients to ask for: at most {{}} are"),
-    ):
-        if many > most:
-            advice = "a larger tolerance, or a batch" if many is numbers else "fewer bits or coordinates"
-            raise ValueError(f"{words.format(f'{most:,}')}; take {advice}.")
-    return learner
+    if cell.targets > _MOST_TARGETS:
+        raise ValueError(
+            f"There are {_about(cell.targets)} targets: at most {_MOST_TARGETS:,} are gone through; take fewer bits or "
+            "coordinates."
+        )
+    if numbers > _MOST_NUMBERS:
+        raise ValueError(
+            f"A batch has {_about(numbers)} numbers: at most {_MOST_NUMBERS:,} are drawn; take a larger tolerance, or "
+            "a batch."
+        )
 
 
 def _about(number: int) -> str:
@@ -299,20 +284,14 @@ def _about(number: int) -> str:
 
 def _enough_examples(cell: CurveCell) -> int:
     """ceil(4 ln(2 Q / delta) / (tau (1 - 2 eta))^2); Q is the learner's most queries while replies are within tau."""
-    learner = _LEARNERS[cell.learner](cell.bits)
-    if isinstance(learner, DescentLearner):
-        most = learner.steps * learner.queries_per_step(cell.dim) + 1
-    elif isinstance(learner, LowDegreeLearner):
-        most = learner.queries(_TOKENS, cell.dim) + 1
-    else:  # a learner that keeps the consistent candidates rules out at least one with each query, except for one query
-        most = cell.targets
-    logarithm = math.log(most) + math.log(2 / _MISS)
+    # a learner that keeps the consistent candidates rules out at least one with each query, except for one query
+    logarithm = math.log(cell.targets) + math.log(2 / _MISS)
     return math.ceil(
         Fraction(4 * logarithm) / (exact_tolerance(cell.tolerance) * flip_factor(cell.noise)) ** 2
     )
 
 
-def _oracle(cell: CurveCell, family: _Numbered, number: int) -> SQOracle:
+def _oracle(cell: CurveCell, family: TargetFamily, number: int) -> SQOracle:
     model = CSQ(cell.tolerance)
     if cell.oracle == "reference":
         return ReferenceAdversary(model, family)
@@ -321,9 +300,7 @@ def _oracle(cell: CurveCell, family: _Numbered, number: int) -> SQOracle:
     if cell.oracle == "exact":
         return ExactOracle(model, family, number)
     assert cell.batch is not None
-    return HonestOracle.for_instance(
-        model, family.instance(number), batch=cell.batch, family=family, rng=_stream(cell, 1)
-    )
+    return HonestOracle(model, family.instance(number), batch=cell.batch, rng=_stream(cell, 1))
 
 
 def _stream(cell: CurveCell, which: int) -> np.random.Generator:
@@ -337,3 +314,35 @@ def _status(result: SQResult, oracle: SQOracle, number: int) -> str:
     if isinstance(oracle, ReferenceAdversary | MostPreservingAdversary):
         return "found" if oracle.survivors.tolist() == [result.number] else "wrong"
     return "found" if result.number == number else "wrong"
+
+
+@checked
+def visible_below(targets: PositiveInt, queries: PositiveInt, *, full: bool = False) -> float:
+    """The least tolerance at which so many queries cannot tell the targets apart; below it the bounds allow it.
+
+    1/sqrt(ceil((N - 1)/Q)), about sqrt(Q/N), and half of it for STAT.
+
+    Parameters
+    ----------
+    targets : int
+        The number N of orthonormal targets.
+    queries : int
+        The number Q of queries, at least 1.
+    full : bool
+        Whether queries are those of STAT, about two-valued labels, rather than correlational ones: they rule out at
+        most ceil(1/(4 tau^2)) - 1 targets, not M* = ceil(1/tau^2) - 1 (`lower.eliminated_per_query`).
+
+    Notes
+    -----
+    Q < ceil((N-1)/M) is M < (N-1)/Q, that is M + 1 <= ceil((N-1)/Q), and M + 1 = ceil(1/tau^2).
+
+    Examples
+    --------
+    >>> visible_below(401, 4), visible_below(401, 4, full=True), visible_below(455, 454)
+    (0.1, 0.05, 1.0)
+    """
+    share = math.ceil(Fraction(targets - 1, queries))
+    # 1/share underflows long before its root does: divide out a power of 4 first
+    shift = max(0, share.bit_length() - 1000) // 2
+    root = math.sqrt(Fraction(4**shift, max(share, 1)))
+    return math.ldexp(root, -shift - (1 if full else 0))

@@ -1,80 +1,103 @@
-"""Statistical dimensions: nearly orthogonal sets, average correlation, and calls to VSTAT."""
+"""Dimensions of families: the SQ dimension by cliques, statistical dimension with average correlation, and VSTAT."""
 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+import numpy as np
+from jaxtyping import Float
+
 from attention.validation import PositiveInt, checked
 from lower.bounds import Number, exact_fraction
-from sq.caps import Bound, shown
-from sq.cliques import correlation_clique
-from sq.gram import GramMatrix
-from sq.johnson import Gram, OverlapGram
+from sq.family import TargetFamily
+from sq.johnson import MOST_DENSE, OverlapGram
 from sq.secret_set import SecretSet
 
 __all__ = [
     "StatisticalDimension",
-    "clique_dimension",
+    "gram_matrix",
     "reference_gram",
+    "sq_dimension",
     "statistical_dimension",
     "vstat_calls",
 ]
 
+_ROUNDING = 1e-12  # a correlation above the threshold by at most this counts as equal
+
 
 @checked
-def clique_dimension(gram: Gram, correlation: Number) -> Bound:
-    """The size of the largest set with pairwise |correlations| <= gamma, a clique; for at most 4096 targets.
+def gram_matrix(family: TargetFamily) -> Float[np.ndarray, "N N"]:
+    """The Gram matrix E sum_a f_S(X)_a f_T(X)_a of a family's targets by its own formula, for at most 4096 targets."""
+    if family.secrets.size > MOST_DENSE:
+        raise ValueError(
+            f"There are {family.secrets.size} targets: matrices are written out for at most {MOST_DENSE}; take an "
+            "OverlapGram."
+        )
+    return np.stack([family.correlations(number) for number in range(family.secrets.size)])
+
+
+@checked
+def sq_dimension(gram: Float[np.ndarray, "N N"], correlation: Number) -> int:
+    """The SQ dimension: the size of the largest set of targets with pairwise |correlations| of at most gamma.
+
+    Parameters
+    ----------
+    gram : array (N, N)
+        The correlations: `gram_matrix` of a family, or `OverlapGram.dense`.
+    correlation : float, Fraction or str
+        gamma, at least 0; entries up to 1e-12 above it count as rounding.
 
     Notes
     -----
-    `sq.cliques.correlation_clique` gives the targets. Their number bounds the statistical query dimension from below.
-    A learner of the whole family must tell these targets apart, so (number - 1) / `szorenyi_cap(gamma, tau)` bounds its
-    queries from below. Exponential in the worst case. Up to 1e-12 above gamma counts as rounding: "no larger set" holds
-    for gamma itself, and the set meets gamma up to 1e-12.
+    It is the largest clique of the graph that joins such targets, found by networkx: exact, and exponential in the
+    worst case. All 84 sets of 3 among 9 coordinates that share at most one take half a second. A learner of the whole
+    family must tell these targets apart. So (size - 1) / `lower.eliminated_per_query(tau, correlation=gamma)` bounds
+    its correlational queries from below.
 
     References
     ----------
-    Blum, Furst, Jackson, Kearns, Mansour, Rudich 1994 for the dimension. Conventions for its threshold differ (1/size,
-    or a power of it); here the caller chooses gamma.
+    Blum, Furst, Jackson, Kearns, Mansour, Rudich 1994. Conventions for the threshold differ (1/size, or a power of
+    it); here the caller chooses gamma.
 
     Examples
     --------
     >>> fano = OverlapGram(SecretSet(dim=8, bits=3), (0, 0, Fraction(1, 2), 1))
-    >>> print(clique_dimension(fano, 0).inequality)
-    at least 7 of 35 targets have pairwise |correlations| <= 0, and no larger set has
+    >>> sq_dimension(fano.dense(), 0)
+    7
     """
+    import networkx
+
     gamma = exact_fraction("correlation", correlation)
     if gamma < 0:
         raise ValueError(f"correlation is {correlation}: a number of at least 0 is needed.")
-    size = len(correlation_clique(gram, float(gamma)))
-    return Bound(
-        "SQ dimension",
-        size,
-        size,
-        f"at least {size} of {gram.size} targets have pairwise |correlations| <= {shown(gamma)}, and no larger "
-        "set has",
-        "Blum et al. 1994; maximum clique by exact search",
-    )
+    joined = np.abs(gram) <= float(gamma) + _ROUNDING
+    np.fill_diagonal(joined, False)
+    graph = networkx.from_numpy_array(joined & joined.T)
+    return int(networkx.max_weight_clique(graph, weight=None)[1])
 
 
 @dataclass(frozen=True)
-class StatisticalDimension(Bound):
+class StatisticalDimension:
     """A lower bound on the statistical dimension with average correlation.
 
-    `whole` may be above `value`, because set sizes are whole numbers. No query of VSTAT(1/(3 gamma)) rules out more
-    than `ruled_out` candidates.
+    `whole` may be above `value`, because set sizes are whole numbers.
     """
 
-    ruled_out: int
+    value: Fraction  #: N/s for the real s from which average correlations are at most gamma
+    whole: int  #: the largest whole q that follows
+    ruled_out: int  #: the most candidates that a query of VSTAT(1/(3 gamma)) rules out
 
 
 @checked
-def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimension:
+def statistical_dimension(gram: OverlapGram, correlation: Number) -> StatisticalDimension:
     """A lower bound on SDA(gamma): the largest q with average correlation <= gamma on all sets of >= N/q targets.
+
+    `lower.SecretPairs.statistical_dimension` is its other form, with events of pairs in place of sets of targets; for
+    orthogonal targets it is the square root of this one.
 
     Parameters
     ----------
-    gram : GramMatrix or OverlapGram
+    gram : OverlapGram
         The chi^2 Gram matrix <D_S/D_0 - 1, D_T/D_0 - 1> under a reference D_0: `reference_gram` for parities.
     correlation : float, Fraction or str
         gamma, above 0 and below the largest |entry|. At larger gamma every set qualifies, and q has no bound.
@@ -93,43 +116,33 @@ def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimensi
 
     Examples
     --------
-    >>> found = statistical_dimension(reference_gram(SecretSet(dim=8, bits=3)), 0.1)
-    >>> found.value, found.whole
-    (Fraction(7, 1), 8)
+    >>> statistical_dimension(reference_gram(SecretSet(dim=8, bits=3)), 0.1)
+    StatisticalDimension(value=Fraction(7, 1), whole=8, ruled_out=4)
     """
-    gamma = exact_fraction("correlation", correlation)
-    real = _qualifying_size(gram, gamma)
-    targets = gram.size
-    ruled_out = targets if real is None else ceil(real) - 1
-    value = Fraction(0) if real is None else targets / real
-    return StatisticalDimension(
-        "Statistical dimension with average correlation",
-        value,
-        0 if real is None else ceil(Fraction(targets, ruled_out)) - 1,
-        f"SDA({shown(gamma)}) >= N/s = {targets}/{shown(real) if real is not None else 'infinity'} = {shown(value)}, "
-        f"s the size from which average correlations are <= {shown(gamma)}",
-        "Feldman et al. 2017, the definition as later papers restate it; the bound is derived here",
-        ruled_out,
-    )
+    real = _qualifying_size(gram, exact_fraction("correlation", correlation))
+    if real is None:
+        return StatisticalDimension(Fraction(0), 0, gram.size)
+    ruled_out = ceil(real) - 1
+    return StatisticalDimension(gram.size / real, ceil(Fraction(gram.size, ruled_out)) - 1, ruled_out)
 
 
 @checked
-def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
+def vstat_calls(gram: OverlapGram, samples: PositiveInt) -> int:
     """The least number of calls to VSTAT(n) that tell the targets from the reference.
 
-    It is SDA(1/(3n)), which is 2N/(3n) for parities.
+    The error of VSTAT(n) is at most max(1/n, sqrt(p(1-p)/n)), where p is the true mean of the query in [0, 1].
 
     Parameters
     ----------
-    gram : GramMatrix or OverlapGram
+    gram : OverlapGram
         The chi^2 Gram matrix under the reference.
     samples : int
-        n: the oracle's error is at most max(1/n, sqrt(p(1-p)/n)), where p is the true mean of the query in [0, 1].
+        n.
 
     Notes
     -----
-    `value` is the real form of SDA at gamma = 1/(3n). `whole`, for deterministic learners, is the fewest calls that can
-    rule out all candidates against the reference: ceil(N / M), where M is the most that one call rules out. To tell the
+    The fewest calls of a deterministic learner that can rule out all candidates against the reference: ceil(N / M),
+    where M is the most that one call rules out. It is about SDA(1/(3n)), which is 2N/(3n) for parities. To tell the
     targets from each other, N - 1 takes the place of N.
 
     Proof. The oracle answers p_0, the mean under the reference. Let p_0 <= 1/2; otherwise take 1 - q for q. The answer
@@ -145,22 +158,12 @@ def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
 
     Examples
     --------
-    >>> calls = vstat_calls(reference_gram(SecretSet(dim=40, bits=4)), 10)
-    >>> float(calls), calls.whole
+    >>> parities = reference_gram(SecretSet(dim=40, bits=4))
+    >>> float(statistical_dimension(parities, Fraction(1, 30)).value), vstat_calls(parities, 10)
     (5483.4, 5876)
     """
-    dimension = statistical_dimension(gram, Fraction(1, 3 * samples))
     # a query that may rule out all candidates leaves one call
-    whole = ceil(Fraction(gram.size, dimension.ruled_out))
-    return Bound(
-        f"Calls to VSTAT({samples})",
-        dimension.value,
-        whole,
-        f"at least SDA(1/(3n)) = SDA(1/{3 * samples}) >= {shown(dimension.value)}; one call rules out at most "
-        f"{dimension.ruled_out} of {gram.size}, so at least {whole}",
-        "Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017; definition and constant as later papers restate them, the "
-        "original unchecked; proof of the inequality: here",
-    )
+    return ceil(Fraction(gram.size, statistical_dimension(gram, Fraction(1, 3 * samples)).ruled_out))
 
 
 @checked
@@ -172,9 +175,8 @@ def reference_gram(secrets: SecretSet) -> OverlapGram:
     return OverlapGram(secrets, (*([0] * secrets.bits), Fraction(1, 2)))
 
 
-def _qualifying_size(gram: Gram, gamma: Fraction) -> Fraction | None:
+def _qualifying_size(gram: OverlapGram, gamma: Fraction) -> Fraction | None:
     # the least real s for which the average of the s largest |entries| of a row is at most gamma; None if none
-    rounding = Fraction("1e-12") if isinstance(gram, GramMatrix) else 0  # sums of floats
     before, lower = 0, Fraction(0)
     for size, total in gram.top_sums():
         if not before and not 0 < gamma < total / size:
@@ -182,7 +184,7 @@ def _qualifying_size(gram: Gram, gamma: Fraction) -> Fraction | None:
                 f"correlation is {float(gamma):.6g}: a number above 0 and below the largest entry "
                 f"{float(total / size):.6g} is needed; from there on every set of targets qualifies."
             )
-        if before and total <= (gamma + rounding) * size:
+        if before and total <= gamma * size:
             slope = (total - lower) / (size - before)
             # between the two the sums lie on the chord, or below it
             return (

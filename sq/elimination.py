@@ -1,7 +1,7 @@
 """The attack without statistical queries: Gaussian elimination over GF(2) on noise-free labels."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -10,10 +10,9 @@ from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import HeldOut, Predictor, verdict
 from attention.learning import LearnerBase
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
-from lower import HardInstance, KnownPart, LinearKnownPart, family_of, solve_gf2
-from sq.hidden_part import HiddenPart
-from sq.parities import ParityFamily, ParityHeads
-from sq.profiles import gated_values
+from lower import HardInstance, Heads, KnownPart, LinearKnownPart, solve_gf2
+from sq.parities import ParityFamily
+from sq.profile_family import gated_values
 
 __all__ = ["ParityElimination"]
 
@@ -63,7 +62,7 @@ class ParityElimination(LearnerBase):
     known: KnownPart | None = None  #: the part of the target known in advance; zero when left out
     #: The heads that realise parities of this family, to give the answer as a layer. If they are left out, or S is
     #: larger than they support, the fit predicts by the definition of the target, and its layer is None.
-    heads: ParityHeads | None = None
+    heads: Heads | None = None
     #: the budget in examples; when left out, at most 4(d + 20), of which 2(d + 20) are the rule
     examples: PositiveInt | None = None
     #: how far a label may be from plus or minus the pattern above; a label farther off means another kind of target
@@ -81,14 +80,13 @@ class ParityElimination(LearnerBase):
     @checked
     def for_instance(cls, instance: HardInstance, *, examples: int | None = None) -> "ParityElimination":
         """The attack with what is known in advance about a parity instance, never its secret."""
-        if instance.family != ParityFamily.name or instance.inputs.tokens != 2:
+        family = instance.family
+        if not isinstance(family, ParityFamily):
             raise ValueError(
-                f"The instance is of the family {instance.family!r} with {instance.inputs.tokens} tokens: one of "
-                f"{ParityFamily.name} with 2 is needed."
+                f"The instance is of the family {family.name}: one of {ParityFamily.name} is needed."
             )
-        family: Any = family_of(instance)
         return cls(
-            direction=HiddenPart.of(instance).direction,
+            direction=instance.direction,
             known=instance.known,
             heads=family.heads,
             examples=examples,
@@ -139,7 +137,7 @@ class ParityElimination(LearnerBase):
         secret = np.flatnonzero(np.insert(found.solution, self.gate, False))
         layer = None
         if self.heads is not None and len(secret) <= self.heads.bits:
-            layer = self.heads.layer(secret, dim=d, gate=self.gate, direction=w)
+            layer = self.heads.placed(secret, dim=d, gate=self.gate, direction=w).layer()
         predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
         worst = float(np.abs(np.asarray(predict(x)) - y).max())
         gate_x, gate_y = x[on_gate], y[on_gate]

@@ -1,6 +1,5 @@
 """The base of all families that are hard for statistical queries: numbered secrets, certificate and error bound."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import AttentionLayer, ExampleOracle
+from attention import ExampleOracle
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, real_array
@@ -29,20 +28,29 @@ from lower import (
     Word,
     query_lower_bound,
 )
-from lower.family import Own
 from lower.known import KnownPart
 from lower.low_degree import flip_factor
-from sq.flipped_labels import flipped_examples
+from sq.labels import flipped_examples
 from sq.secret_set import SecretSet
 
-__all__ = ["DIM", "NOISE", "ProfileHeads", "SQFamily", "plural", "require_realisable", "two_head_families"]
+__all__ = [
+    "DIM",
+    "NOISE",
+    "SQFamily",
+    "TargetFamily",
+    "makes",
+    "plural",
+    "require_realisable",
+    "two_head_families",
+]
 
 DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
 """The options of the field `dim` in all families."""
 
 NOISE: Mapping[str, Any] = {
     "help": "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
-    "default": 0.0,
+    "preset": 0.0,
+    "omitted": True,
 }
 """The options of the field `noise` in all families."""
 
@@ -51,79 +59,14 @@ _TOLERANCES = (0.3, 0.1, 0.05)
 _HERE = "derived here; checked by enumeration at small d"
 
 
-@dataclass(frozen=True, eq=False)
-class ProfileHeads:
-    """The parameters of heads that compute g(N) = sum_i c_i tanh(beta_i (N - t_i)) behind a gate, for every secret."""
+class TargetFamily(Family):
+    """Targets F_S = K + scale f_S w^T, one for each numbered secret S: a known part K and a hidden part f_S of norm 1.
 
-    #: t_i, c_i and beta_i
-    thresholds: Float[np.ndarray, " m"]
-    coefficients: Float[np.ndarray, " m"]
-    slopes: Float[np.ndarray, " m"]
-    #: whether the heads read the attended token: then they see L = x_1g sum_{j in S} (x_1j - x_2j)/2 in place of N
-    linear: bool = False
-
-    def __len__(self) -> int:
-        return len(self.slopes)
-
-    @property
-    def c(self) -> float:
-        """C, the sum of the coefficients: it appears off the gate."""
-        return math.fsum(self.coefficients)
-
-    def of(self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None) -> Heads:
-        """The heads that hide the coordinates `secret` of `dim`.
-
-        ValueError if a coordinate is not one of 0, ..., `dim` - 1, or occurs twice.
-        """
-        chosen = np.asarray(secret)
-        if (
-            chosen.ndim != 1
-            or not 0 < len(chosen) == len(np.unique(chosen))
-            or chosen.dtype.kind not in "iu"
-            or np.any((chosen < 0) | (chosen >= dim))
-        ):
-            raise ValueError(
-                f"secret is {secret!r}: distinct coordinates from 0 to {dim - 1}, at least one, are needed."
-            )
-        form = np.zeros(dim, dtype=np.int64)
-        form[chosen] = 1
-        return Heads(
-            form=form,
-            thresholds=self.thresholds,
-            coefficients=self.coefficients,
-            slopes=self.slopes,
-            direction=direction,
-            gate=gate,
-            rows=gate if self.linear else None,
-        )
-
-    def layer(
-        self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None
-    ) -> AttentionLayer:
-        """The layer that hides the coordinates `secret` of `dim`; O(m d^2) numbers."""
-        return self.of(secret, dim=dim, gate=gate, direction=direction).layer()
-
-
-@dataclass(frozen=True, kw_only=True)
-@checked
-class SQFamily(Family):
-    """Targets F_S = K + scale f_S w^T, one for each numbered secret S, with hidden parts f_S of norm 1.
-
-    Subclasses define the heads, the hidden part at each value of the heads' form, and f_S itself. The certificate, the
-    known part, the error bound and the query bounds follow from these.
+    All code that asks, counts or bounds queries uses only these members of a family and its `inputs`. The hidden parts
+    map token matrices X to one number per row, with E sum_a f_S(X)_a^2 = 1 over the inputs; w is a unit vector.
     """
 
-    #: Parameters that two heads realise: the rows of the table of families. Other parameters have their presets, and
-    #: `bits`, if not given, is that of the table.
-    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
-    #: whether all rows of an example show the same hidden sign, up to known signs: then a flip changes all of them
-    rows_agree: ClassVar[bool] = False
-
-    if TYPE_CHECKING:
-
-        @property
-        def noise(self) -> float:
-            """The rate eta at which the hidden part of a label has its sign flipped."""
+    noise: float = 0.0  #: the rate eta at which the hidden part of a label has its sign flipped
 
     @property
     @abstractmethod
@@ -132,8 +75,47 @@ class SQFamily(Family):
 
     @property
     @abstractmethod
-    def heads(self) -> ProfileHeads:
-        """The numbers of the heads, the same for every secret."""
+    def orthonormal(self) -> bool:
+        """Whether the hidden parts are known to be pairwise orthogonal."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """The norm of the hidden part within the layer; f_S is divided by it."""
+
+    @property
+    @abstractmethod
+    def largest_eigenvalue(self) -> Fraction | None:
+        """The largest eigenvalue of the hidden parts' Gram matrix, or a bound; None where it would take hours."""
+
+    @abstractmethod
+    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
+        """f_S on token matrices, by its definition and not by attention heads."""
+
+    @abstractmethod
+    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
+        """E sum_a f_S(X)_a f_T(X)_a for every T, in closed form."""
+
+    def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
+        """The direction w and the scale."""
+        return {"direction": direction.tolist(), "scale": self.scale}
+
+
+@dataclass(frozen=True, kw_only=True)
+@checked
+class SQFamily(TargetFamily):
+    """Targets on Boolean tokens. Subclasses define the heads, the hidden part at each value of the heads' form, and f_S
+    itself. The certificate, the known part, the error bound and the query bounds follow from these.
+    """
+
+    #: whether all rows of an example show the same hidden sign, up to known signs: then a flip changes all of them
+    rows_agree: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+
+        @property
+        def heads(self) -> Heads:
+            """The heads, the same for every secret but for the coordinates that they read."""
 
     @property
     @abstractmethod
@@ -157,10 +139,6 @@ class SQFamily(Family):
     @abstractmethod
     def broken_by(self) -> tuple[Word, ...]:
         """Which methods find the secret."""
-
-    @abstractmethod
-    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """f_S on Boolean token matrices, by its definition and not by attention heads."""
 
     def tokens_of(self, x: object) -> Float[np.ndarray, "n k d"]:
         """Token matrices as an array of their shape."""
@@ -188,16 +166,6 @@ class SQFamily(Family):
     def examples(self, instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
         """Random examples of an instance; the hidden part of a label is flipped at the rate `noise`."""
         return flipped_examples(instance, self.noise, rows_agree=self.rows_agree, rng=rng)
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values; without noise there is no such entry, as in files older than the field."""
-        plain = super().to_json()
-        return plain if plain.get("noise") else {name: one for name, one in plain.items() if name != "noise"}
-
-    @classmethod
-    def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:
-        """The family that `to_json` wrote."""
-        return super().from_json({"noise": 0.0, **data})
 
     @property
     def c(self) -> float:
@@ -234,7 +202,7 @@ class SQFamily(Family):
         words = {"heads": plural(heads, "head"), "tokens": plural(self.tokens, "token")}
         words["bits"] = plural(getattr(self, "bits", 0), "bit")
         flipped = f", labels flipped at {self.noise:g}" if self.noise else ""
-        return self.called.format(**{**vars(self), **words}) + flipped
+        return self.called.format(**{**self.arguments(), **vars(self), **words}) + flipped
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
         """A secret drawn at random."""
@@ -250,15 +218,11 @@ class SQFamily(Family):
 
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The heads that hide a secret."""
-        return self.heads.of(secret, dim=self.dim, direction=direction)
+        return self.heads.placed(secret, dim=self.dim, direction=direction)
 
     def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
         """K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2."""
         return LinearKnownPart.from_gate(self.c, self.c0, gate=0, direction=direction)
-
-    def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
-        """The direction w and the scale."""
-        return {"direction": direction.tolist(), "scale": self.scale}
 
     def error(self) -> float:
         """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
@@ -354,13 +318,18 @@ def two_head_families(*, bits: PositiveInt = 8, dim: PositiveInt = 40) -> tuple[
         raise ValueError(f"bits is {bits}: an even number of at least 4 is needed.")
     if dim <= bits:
         raise ValueError(f"dim is {dim}: more than the {bits} bits are needed.")
-    made: list[SQFamily] = []
+    made: list[Any] = []
     for family in FAMILIES.values():
-        if issubclass(family, SQFamily):
+        if makes(family, SQFamily):
             free = {"bits": bits} if "bits" in family.options() else {}
             made += [family.preset(**{"dim": dim, **free, **own}) for own in family.tabled]
     two = [one for one in made if len(one.heads) == 2]
     return tuple(sorted(two, key=lambda one: (-one.lowest_degree, not one.orthonormal)))
+
+
+def makes(entry: Any, kind: type | tuple[type, ...]) -> bool:
+    """Whether an entry of `lower.FAMILIES` makes families of a class."""
+    return issubclass(getattr(entry, "result", entry), kind)
 
 
 def plural(many: int, what: str) -> str:

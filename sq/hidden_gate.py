@@ -1,6 +1,6 @@
 """The family with a hidden gate: d times as many targets, and nothing known in advance reveals the gate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Word, option, register
 from lower.family import Option
 from lower.known import KnownPart
-from sq.family import ProfileHeads, SQFamily
-from sq.profiles import SymmetricFamily, gated_values
+from sq.family import SQFamily, makes
+from sq.profile_family import ProfileFamily, gated_values
 from sq.secret_set import GateAndSecretSet
 
 __all__ = ["HiddenGateFamily"]
@@ -58,7 +58,7 @@ class HiddenGateFamily(SQFamily):
     called = "Hidden gate, {base}"
     tabled: ClassVar = ({"bits": 1},)
     documented: ClassVar = {"bits": 3}
-    base: SymmetricFamily = option("The family whose gate is hidden; its c0 must be 0.")
+    base: ProfileFamily = option("The family whose gate is hidden; its c0 must be 0.")
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
@@ -74,11 +74,11 @@ class HiddenGateFamily(SQFamily):
         bases = _bases()
         found = {
             "base": Option(
-                Literal[tuple(bases)], "parity", "The family whose gate is hidden; its c0 must be 0."
+                "The family whose gate is hidden; its c0 must be 0.", "parity", kind=Literal[tuple(bases)]
             )
         }
         for name, one in (pair for base in bases.values() for pair in base.options().items()):
-            found.setdefault(name, one._replace(kind=one.kind | None, preset=None))
+            found.setdefault(name, replace(one, kind=one.kind | None, preset=None))
         return found
 
     @classmethod
@@ -108,15 +108,15 @@ class HiddenGateFamily(SQFamily):
         return GateAndSecretSet(dim=self.dim, bits=self.base.bits)
 
     @cached_property
-    def heads(self) -> ProfileHeads:
+    def heads(self) -> Heads:
         """The base's heads and, if its C is not 0, a head that reads both tokens equally."""
         own, c = self.base.heads, self.base.c
         more = ([0.0], [-c], [0.0]) if c != 0 else ([], [], [])
-        return ProfileHeads(
-            np.append(own.thresholds, more[0]),
-            np.append(own.coefficients, more[1]),
-            np.append(own.slopes, more[2]),
+        parts = (
+            np.append(one, more)
+            for one, more in zip((own.thresholds, own.coefficients, own.slopes), more, strict=True)
         )
+        return Heads.counting(self.base.bits, *parts)
 
     c = 0.0  # the added head cancels the base's output off the gate
     values = _of_base("values")
@@ -130,7 +130,7 @@ class HiddenGateFamily(SQFamily):
 
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The heads that hide a gate and a set."""
-        return self.heads.of(secret[1:], dim=self.dim, gate=int(secret[0]), direction=direction)
+        return self.heads.placed(secret[1:], dim=self.dim, gate=int(secret[0]), direction=direction)
 
     def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
         """Nothing is known in advance."""
@@ -160,5 +160,5 @@ class HiddenGateFamily(SQFamily):
         return (Word.GATE, *self.base.broken_by)
 
 
-def _bases() -> dict[str, type[SymmetricFamily]]:
-    return {one.kind(): one for one in FAMILIES.values() if issubclass(one, SymmetricFamily)}
+def _bases() -> dict[str, Any]:
+    return {one.name.removeprefix("sq-"): one for one in FAMILIES.values() if makes(one, ProfileFamily)}

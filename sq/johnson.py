@@ -9,14 +9,16 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Float
 
 from attention._arrays import shown
 from attention.validation import checked
-from sq.gram import MOST_DENSE, GramMatrix
 from sq.secret_set import SecretSet
 
-__all__ = ["Gram", "OverlapGram"]
+__all__ = ["MOST_DENSE", "OverlapGram"]
+
+MOST_DENSE = 4096
+"""The most targets of a matrix: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,7 @@ class OverlapGram:
                 size, total = size + many, total + many * height
                 yield size, total
 
-    def joined(self, correlation: float) -> Bool[np.ndarray, "N N"]:
-        """Which different targets have |correlations| of at most so much."""
-        return self.dense().joined(correlation)
-
-    def dense(self) -> GramMatrix:
+    def dense(self) -> Float[np.ndarray, "N N"]:
         """The matrix written out, for at most 4096 targets."""
         if self.size > MOST_DENSE:
             raise ValueError(
@@ -113,10 +111,7 @@ class OverlapGram:
             )
         members = self.secrets.members.astype(np.float32)
         overlaps = np.rint(members @ members.T).astype(np.uint16)
-        return GramMatrix(np.array([float(value) for value in self.values])[overlaps], np.arange(len(self)))
-
-
-Gram = GramMatrix | OverlapGram
+        return np.array([float(value) for value in self.values])[overlaps]
 
 
 def _eberlein(points: int, bits: int, distance: int, space: int) -> int:

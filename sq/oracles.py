@@ -1,35 +1,28 @@
 """Oracles of statistical queries: the base class, oracles that know the family, and one that draws examples."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import BooleanInputs, ExampleOracle, Inputs
+from attention import BooleanInputs
 from attention.inputs import Rng
 from attention.validation import NonNegativeInt, Whole, checked
-from lower import FAMILIES, HardInstance, all_sign_matrices, family_of
+from lower import HardInstance, all_sign_matrices
 from sq.answers import Answers, TrueAnswers
-from sq.hidden_part import HiddenPart
+from sq.family import TargetFamily
+from sq.labels import hidden_of_labels
 from sq.models import QueryModel
-from sq.queries import (
-    CorrelationalQueries,
-    CorrelationalQuery,
-    GroupQuery,
-    as_sequence,
-    require_norms,
-    statistical_means,
-)
-from sq.target_family import TargetFamily
+from sq.queries import CorrelationalQuery, GroupQuery, require_norm, statistical_means
 
 __all__ = ["ExactOracle", "FamilyOracle", "HonestOracle", "SQOracle"]
 
 # With at most this many inputs, norms are computed exactly; otherwise on this many random inputs.
 _NORM_INPUTS = 4096
-_AT_ONCE = 1 << 22  # values of a vector of queries in memory at once: 32 MiB
 
 
 class SQOracle(ABC):
@@ -76,13 +69,14 @@ class SQOracle(ABC):
         self._asked += 1
         return reply
 
-    def query_many(self, queries: Iterable[Any], /) -> Float[np.ndarray, " q"]:
-        """The replies to a sequence of scalar queries, or to a vector of them: each counts one."""
-        queries = as_sequence(queries)
-        if not isinstance(queries, CorrelationalQueries) or not self.model.correlational:
-            # members of a family with means all declare the same range
-            for query in queries[:1] if hasattr(queries, "means") else queries:
-                self._require(query)
+    def query_many(self, queries: Sequence[Any], /) -> Float[np.ndarray, " q"]:
+        """The replies to several scalar queries, such as the coordinates of a gradient: each counts one."""
+        if not isinstance(queries, Sequence):
+            raise ValueError(
+                f"The queries are a {type(queries).__name__}: a sequence of them is needed; `query` asks a single one."
+            )
+        for query in queries:
+            self._require(query)
         replies = self._replies(queries)
         self._asked += len(replies)
         return replies
@@ -120,7 +114,7 @@ class FamilyOracle(SQOracle):
 
     def __init__(self, model: QueryModel, family: TargetFamily) -> None:
         super().__init__(model, family)
-        if getattr(family, "noisy", False):
+        if family.noisy:
             raise ValueError(
                 f"The labels of {family.name} have noise: HonestOracle is needed, or the family without noise."
             )
@@ -143,7 +137,7 @@ class FamilyOracle(SQOracle):
         # compute all answers before the first reply: a refused query must not change the state
         numbers = self._in_question()
         if self.model.correlational:
-            answers = self._answers.to_correlational(queries, numbers)
+            answers = [self._answers.to_correlational(query, numbers) for query in queries]
             references = np.zeros(len(answers))
         else:
             answers = self._answers.to_statistical(queries, numbers)
@@ -190,23 +184,19 @@ class ExactOracle(FamilyOracle):
 
 
 class HonestOracle(SQOracle):
-    """Replies with the mean over fresh examples of the target.
+    """Replies with the mean over fresh examples of an instance's layer, the real heads, with the noise of its family.
 
     Parameters
     ----------
     model : QueryModel
         What may be asked. A learner relies on the tolerance, but a mean over n examples keeps it only with high
         probability.
-    examples : ExampleOracle
-        Where the examples come from; it counts them.
+    instance : HardInstance
+        The target, of a `TargetFamily`.
     batch : int
         How many examples are drawn for a call of `query`, or of `query_many`: queries asked together share them.
-    part : HiddenPart, optional
-        The public facts of the target. Correlational queries need them, because they ask about the hidden part.
-    family : TargetFamily, optional
-        For group queries: the functions they combine.
-    inputs : Inputs, optional
-        The distribution of the tokens, for the norms of correlational queries; uniform signs when left out.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts; draws the examples.
 
     Notes
     -----
@@ -215,7 +205,7 @@ class HonestOracle(SQOracle):
     reply misses tau with probability at most 2 exp(-n tau^2 / 4). So n = 4 ln(2 Q / delta) / tau^2 examples suffice for
     Q such queries with probability 1 - delta. (For a character chi the terms are 2 u_0^2 chi, and their moment
     generating function cosh(s)^2 is at most exp(s^2). For the target's own hidden part the terms differ from their mean
-    by 1 or -1.)
+    by 1 or -1.) Noise at rate eta costs 1/(1 - 2 eta)^2 times the examples: replies are divided by 1 - 2 eta.
 
     The norm of a correlational query that is a plain function is checked on separate inputs: all 2^(k d), or 4096
     random ones if there are more. They have no labels and do not count as examples.
@@ -223,7 +213,7 @@ class HonestOracle(SQOracle):
     Examples
     --------
     >>> from sq import STAT, StatisticalQuery, make_parity_instance
-    >>> oracle = HonestOracle.for_instance(STAT(0.1), make_parity_instance(dim=8, bits=1, rng=0), batch=2000, rng=1)
+    >>> oracle = HonestOracle(STAT(0.1), make_parity_instance(dim=8, bits=1, rng=0), batch=2000, rng=1)
     >>> gate = StatisticalQuery(lambda x, y: (x[:, 0, 0] != x[:, 1, 0]).astype(float), low=0.0)
     >>> abs(oracle.query(gate) - 0.5) < 0.1, oracle.asked, oracle.examples_used
     (True, 1, 2000)
@@ -233,43 +223,19 @@ class HonestOracle(SQOracle):
     def __init__(
         self,
         model: QueryModel,
-        examples: ExampleOracle,
-        *,
-        batch: Annotated[int, Whole(1, 10**9)],
-        part: HiddenPart | None = None,
-        family: TargetFamily | None = None,
-        inputs: Inputs | None = None,
-    ) -> None:
-        super().__init__(model, family)
-        self._examples, self._part, self.batch = examples, part, batch
-        self._inputs = BooleanInputs(examples.tokens, examples.dim) if inputs is None else inputs
-        self._groups = None if family is None else TrueAnswers(family)
-
-    @classmethod
-    @checked
-    def for_instance(
-        cls,
-        model: QueryModel,
         instance: HardInstance,
         *,
-        batch: int,
-        family: TargetFamily | None = None,
+        batch: Annotated[int, Whole(1, 10**9)],
         rng: Rng = None,
-    ) -> "HonestOracle":
-        """An oracle over examples of an instance's layer, the real attention heads, with the noise of its family.
-
-        Noise at rate eta costs 1/(1 - 2 eta)^2 times the examples: replies are divided by 1 - 2 eta.
-        """
-        return cls(
-            model,
-            family_of(instance).examples(instance, rng=rng)
-            if instance.family in FAMILIES
-            else ExampleOracle(instance.layer, instance.inputs, rng=rng),
-            batch=batch,
-            part=HiddenPart.of(instance) if model.correlational else None,
-            family=family,
-            inputs=instance.inputs,
-        )
+    ) -> None:
+        family = instance.family
+        if not isinstance(family, TargetFamily):
+            raise ValueError(
+                f"The instance is of the family {family.name}: one of numbered targets is needed."
+            )
+        super().__init__(model, family)
+        self._instance, self.batch = instance, batch
+        self._examples = family.examples(instance, rng=rng)
 
     @property
     def examples_used(self) -> int:
@@ -282,31 +248,20 @@ class HonestOracle(SQOracle):
     def _replies(self, queries: Sequence[Any]) -> np.ndarray:
         if not self.model.correlational:
             return statistical_means(queries, *self._examples.draw(self.batch))
-        if self._part is None:
-            raise ValueError(
-                "A correlational query asks about the hidden part of the target, and the oracle was not given what is "
-                "public about it: pass part=HiddenPart.of(instance), or use HonestOracle.for_instance."
-            )
-        asked = [queries] if isinstance(queries, CorrelationalQueries) else queries
-        for query in asked:
+        for query in queries:
             self._require_norm(query)
         x, y = self._examples.draw(self.batch)
-        hidden = self._part.of_labels(x, y)
-        return np.concatenate([self._means(query, x, hidden) for query in asked])
+        hidden = hidden_of_labels(self._instance, x, y)
+        return np.array([self._mean(query, x, hidden) for query in queries])
 
-    def _means(self, query: Any, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-        sums, start = 0.0, 0
-        for block in _blocks(x, getattr(query, "size", 1)):
-            f = hidden[start : start + len(block)]
-            start += len(block)
-            h = self._group(query, block) if isinstance(query, GroupQuery) else query(block)
-            sums = sums + f.ravel() @ h.reshape(f.size, -1)
-        means = np.asarray(sums) / len(x)
-        if not np.isfinite(means).all():
+    def _mean(self, query: Any, x: np.ndarray, hidden: np.ndarray) -> float:
+        h = self._group(query, x) if isinstance(query, GroupQuery) else query(x)
+        mean = float(np.sum(hidden * h)) / len(x)
+        if not math.isfinite(mean):
             raise ValueError(
                 f"The {query.name} took values on the examples that are not finite numbers: it has no mean."
             )
-        return means
+        return mean
 
     def _group(self, query: GroupQuery, x: np.ndarray) -> np.ndarray:
         assert self.family is not None
@@ -316,32 +271,25 @@ class HonestOracle(SQOracle):
         return h
 
     def _require_norm(self, query: Any) -> None:
-        if not isinstance(query, GroupQuery):
-            values = (query(block) for block in _blocks(self._own_inputs, getattr(query, "size", 1)))
-            require_norms(values, name=query.name, sampled=self._sampled)
-        elif self._groups is None:
-            raise ValueError(
-                "A group query combines the hidden parts of a family: give the oracle the family."
-            )
-        else:
+        if isinstance(query, GroupQuery):
             self._groups.to_group(query)
+        else:
+            require_norm(query(self._own_inputs), name=query.name, sampled=self._sampled)
+
+    @cached_property
+    def _groups(self) -> TrueAnswers:
+        assert self.family is not None
+        return TrueAnswers(self.family)
 
     @property
     def _sampled(self) -> bool:
-        few = 2 ** (self._examples.tokens * self._examples.dim) <= _NORM_INPUTS
-        return not (few and isinstance(self._inputs, BooleanInputs))
+        inputs = self._instance.inputs
+        return not isinstance(inputs, BooleanInputs) or 2 ** (inputs.tokens * inputs.dim) > _NORM_INPUTS
 
     @cached_property
     def _own_inputs(self) -> np.ndarray:
-        k, d = self._examples.tokens, self._examples.dim
+        inputs = self._instance.inputs
         if not self._sampled:
-            return all_sign_matrices(k, d)
+            return all_sign_matrices(inputs.tokens, inputs.dim)
         # learners cannot see these inputs, so they may be the same in every call
-        return self._inputs.sample(_NORM_INPUTS, rng=[k, d, _NORM_INPUTS])
-
-
-def _blocks(x: np.ndarray, many: int) -> Iterator[np.ndarray]:
-    """The inputs in blocks on which so many functions take 32 MiB."""
-    rows = max(1, _AT_ONCE // (many * x.shape[1]))
-    for start in range(0, len(x), rows):
-        yield x[start : start + rows]
+        return inputs.sample(_NORM_INPUTS, rng=[inputs.tokens, inputs.dim, _NORM_INPUTS])

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from attention.validation import PositiveInt, Real
 from lower import Fact, Heads, Key, SecretPairs, Status, Word, option, register
 from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, ProfileHeads, SQFamily
-from sq.profiles import tanh
+from sq.family import DIM, NOISE, SQFamily
+from sq.profile_family import tanh
 from sq.secret_set import SecretSet
 
 __all__ = ["PairFamily"]
@@ -52,7 +52,7 @@ class PairFamily(SQFamily):
     name = "sq-pair"
     called = "Pair of coordinates, {heads}"
     dim: PositiveInt = option(**DIM)
-    noise: FlipRate = option(**NOISE)
+    noise: FlipRate = option(**NOISE, default=0.0)
     beta: Annotated[float, Real(least=1e-6)] = option("Slope of the head.", default=1.0)
 
     def __post_init__(self) -> None:
@@ -65,9 +65,9 @@ class PairFamily(SQFamily):
         return SecretSet(dim=self.dim, bits=2)
 
     @cached_property
-    def heads(self) -> ProfileHeads:
+    def heads(self) -> Heads:
         """One head, whose coefficient is C = 1 / tanh beta."""
-        return ProfileHeads(np.zeros(1), np.array([1.0 / tanh(self.beta)]), np.array([self.beta]))
+        return Heads.counting(1, [0.0], [1.0 / tanh(self.beta)], [self.beta])
 
     scale = math.sqrt(0.5)  # the divisor of the hidden part
 
@@ -80,12 +80,7 @@ class PairFamily(SQFamily):
 
     def heads_of(self, secret: Int[np.ndarray, " 2"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The head, with Theta = beta e_a e_b^T."""
-        form = np.zeros(self.dim, dtype=np.int64)
-        form[secret[1]] = 1
-        own = self.heads
-        return Heads(
-            form, own.thresholds, own.coefficients, own.slopes, direction=direction, rows=int(secret[0])
-        )
+        return self.heads.placed(secret[1:], dim=self.dim, direction=direction, rows=int(secret[0]))
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f: sqrt(2) u_0 u_b x_ra in row r."""

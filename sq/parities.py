@@ -1,28 +1,27 @@
 """Parities of l bits behind a gate: the heads that compute them, and all of them as a family."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
-from lower import Fact, HardInstance, Key, Status, Word, option, register
+from lower import Fact, HardInstance, Heads, Key, Option, Status, Word, register
 from lower.heads import SATURATED_SLOPE
-from sq.family import ProfileHeads, require_realisable
-from sq.profiles import SymmetricFamily
+from lower.low_degree import FlipRate
+from sq.family import DIM, NOISE, require_realisable
+from sq.profile_family import ProfileFamily
+from sq.secret_set import SecretSet
 
 __all__ = [
     "Construction",
     "ParityFamily",
-    "ParityHeads",
     "heads_needed",
     "make_parity_instance",
     "parity_heads",
@@ -34,40 +33,8 @@ _PRECISION_LIMIT = 1e-9
 _MOST_BITS_OF_D = 19  # beyond this the equations of D have no solution in float64
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ParityHeads(ProfileHeads):
-    """The parameters of heads that compute c0 + (-1)^N for N = 0, ..., `bits`.
-
-    Attributes
-    ----------
-    thresholds, coefficients, slopes, linear
-        As of `ProfileHeads`; (-1)^L = (-1)^N.
-    construction : {"A", "B", "C", "D"}
-        Which of the four.
-    bits : int
-        The largest number l of hidden bits that the heads support.
-    c0 : float
-        The constant.
-    """
-
-    construction: Construction
-    bits: int
-    c0: float = 0.0
-
-    @property
-    def values(self) -> Mapping[int, float]:
-        """The parity at every N, or every L = -`bits`, ..., `bits`."""
-        return {n: (-1.0) ** abs(n) for n in range(-self.bits if self.linear else 0, self.bits + 1)}
-
-    def error(self) -> float:
-        """The supremum of |layer - ideal target| along a direction of norm 1, rounded outward."""
-        ideal = {n: Fraction(self.c0) + int(one) for n, one in self.values.items()}
-        return self.of(range(1, self.bits + 1), dim=self.bits + 1).error(ideal, c=self.c)
-
-
 @register
-@dataclass(frozen=True, kw_only=True)
-class ParityFamily(SymmetricFamily):
+class ParityFamily(ProfileFamily):
     """Layers of two tokens that hide a parity of l bits behind a gate, with orthogonal targets.
 
     The hidden parts are f_S = u_0 chi_S(y) [1; -1] with y_j = x_1j x_2j. There are C(d - 1, l) of them.
@@ -81,10 +48,10 @@ class ParityFamily(SymmetricFamily):
     K + f_S w^T up to the realisation error; every Fourier coefficient of F - K of degree below 2l + 1 is zero.
 
     What breaks it: Gaussian elimination over GF(2) on noise-free labels, which is not a statistical query. The query
-    bounds are for correlational queries. Queries of STAT(tau) have a similar bound, `full_query_cap`, if labels are
-    exactly two-valued given the gate. Nothing is proved for other oracles. At a finite slope the labels of construction
-    B are not two-valued: for l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean 1/8 for any
-    two secret coordinates. A slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
+    bounds are for correlational queries. Queries of STAT(tau) have a similar bound (`lower.eliminated_per_query`) if
+    labels are exactly two-valued given the gate. Nothing is proved for other oracles. At a finite slope the labels of
+    construction B are not two-valued: for l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean
+    1/8 for any two secret coordinates. A slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
 
     References
     ----------
@@ -100,59 +67,64 @@ class ParityFamily(SymmetricFamily):
     array([1, 2, 3])
     """
 
-    name = "sq-parity"
-    called = "Parity of {bits}, {heads}"
+    name = "sq-parity"  # type: ignore[misc]
+    called = "Parity of {bits}, {heads}"  # type: ignore[misc]
     tabled: ClassVar = ({"bits": 3}, {"bits": 2, "construction": "B"}, {"bits": 1, "construction": "A"})
     documented: ClassVar = {"bits": 3}
     compared: ClassVar = ({"heads_count": 2, "bits": 3},)
-    bits: PositiveInt | None = option(  # type: ignore[assignment]
-        "Hidden bits; by default as many as the heads hide.", default=None
-    )
-    construction: Construction = option(
-        "A: linear, two heads a bit. B: saturated, one head a bit. C: the same at any slope. D: minimal, 2m - 1 bits "
-        "in m heads.",
-        default="D",
-    )
-    heads_count: PositiveInt | None = option(
-        "Number m of heads; by default what the bits need, or two.", default=None, flag="--heads"
-    )
-    beta: PositiveFloat | None = option(
-        "Slope of A and B (by default 40) or C (1); D has its own.", default=None
-    )
-    slopes: Sequence[PositiveFloat] | None = option("The slopes of D, one a head.", default=None)
 
-    @classmethod
-    def preset(cls, **parameters: Any) -> "ParityFamily":
-        """The family; parameters left out have presets: construction B if D's equations do not support the bits."""
-        many = (parameters.get("bits") or 0) > _MOST_BITS_OF_D
-        return super().preset(**{"construction": "B" if many else "D", **parameters})
-
-    def __post_init__(self) -> None:
-        super(SymmetricFamily, self).__post_init__()  # type: ignore[misc]
-        bits = _hidden_bits(self.construction, self.bits, self.heads_count)
-        object.__setattr__(self, "bits", bits)
-        object.__setattr__(self, "heads_count", heads_needed(self.construction, bits))
-        super().__post_init__()
-        # drop the parameters that the construction does not use, and fill in those that it uses
-        slopes = self.heads.slopes.tolist()
-        minimal = self.construction == "D"
-        object.__setattr__(self, "beta", None if minimal else slopes[0])
-        object.__setattr__(self, "slopes", tuple(slopes) if minimal else None)
-
-    @cached_property
-    def heads(self) -> ParityHeads:
-        """The heads that compute (-1)^N + c0, the same for every secret."""
-        return parity_heads(self.construction, bits=self.bits or 1, beta=self.beta, slopes=self.slopes)
-
-    @cached_property
-    def profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N: the heads' sum without the constant c0."""
-        return (-1.0) ** np.arange(self.heads.bits + 1)
+    @checked
+    def __init__(
+        self,
+        *,
+        dim: Annotated[PositiveInt, Option(**DIM)],
+        bits: Annotated[
+            PositiveInt | None, Option("Hidden bits; by default as many as the heads hide.")
+        ] = None,
+        construction: Annotated[
+            Construction | None,
+            Option(
+                "A: linear, two heads a bit. B: saturated, one head a bit. C: the same at any slope. D: minimal, 2m - "
+                "1 bits in m heads; the default up to 19 bits, then B."
+            ),
+        ] = None,
+        heads_count: Annotated[
+            PositiveInt | None,
+            Option("Number m of heads; by default what the bits need, or two.", flag="--heads"),
+        ] = None,
+        beta: Annotated[
+            PositiveFloat | None, Option("Slope of A and B (by default 40) or C (1); D has its own.")
+        ] = None,
+        slopes: Annotated[Sequence[PositiveFloat] | None, Option("The slopes of D, one a head.")] = None,
+        noise: Annotated[FlipRate, Option(**NOISE)] = 0.0,
+    ) -> None:
+        construction = construction or ("B" if (bits or 0) > _MOST_BITS_OF_D else "D")
+        bits = _hidden_bits(construction, bits, heads_count)
+        _ = SecretSet(dim=dim, bits=bits)
+        heads = parity_heads(construction, bits=bits, beta=beta, slopes=slopes)
+        # the parameters that the construction does not use are dropped, and those that it uses are filled in
+        own, minimal = heads.slopes.tolist(), construction == "D"
+        super().__init__(
+            dim=dim,
+            bits=bits,
+            noise=noise,
+            heads=heads,
+            profile=(-1.0) ** np.arange(bits + 1),
+            others={
+                "construction": construction,
+                "heads_count": len(heads),
+                "beta": None if minimal else own[0],
+                "slopes": tuple(own) if minimal else None,
+            },
+            degree=bits,
+            name=self.name,
+            called=self.called,
+        )
 
     @property
     def values(self) -> Mapping[int, float]:
-        """The parity at every value of the heads' form."""
-        return self.heads.values
+        """The parity at every value of the heads' form: N, or L where heads are linear."""
+        return parity_values(self.heads)
 
     @property
     def c0(self) -> float:
@@ -160,11 +132,6 @@ class ParityFamily(SymmetricFamily):
         return self.heads.c0
 
     scale = 1.0  # parities have norm 1 as they are
-
-    @property
-    def lowest_degree(self) -> int:
-        """2l + 1, because all variance is at degree l in the differences."""
-        return 2 * self.heads.bits + 1
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " l"]:
         """A secret drawn at random."""
@@ -223,7 +190,7 @@ def parity_heads(
     bits: PositiveInt,
     beta: PositiveFloat | None = None,
     slopes: Sequence[PositiveFloat] | None = None,
-) -> ParityHeads:
+) -> Heads:
     """The heads of construction A (linear), B (saturated), C (exact) or D (minimal) for a parity of `bits` bits.
 
     ValueError if the linear system of C or D is so near singular that the coefficients lose their digits: l is too
@@ -284,20 +251,24 @@ def parity_heads(
     beta = (1.0 if construction == "C" else SATURATED_SLOPE) if beta is None else beta
     if construction == "A":
         order = np.arange(1, 2 * bits + 1)
-        return ParityHeads(
-            order - bits - 0.5,
-            (-1.0) ** (order + bits),
-            np.full(2 * bits, beta),
-            linear=True,
-            construction="A",
-            bits=bits,
-            c0=(-1.0) ** (bits + 1),
-        )
+        thresholds, c0 = order - bits - 0.5, (-1.0) ** (bits + 1)
+        return Heads.counting(bits, thresholds, (-1.0) ** (order + bits), [beta] * len(order), rows=0, c0=c0)
     order = np.arange(1, bits + 1)
     if construction == "C":
         return _exact(bits, order - 0.5, beta)
     c0 = 0.0 if bits % 2 else -1.0
-    return ParityHeads(order - 0.5, (-1.0) ** order, np.full(bits, beta), construction="B", bits=bits, c0=c0)
+    return Heads.counting(bits, order - 0.5, (-1.0) ** order, [beta] * bits, c0=c0)
+
+
+def parity_values(heads: Heads) -> dict[int, float]:
+    """The parity at every N = 0, ..., l, or at every L = -l, ..., l if the heads are linear."""
+    return {n: (-1.0) ** abs(n) for n in range(0 if heads.rows is None else -heads.bits, heads.bits + 1)}
+
+
+def parity_error(heads: Heads) -> float:
+    """The supremum of |layer - ideal target| along a direction of norm 1, rounded outward."""
+    ideal = {n: Fraction(heads.c0) + int(one) for n, one in parity_values(heads).items()}
+    return heads.error(ideal, c=heads.c)
 
 
 def _hidden_bits(construction: Construction, bits: int | None, heads: int | None) -> int:
@@ -316,7 +287,7 @@ def _hidden_bits(construction: Construction, bits: int | None, heads: int | None
     return bits
 
 
-def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
+def _exact(bits: int, thresholds: np.ndarray, beta: float) -> Heads:
     blame = f"beta is {beta} and bits {bits}"
     advice = "take a larger beta, fewer bits, or construction B."
     with localcontext(_DIGITS):
@@ -326,15 +297,10 @@ def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
         solution = _solved(system, [(-1) ** n for n in range(bits + 1)], blame, advice)
     coefficients = np.array(solution[1:])
     c0 = 0.0 if bits % 2 else -solution[0]
-    heads = ParityHeads(thresholds, coefficients, np.full(bits, beta), construction="C", bits=bits, c0=c0)
-    if not heads.error() <= _PRECISION_LIMIT:
-        raise ValueError(
-            f"{blame}: the exact heads miss the parity by {heads.error():.1e} in float64; {advice}"
-        )
-    return heads
+    return _precise(Heads.counting(bits, thresholds, coefficients, [beta] * bits, c0=c0), blame, advice)
 
 
-def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
+def _minimal(bits: int, slopes: Sequence[float] | None) -> Heads:
     m = bits // 2 + 1
     if slopes is not None:
         own = np.array(slopes)
@@ -360,11 +326,12 @@ def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
         coefficients = np.array(
             _solved(system, [(-1) ** (m - 1 + a) for a in range(1, m + 1)], blame, advice)
         )
-    heads = ParityHeads(np.full(m, m - 0.5), coefficients, own, construction="D", bits=bits)
-    if not heads.error() <= _PRECISION_LIMIT:
-        raise ValueError(
-            f"{blame}: {m} minimal heads miss the parity by {heads.error():.1e} in float64; {advice}"
-        )
+    return _precise(Heads.counting(bits, np.full(m, m - 0.5), coefficients, own), blame, advice)
+
+
+def _precise(heads: Heads, blame: str, advice: str) -> Heads:
+    if not (error := parity_error(heads)) <= _PRECISION_LIMIT:
+        raise ValueError(f"{blame}: {len(heads)} heads miss the parity by {error:.1e} in float64; {advice}")
     return heads
 
 

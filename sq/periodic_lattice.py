@@ -10,8 +10,8 @@ from jaxtyping import Float
 from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples, relative_error
 from attention.evaluation import verdict
 from attention.learning import LearnerBase
-from attention.validation import PositiveInt, Whole, checked, real_array
-from lower import HardInstance, family_of
+from attention.validation import PositiveInt, Whole, checked
+from lower import HardInstance
 from sq.periodic import PeriodicFamily
 
 __all__ = ["PeriodicLattice"]
@@ -77,12 +77,10 @@ class PeriodicLattice(LearnerBase):
     @checked
     def for_instance(cls, instance: HardInstance, *, bits: int = 44) -> "PeriodicLattice":
         """The attack with what is known in advance about an instance. ValueError if it is of another family."""
-        family = family_of(instance)
+        family = instance.family
         if not isinstance(family, PeriodicFamily):
-            raise ValueError(
-                f"The instance is of the family {instance.family!r}: {PeriodicFamily.name} is needed."
-            )
-        return cls(family, real_array("direction", instance.parameters["direction"]), bits)
+            raise ValueError(f"The instance is of the family {family.name}: {PeriodicFamily.name} is needed.")
+        return cls(family, instance.direction, bits)
 
     @property
     def rows(self) -> int | None:

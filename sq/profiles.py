@@ -1,197 +1,41 @@
-"""Families behind a gate whose hidden part depends on the number of differing secret bits: bump, two slopes, steps."""
+"""Four profiles: two slopes, a bump, designed steps and centre thresholds, each a constructor of `ProfileFamily`."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
-from lower import Fact, Key, SecretPairs, Status, Word, option, register
-from lower.heads import SATURATED_SLOPE
-from lower.low_degree import FlipRate, flip_factor
-from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
-from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations, profile_moments
+from lower import Heads, Option, Word, constructor
+from lower.heads import SATURATED_SLOPE, Numbers
+from lower.low_degree import FlipRate
+from sq.family import DIM, NOISE, require_realisable
+from sq.profile_family import ProfileFamily, tanh
 from sq.secret_set import SecretSet
 
-__all__ = [
-    "BumpFamily",
-    "CentreThresholdFamily",
-    "DesignedStepsFamily",
-    "SymmetricFamily",
-    "TwoSlopeFamily",
-    "designed_coefficients",
-    "gated_values",
-    "tanh",
-]
+__all__ = ["designed_coefficients"]
 
-_ABSENT = 1e-12
-_MOST_BITS_OF_BOUNDS = 24  # exact eigenvalues take O(l^3) operations on long fractions
-_PARITY = 1e-6  # the relative error of a profile after cancellation
 _SATURATED = 1e-12  # below this share, cancellation has destroyed the digits of the hidden part
 
-
-@dataclass(frozen=True, kw_only=True)
-class SymmetricFamily(SQFamily):
-    """Targets F_S = K + scale f_S w^T with f_S = u_0 (g(N_S) - mean) [1; -1] / deviation, one for each S of l bits.
-
-    The gate is coordinate 0, u = (x_1 - x_2)/2, a = (x_1 + x_2)/2, and N_S is the number of j in S with x_1j != x_2j.
-    The known part is K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with C = sum_i c_i and c0 the mean of g over N binomial
-    (l, 1/2). Subclasses define the heads that compute g, and g itself if it is not the heads' sum of steps.
-
-    Notes
-    -----
-    E sum_a f_S(X)_a^2 = 1, because the gate has probability 1/2 and both rows show the hidden part. The correlation of
-    two targets depends only on the overlap of their secrets (`overlap_correlations`).
-    """
-
-    dim: PositiveInt = option(**DIM)  #: the number d of coordinates of a token, more than `bits`
-    #: the number l of hidden coordinates
-    bits: PositiveInt = option("Number l of hidden coordinates.", preset=8)
-    noise: FlipRate = option(**NOISE)  #: the rate at which labels are flipped
-    rows_agree = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]
-        _ = self.secrets
-        require_realisable(self.bits)
-
-    @cached_property
-    def secrets(self) -> SecretSet:
-        """The sets S of l coordinates other than the gate."""
-        return SecretSet(dim=self.dim, bits=self.bits)
-
-    @cached_property
-    def profile(self) -> Float[np.ndarray, " values"]:
-        """g(N) for N = 0, ..., l: the sum of the heads' steps."""
-        heads = self.heads
-        reached = np.greater.outer(np.arange(self.bits + 1), heads.thresholds)
-        return 2.0 * (reached * heads.coefficients).sum(axis=1) - heads.coefficients.sum()
-
-    @cached_property
-    def _moments(self) -> tuple[Fraction, Fraction]:
-        return profile_moments(self.profile)
-
-    @property
-    def c0(self) -> float:
-        """The mean of g, known in advance on the gate."""
-        return float(self._moments[0])
-
-    @property
-    def scale(self) -> float:
-        """The standard deviation of g; the hidden part is divided by it."""
-        return math.sqrt(self._moments[1])
-
-    @cached_property
-    def normalised_profile(self) -> Float[np.ndarray, " values"]:
-        """(g(N) - mean) / deviation for N = 0, ..., l."""
-        return (self.profile - float(self._moments[0])) / self.scale
-
-    @property
-    def values(self) -> Mapping[int, float]:
-        """The normalised profile at every N."""
-        return dict(enumerate(self.normalised_profile.tolist()))
-
-    @cached_property
-    def orthonormal(self) -> bool:
-        """Whether the profile is a parity up to rounding; then distinct targets have correlation 0."""
-        signs = self.normalised_profile * (-1.0) ** np.arange(self.bits + 1)
-        return bool(np.all(np.abs(signs - signs[0]) < _PARITY))
-
-    @cached_property
-    def weights(self) -> Float[np.ndarray, " degrees"]:
-        """W_r, the share of the variance of g at degree r = 0, ..., l in the differences y."""
-        return np.array(fourier_weights(self.profile), dtype=np.float64)
-
-    @property
-    def lowest_degree(self) -> int:
-        """The lowest degree in the entries of X of the hidden part: 2r + 1 for the lowest r with W_r > 1e-12."""
-        return 2 * int(np.flatnonzero(self.weights > _ABSENT)[0]) + 1
-
-    @cached_property
-    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
-        """The correlation of two targets for each overlap 0, ..., l of their secrets, by Krawtchouk polynomials."""
-        return np.array(overlap_correlations(self.profile), dtype=np.float64)
-
-    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """f_S: on the gate the normalised profile at N_S, counted input by input, with opposite signs."""
-        x = self.tokens_of(x)
-        return gated_values(self.normalised_profile, self.secrets.unrank(number), 0, x)
-
-    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
-        """E sum_a f_S f_T for every T: rho at the overlap of S and T; O(N l)."""
-        return self.overlap_correlations[self.secrets.overlaps(self.secrets.unrank(number))]
-
-    @cached_property
-    def secret_pairs(self) -> SecretPairs:
-        """One kind of pair for each overlap o of the secrets: C(o, r) ghat_r^2 / (2 max |g - mean|^2) at degree 2r + 1.
-
-        Exact for the profile as it is stored. The 1/2 is the probability of the gate.
-        """
-        bits, free = self.bits, self.dim - 1
-        mean, *others = fourier_coefficients(self.profile)
-        largest = max(abs(Fraction(one) - mean) for one in self.profile.tolist())
-        chances, correlations = [], []
-        for o in range(bits + 1):
-            ways = math.comb(bits, o) * math.comb(free - bits, bits - o)
-            chances.append(Fraction(ways, self.secrets.size))
-            row = [Fraction(0)] * (2 * bits + 2)
-            row[3::2] = [math.comb(o, r) * one**2 / (2 * largest**2) for r, one in enumerate(others, 1)]
-            row[: self.lowest_degree] = [Fraction(0)] * self.lowest_degree  # there are rounding errors only
-            correlations.append(row)
-        return SecretPairs(chances, correlations).flipped(self.noise)
-
-    @property
-    def largest_correlation(self) -> float:
-        """The correlation of two secrets that share all coordinates but one."""
-        if self.orthonormal or self.dim - 1 == self.bits:
-            return 0.0
-        return float(self.overlap_correlations[-2])
-
-    @cached_property
-    def largest_eigenvalue(self) -> Fraction | None:
-        """The largest eigenvalue of the hidden parts' Gram matrix, exactly; None for more than 24 bits."""
-        from sq.johnson import OverlapGram  # imported here: it imports families
-
-        if self.orthonormal:
-            return Fraction(1)
-        if self.bits > _MOST_BITS_OF_BOUNDS:
-            return None
-        return OverlapGram(self.secrets, self.overlap_correlations.tolist()).largest_eigenvalue()
-
-    @property
-    def broken_by(self) -> tuple[Word, ...]:
-        """Queries of the lowest degree, or elimination if the profile is that of a parity."""
-        if self.orthonormal:
-            return (Word.SEARCH, Word.BKW) if self.noise else (Word.GF2_ELIMINATION,)
-        return (Word.PRODUCTS,)
-
-    def further_facts(self) -> Sequence[Fact]:
-        """The share of the variance at the lowest degree, and how queries of that degree find the secret.
-
-        Products of r differences, each with the gate, see sqrt(W_r / C(l, r)) (1 - 2 eta) where all of them are secret
-        and 0 elsewhere.
-        """
-        r = (self.lowest_degree - 1) // 2
-        source = "sq.krawtchouk.fourier_weights"
-        facts = [Fact(Key.LOWEST_WEIGHT, float(self.weights[r]), Status.DERIVED, source)]
-        if not self.orthonormal:
-            seen = math.sqrt(self.weights[r] / math.comb(self.bits, r)) * float(flip_factor(self.noise))
-            facts += [
-                Fact(Key.BREAKING_QUERIES, math.comb(self.dim - 1, r), Status.DERIVED, source),
-                Fact(Key.BREAKING_TOLERANCE, seen / 2, Status.DERIVED, source),
-            ]
-        return facts
+_BITS = Option("Number l of hidden coordinates.", preset=8)
+Dim = Annotated[PositiveInt, Option(**DIM)]
+Bits = Annotated[PositiveInt, _BITS]
+Noise = Annotated[FlipRate, Option(**NOISE)]
+Slope = Annotated[PositiveFloat, Option("Slope of all heads.")]
 
 
-@register
-@dataclass(frozen=True, kw_only=True)
-class TwoSlopeFamily(SymmetricFamily):
+@constructor("sq-two-slope", "Two slopes, {bits}, {heads}")
+def two_slope(
+    *,
+    dim: Dim,
+    bits: Annotated[int, Whole(3), _BITS],
+    noise: Noise = 0.0,
+    slopes: Annotated[Sequence[PositiveFloat], Option("The two slopes.")] = (0.1, 1.0),
+) -> ProfileFamily:
     """Two heads of two slopes that show nothing of their hidden coordinates below degree 7.
 
     ValueError if `bits` is below 3, or the slopes are not two distinct numbers above 0, or both saturate.
@@ -208,59 +52,50 @@ class TwoSlopeFamily(SymmetricFamily):
 
     Examples
     --------
-    >>> family = TwoSlopeFamily(dim=20, bits=16)
+    >>> family = ProfileFamily.two_slope(dim=20, bits=16)
     >>> round(float(family.heads.coefficients[1]), 4), round(float(family.weights[3]), 4), family.lowest_degree
     (-0.2627, 0.6066, 7)
     """
-
-    name = "sq-two-slope"
-    called = "Two slopes, {bits}, {heads}"
-    bits: Annotated[int, Whole(3)] = option("Number l of hidden coordinates.", preset=8)
-    slopes: Sequence[PositiveFloat] = option("The two slopes.", default=(0.1, 1.0))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.slopes) != 2:
-            raise ValueError(f"slopes is {self.slopes}: two numbers above 0 are needed.")
-        left = float(self._moments[1])
-        if not left > _SATURATED * (1 + float(self.heads.coefficients[1]) ** 2):
-            raise ValueError(
-                f"slopes is {self.slopes}: the two heads cancel to a variance of {left:.1e}; take distinct slopes, of "
-                f"which at most one saturates, such as {0.8 / self.bits:.2g} and {8 / self.bits:.2g}."
-            )
-
-    @cached_property
-    def _odd_steps(self) -> Float[np.ndarray, "2 values"]:
-        distances = [n - self.bits / 2 for n in range(self.bits + 1)]
-        return np.array([[tanh(slope * one) for one in distances] for slope in self.slopes])
-
-    @cached_property
-    def profile(self) -> Float[np.ndarray, " values"]:
-        """Tanh(b_1 (N - l/2)) + c tanh(b_2 (N - l/2))."""
-        first, second = self._odd_steps
-        return first + self.heads.coefficients[1] * second
-
-    @cached_property
-    def heads(self) -> ProfileHeads:
-        """The two heads; the coefficient of the second cancels degree 1."""
-        bits = self.bits
-        first, second = (
-            sum(math.comb(bits, n) * (bits - 2 * n) * Fraction(g) for n, g in enumerate(one))
-            for one in self._odd_steps.tolist()
+    if len(slopes) != 2:
+        raise ValueError(f"slopes is {slopes}: two numbers above 0 are needed.")
+    _require_size(dim, bits)
+    steps = np.array([[tanh(slope * (n - bits / 2)) for n in range(bits + 1)] for slope in slopes])
+    first, second = (
+        sum(math.comb(bits, n) * (bits - 2 * n) * Fraction(g) for n, g in enumerate(one))
+        for one in steps.tolist()
+    )
+    cancelling = float(-first / second)  # degree 1
+    made = _profile_family(
+        dim,
+        bits,
+        noise,
+        np.full(2, bits / 2),
+        [1.0, cancelling],
+        slopes,
+        profile=steps[0] + cancelling * steps[1],
+        leaks=(Word.SQUARES,),
+        others={"slopes": tuple(slopes)},
+    )
+    left = made.scale**2
+    if not left > _SATURATED * (1 + cancelling**2):
+        raise ValueError(
+            f"slopes is {slopes}: the two heads cancel to a variance of {left:.1e}; take distinct slopes, of which at "
+            f"most one saturates, such as {0.8 / bits:.2g} and {8 / bits:.2g}."
         )
-        return ProfileHeads(
-            np.full(2, bits / 2), np.array([1.0, float(-first / second)]), np.array(self.slopes)
-        )
-
-    @property
-    def broken_by(self) -> tuple[Word, ...]:
-        """Which methods find the secret."""
-        return super().broken_by if self.orthonormal else (Word.PRODUCTS, Word.SQUARES)
+    return made
 
 
-@register
-@dataclass(frozen=True, kw_only=True)
-class BumpFamily(SymmetricFamily):
+@constructor("sq-bump", "Bump at {at} of {bits}, {heads}")
+def bump(
+    *,
+    dim: Dim,
+    bits: Bits,
+    noise: Noise = 0.0,
+    at: Annotated[
+        NonNegativeInt | None, Option("How many of the hidden coordinates are to differ; by default half.")
+    ] = None,
+    beta: Slope = SATURATED_SLOPE,
+) -> ProfileFamily:
     """Two heads that show whether exactly t of the l secret coordinates differ: g(N) = 1[N = t].
 
     ValueError if `at` is not from 0 to l, the slope is not positive, or the dimension leaves too few coordinates.
@@ -276,36 +111,33 @@ class BumpFamily(SymmetricFamily):
 
     Examples
     --------
-    >>> family = BumpFamily(dim=20, bits=8)
+    >>> family = ProfileFamily.bump(dim=20, bits=8)
     >>> [round(float(one), 4) for one in family.overlap_correlations[1:5]], round(float(family.weights[2]), 4)
     ([0.0, 0.0077, 0.023, 0.0488], 0.2151)
     """
-
-    name = "sq-bump"
-    called = "Bump at {at} of {bits}, {heads}"
-    at: NonNegativeInt | None = option(
-        "How many of the hidden coordinates are to differ; by default half.", default=None
-    )
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at is None:
-            object.__setattr__(self, "at", self.bits // 2)
-        if self.at > self.bits:  # type: ignore[operator]
-            raise ValueError(
-                f"at is {self.at}: a number from 0 to {self.bits}, the number of bits, is needed."
-            )
-
-    @cached_property
-    def heads(self) -> ProfileHeads:
-        """A step up at t - 1/2 and down at t + 1/2."""
-        return ProfileHeads(np.array([-0.5, 0.5]) + self.at, np.array([0.5, -0.5]), np.full(2, self.beta))
+    _require_size(dim, bits)
+    at = bits // 2 if at is None else at
+    if at > bits:
+        raise ValueError(f"at is {at}: a number from 0 to {bits}, the number of bits, is needed.")
+    others = {"at": at, "beta": beta}
+    return _profile_family(dim, bits, noise, [at - 0.5, at + 0.5], [0.5, -0.5], [beta] * 2, others=others)
 
 
-@register
-@dataclass(frozen=True, kw_only=True)
-class DesignedStepsFamily(SymmetricFamily):
+@constructor("sq-designed-steps", "Designed steps, {bits}, {heads}", documented={"bits": 6, "heads_count": 4})
+def designed_steps(
+    *,
+    dim: Dim,
+    bits: Bits,
+    noise: Noise = 0.0,
+    heads_count: Annotated[
+        PositiveInt | None, Option("Number m of heads; by default one a threshold, or two.", flag="--heads")
+    ] = None,
+    thresholds: Annotated[
+        Sequence[float] | None,
+        Option("Half-integers between 0 and l, one a head; by default spread evenly."),
+    ] = None,
+    beta: Slope = SATURATED_SLOPE,
+) -> ProfileFamily:
     """A family of m heads whose steps show nothing of their hidden coordinates below degree 2m + 1.
 
     ValueError if there are more heads than bits, or the thresholds are not distinct half-integers between 0 and l.
@@ -323,53 +155,42 @@ class DesignedStepsFamily(SymmetricFamily):
 
     Examples
     --------
-    >>> family = DesignedStepsFamily(dim=20, bits=6, heads_count=4)
+    >>> family = ProfileFamily.designed_steps(dim=20, bits=6, heads_count=4)
     >>> family.heads.thresholds, family.heads.coefficients
     (array([0.5, 2.5, 3.5, 5.5]), array([-1. ,  0.5, -0.5,  1. ]))
     >>> round(float(family.weights[4]), 4), round(float(family.overlap_correlations[4]), 4)
     (0.7895, 0.0526)
     """
-
-    name = "sq-designed-steps"
-    called = "Designed steps, {bits}, {heads}"
-    documented: ClassVar = {"bits": 6, "heads_count": 4}
-    heads_count: PositiveInt | None = option(
-        "Number m of heads; by default one a threshold, or two.", default=None, flag="--heads"
-    )
-    thresholds: Sequence[float] | None = option(
-        "Half-integers between 0 and l, one a head; by default spread evenly.", default=None
-    )
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        own = self.thresholds
-        m = self.heads_count or (2 if own is None else len(own))
-        if m > self.bits:
-            raise ValueError(f"heads_count is {m}: 1 to {self.bits}, the number of bits, is needed.")
-        own = _even_thresholds(self.bits, m) if own is None else tuple(sorted(own))
-        if len(own) != m:
-            raise ValueError(f"heads_count is {m} with {len(own)} thresholds: one a head is needed.")
-        object.__setattr__(self, "heads_count", m)
-        object.__setattr__(self, "thresholds", own)
-        designed_coefficients(self.bits, own)
-
-    @cached_property
-    def heads(self) -> ProfileHeads:
-        """The thresholds with their designed coefficients."""
-        own = self.thresholds or ()
-        coefficients = np.array([float(one) for one in designed_coefficients(self.bits, own)])
-        return ProfileHeads(np.array(own), coefficients, np.full(len(own), self.beta))
-
-    @property
-    def lowest_degree(self) -> int:
-        """2m + 1, as proved; at many bits this weight is smaller than the rounding errors of the lower ones."""
-        return 2 * len(self.thresholds or ()) + 1
+    _require_size(dim, bits)
+    m = heads_count or (2 if thresholds is None else len(thresholds))
+    if m > bits:
+        raise ValueError(f"heads_count is {m}: 1 to {bits}, the number of bits, is needed.")
+    own = _even_thresholds(bits, m) if thresholds is None else tuple(sorted(thresholds))
+    if len(own) != m:
+        raise ValueError(f"heads_count is {m} with {len(own)} thresholds: one a head is needed.")
+    coefficients = [float(one) for one in designed_coefficients(bits, own)]
+    others = {"heads_count": m, "thresholds": own, "beta": beta}
+    # the degree is proved: at many bits its weight is smaller than the rounding errors of the lower ones
+    return _profile_family(dim, bits, noise, own, coefficients, [beta] * m, degree=m, others=others)
 
 
-@register
-@dataclass(frozen=True, kw_only=True)
-class CentreThresholdFamily(SymmetricFamily):
+@constructor(
+    "sq-centre-threshold", "Centre thresholds, {bits}, {heads}", documented={"bits": 16, "heads_count": 4}
+)
+def centre_threshold(
+    *,
+    dim: Dim,
+    bits: Bits,
+    noise: Noise = 0.0,
+    heads_count: Annotated[
+        PositiveInt, Option("Number m of heads, even or odd as the bits are.", flag="--heads")
+    ] = 2,
+    steps: Annotated[
+        Literal["alternating", "best-fit"],
+        Option("Steps of one size in turn, or those that fit the parity best."),
+    ] = "alternating",
+    beta: Slope = SATURATED_SLOPE,
+) -> ProfileFamily:
     """A family of m heads that approximate a parity of more bits than m heads are known to hide.
 
     ValueError if the number of heads is not from 1 to l, or not even or odd like l.
@@ -389,58 +210,52 @@ class CentreThresholdFamily(SymmetricFamily):
 
     Examples
     --------
-    >>> [round(CentreThresholdFamily(dim=20, bits=16, heads_count=m).correlation_with_parity, 4) for m in (2, 4, 6, 8)]
+    >>> families = [ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m) for m in (2, 4, 6, 8)]
+    >>> [round(one.correlation_with_parity, 4) for one in families]
     [0.4943, 0.7324, 0.8878, 0.9654]
     """
-
-    name = "sq-centre-threshold"
-    called = "Centre thresholds, {bits}, {heads}"
-    documented: ClassVar = {"bits": 16, "heads_count": 4}
-    heads_count: PositiveInt = option(
-        "Number m of heads, even or odd as the bits are.", default=2, flag="--heads"
-    )
-    steps: Literal["alternating", "best-fit"] = option(
-        "Steps of one size in turn, or those that fit the parity best.", default="alternating"
-    )
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        m = self.heads_count
-        if m > self.bits or (self.bits - m) % 2:
-            kind = "odd" if self.bits % 2 else "even"
-            raise ValueError(
-                f"heads_count is {m}: an {kind} number of at most {self.bits}, the number of bits, is needed."
-            )
-
-    @cached_property
-    def heads(self) -> ProfileHeads:
-        """The thresholds around l/2 with their coefficients."""
-        m, first = self.heads_count, (self.bits - self.heads_count) // 2
-        below = [first + i for i in range(m)]  # thresholds are these plus 1/2
-        if self.steps == "alternating":
-            # each step changes the sign, as the parity does from N to N + 1
-            coefficients = np.array([(-1.0) ** (n + 1) for n in below])
-        else:
-            differences = [after - before for before, after in pairwise(_level_means(self.bits, below))]
-            largest = max(abs(one) for one in differences)
-            coefficients = np.array([float(one / largest) for one in differences])
-        return ProfileHeads(np.array(below) + 0.5, coefficients, np.full(m, self.beta))
-
-    @property
-    def correlation_with_parity(self) -> float:
-        """The absolute correlation of g(N) with (-1)^N: the square root of W_l."""
-        return math.sqrt(self.weights[-1])
+    _require_size(dim, bits)
+    if heads_count > bits or (bits - heads_count) % 2:
+        kind = "odd" if bits % 2 else "even"
+        raise ValueError(
+            f"heads_count is {heads_count}: an {kind} number of at most {bits}, the number of bits, is needed."
+        )
+    first = (bits - heads_count) // 2
+    below = list(range(first, first + heads_count))  # thresholds are these plus 1/2
+    if steps == "alternating":
+        # each step changes the sign, as the parity does from N to N + 1
+        coefficients = [(-1.0) ** (n + 1) for n in below]
+    else:
+        differences = [after - before for before, after in pairwise(_level_means(bits, below))]
+        largest = max(abs(one) for one in differences)
+        coefficients = [float(one / largest) for one in differences]
+    others = {"heads_count": heads_count, "steps": steps, "beta": beta}
+    thresholds = np.array(below) + 0.5
+    return _profile_family(dim, bits, noise, thresholds, coefficients, [beta] * heads_count, others=others)
 
 
-def gated_values(
-    values: Float[np.ndarray, " values"], secret: np.ndarray, gate: int, x: Float[np.ndarray, "n 2 d"]
-) -> Float[np.ndarray, "n 2"]:
-    """u_g values[N_S] in row 1 and its negative in row 2, with N_S counted on each input."""
-    first, second = x[:, 0, :], x[:, 1, :]
-    differing = np.count_nonzero(first[:, secret] != second[:, secret], axis=1)
-    signal = (first[:, gate] - second[:, gate]) / 2 * values[differing]
-    return np.stack([signal, -signal], axis=-1)
+ProfileFamily.bump, ProfileFamily.two_slope = bump, two_slope
+ProfileFamily.designed_steps, ProfileFamily.centre_threshold = designed_steps, centre_threshold
+
+
+def _require_size(dim: int, bits: int) -> None:
+    """Refuse sizes before heads are made: ValueError if there are too many bits, or too few coordinates for them."""
+    _ = SecretSet(dim=dim, bits=bits)
+    require_realisable(bits)
+
+
+def _profile_family(
+    dim: int,
+    bits: int,
+    noise: float,
+    thresholds: Numbers,
+    coefficients: Numbers,
+    slopes: Numbers,
+    **others: Any,
+) -> ProfileFamily:
+    """The family of heads with these numbers."""
+    heads = Heads.counting(bits, thresholds, coefficients, slopes)
+    return ProfileFamily(dim=dim, bits=bits, noise=noise, heads=heads, **others)
 
 
 def designed_coefficients(
@@ -453,7 +268,7 @@ def designed_coefficients(
     Notes
     -----
     c_i = 1 / (C(l - 1, n_i) prod_{j != i} (n_i - n_j)) with n_i = t_i - 1/2, up to scale; proved in
-    `DesignedStepsFamily`. O(m^2).
+    `ProfileFamily.designed_steps`. O(m^2).
     """
     own = real_array("thresholds", thresholds, ("m",))
     if np.any(np.mod(own, 1) != 0.5) or len(np.unique(own)) < len(own) or own.min() < 0 or own.max() > bits:
@@ -467,14 +282,6 @@ def designed_coefficients(
     ]
     largest = max(abs(one) for one in found)
     return tuple(one / (largest if found[-1] > 0 else -largest) for one in found)
-
-
-def tanh(z: float) -> float:
-    """The float64 number nearest to tanh z, the same on all machines."""
-    import mpmath  # a tenth of a second, and not needed by every process
-
-    with mpmath.workprec(200):
-        return float(mpmath.tanh(z))
 
 
 def _even_thresholds(bits: int, heads: int) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,24 +11,19 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from attention._arrays import to_numpy
-from attention.validation import Real, Whole, checked, count
+from attention.validation import Real, checked, count
 
 __all__ = [
-    "CorrelationalQueries",
     "CorrelationalQuery",
     "GroupQuery",
     "StatisticalQuery",
-    "as_sequence",
-    "require_norms",
-    "require_values_in_range",
+    "require_norm",
     "statistical_means",
 ]
 
 # Values may exceed their declared range by this much, relative to its largest number.
 _ROUNDING = 1e-12
 _NORM_ROUNDING = 1e-9
-# For a family of queries with means: the number of examples on which every value is checked.
-_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,30 +61,6 @@ class CorrelationalQuery:
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """The values of h on a batch of token matrices: one real number per row."""
         return _checked_values(self.function(x), x.shape[:2], self.name)
-
-
-@dataclass(frozen=True, eq=False)
-@checked
-class CorrelationalQueries(Sequence[CorrelationalQuery]):
-    """A vector of correlational queries, such as the coordinates of a gradient, evaluated together."""
-
-    #: maps tokens (n, k, d) to (n, k, q): each of the q functions has E sum_a h(X)_a^2 <= 1
-    function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
-    size: Annotated[int, Whole(1, sys.maxsize)]  #: q: it counts as this many scalar queries, at least 1
-    name: str = "queries"  #: what it asks, for messages
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, place: Any) -> Any:
-        found = range(self.size)[place]
-        if isinstance(found, range):
-            return [self[one] for one in found]
-        return CorrelationalQuery(lambda x: self(x)[..., found], name=f"{self.name} {found}")
-
-    def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k q"]:
-        """All functions on a batch of token matrices: `size` real numbers per row."""
-        return _checked_values(self.function(x), (*x.shape[:2], self.size), self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,86 +123,40 @@ class GroupQuery:
         return cls(np.concatenate([first, second]) if len(second) else first, weights)
 
 
-def as_sequence(queries: Any) -> Sequence[Any]:
-    """Many queries as a sequence: itself if it is one, a list of what it yields otherwise."""
-    if getattr(queries, "ndim", 1) != 0:
-        if hasattr(queries, "__len__") and hasattr(queries, "__getitem__"):
-            sequence: Sequence[Any] = queries
-            return sequence
-        if isinstance(queries, Iterable):
-            return list(queries)
-    raise ValueError(
-        f"The queries are a {type(queries).__name__}: a sequence of queries, or a vector of them, is needed; ask a "
-        "single one by `query`."
-    )
-
-
 def statistical_means(
     queries: Sequence[Any], x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> Float[np.ndarray, " q"]:
-    """The mean of each query over the examples; checks that there is one value per example, in the declared range.
-
-    A sequence with a method `means`, such as a family of queries that are the entries of one matrix, answers all
-    queries at once. Then the means are checked, and the values of all queries only on the first 8 examples (by the
-    sequence's `values`, if it has that method).
-    """
-    means = getattr(queries, "means", None)
-    if means is None or len(queries) == 0:
-        return np.array([_mean(query, x, y) for query in queries])
-    low, high = (float(getattr(queries, side, getattr(queries[0], side))) for side in ("low", "high"))
-    name = getattr(queries, "name", "family of queries")
-    answers = _real_values(means(x, y), f"means of the {name}")
-    if answers.shape != (len(queries),):
-        raise ValueError(f"The {name} gave means of shape {answers.shape}: one a query, {len(queries)}.")
-    require_values_in_range(answers, low, high, name=name)
-    if (values := getattr(queries, "values", None)) is not None:
-        looked_at = _real_values(values(x[:_LOOKED_AT], y[:_LOOKED_AT]), f"values of the {name}")
-        require_values_in_range(looked_at, low, high, name=name)
-    return answers
+    """The mean of each query over the examples; checks that there is one value per example, in the declared range."""
+    return np.array([_mean(query, x, y) for query in queries])
 
 
 def _mean(query: Any, x: np.ndarray, y: np.ndarray) -> float:
-    name = getattr(query, "name", "query")
+    name, low, high = getattr(query, "name", "query"), float(query.low), float(query.high)
     values = _checked_values(query(x, y), (len(x),), name)
-    require_values_in_range(values, float(query.low), float(query.high), name=name)
-    return float(values.mean())
-
-
-def require_values_in_range(
-    values: Float[np.ndarray, "..."], low: float, high: float, *, name: str = "query"
-) -> None:
-    """Raise if a value is not a number, or leaves the declared range by more than 1e-12 of its larger end."""
     slack = _ROUNDING * max(1.0, abs(low), abs(high))
     inside = (values >= low - slack) & (values <= high + slack)  # False for NaN
     if not inside.all():
-        worst = values[~inside].flat[0]
         raise ValueError(
-            f"The {name} took the value {worst:.6g}: its declared range is [{low:g}, {high:g}]. Scale or clip it, or "
-            "declare the range it has."
+            f"The {name} took the value {values[~inside].flat[0]:.6g}: its declared range is [{low:g}, {high:g}]. "
+            "Scale or clip it, or declare the range it has."
         )
+    return float(values.mean())
 
 
-def require_norms(values: Iterable[np.ndarray], *, name: str, sampled: bool) -> Float[np.ndarray, " q"]:
-    """The norms of correlational queries, each at least 1; divide by them, so that rounding leaves no norm above 1.
+def require_norm(values: Float[np.ndarray, "n k"], *, name: str, sampled: bool) -> float:
+    """The norm of a correlational query, at least 1; divide by it, so that rounding leaves no norm above 1.
 
-    `values` are those of h, (n, k) or (n, k, q), on blocks of inputs. A norm is refused if it exceeds 1 by more than
-    1e-9 on all inputs, or by more than six standard errors on a sample.
+    `values` are those of h. A norm is refused if it exceeds 1 by more than 1e-9 on all inputs, or by more than six
+    standard errors on a sample.
     """
-    n, first, second = 0, np.zeros(1), np.zeros(1)
-    for block in values:
-        squares = np.sum(block**2, axis=1).reshape(len(block), -1)
-        n += len(block)
-        first = first + squares.sum(axis=0)
-        second = second + np.sum(squares**2, axis=0)
-    square = first / n
-    spread = np.sqrt(np.maximum(second / n - square**2, 0.0) / n)
-    over = ~(square <= 1 + _NORM_ROUNDING + (6 * spread if sampled else 0.0))  # true for NaN
-    if over.any():
+    squares = np.sum(values**2, axis=1)
+    square, spread = squares.mean(), squares.std() / math.sqrt(len(squares))
+    if not square <= 1 + _NORM_ROUNDING + (6 * spread if sampled else 0.0):  # true for NaN
         raise ValueError(
-            f"The {name} has norm {np.sqrt(square[over][0]):.6g}{' on a sample' if sampled else ''}: a correlational "
-            "query has E sum_a h(X)_a^2 of at most 1; divide it by its norm."
+            f"The {name} has norm {np.sqrt(square):.6g}{' on a sample' if sampled else ''}: a correlational query has "
+            "E sum_a h(X)_a^2 of at most 1; divide it by its norm."
         )
-    return np.sqrt(np.maximum(square, 1.0))
+    return math.sqrt(max(square, 1.0))
 
 
 def _real_values(values: Any, name: str) -> Float[np.ndarray, "..."]:

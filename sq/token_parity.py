@@ -15,7 +15,7 @@ from attention.validation import PositiveFloat, PositiveInt, Whole
 from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, Word, option, register
 from lower.heads import SATURATED_SLOPE
 from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, ProfileHeads, SQFamily, require_realisable
+from sq.family import DIM, NOISE, SQFamily, require_realisable
 from sq.secret_set import SecretSet
 
 __all__ = ["TokenParityFamily"]
@@ -64,7 +64,7 @@ class TokenParityFamily(SQFamily):
     dim: PositiveInt = option(**DIM)
     tokens: Annotated[int, Whole(2)] = option("Number k of tokens.", default=3)
     bits: PositiveInt = option("Number l of hidden coordinates.", default=2)
-    noise: FlipRate = option(**NOISE)
+    noise: FlipRate = option(**NOISE, default=0.0)
     beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
 
     def __post_init__(self) -> None:
@@ -81,10 +81,11 @@ class TokenParityFamily(SQFamily):
         return SecretSet(dim=self.dim, bits=self.bits, first=2)
 
     @cached_property
-    def heads(self) -> ProfileHeads:
+    def heads(self) -> Heads:
         """Thresholds -(l - 1), -(l - 3), ..., l - 1 and coefficients 1, -1, 1, ..."""
         thresholds = np.arange(1 - self.bits, self.bits, 2, dtype=np.float64)
-        return ProfileHeads(thresholds, (-1.0) ** np.arange(self.bits), np.full(self.bits, self.beta))
+        coefficients = (-1.0) ** np.arange(self.bits)
+        return Heads.counting(self.bits, thresholds, coefficients, np.full(self.bits, self.beta))
 
     @property
     def c0(self) -> float:
@@ -126,12 +127,7 @@ class TokenParityFamily(SQFamily):
 
     def heads_of(self, secret: Int[np.ndarray, " l"], direction: Float[np.ndarray, " d"]) -> Heads:
         """Theta_i = beta v_i e_1^T."""
-        form = np.zeros(self.dim, dtype=np.int64)
-        form[secret] = 1
-        own = self.heads
-        return Heads(
-            form, own.thresholds, own.coefficients, own.slopes, direction=direction, columns=0, offset=1
-        )
+        return self.heads.placed(secret, dim=self.dim, direction=direction, columns=0, offset=1)
 
     def known(self, direction: Float[np.ndarray, " d"]) -> GatedKnownPart:
         """K: c0 x_r2 w on the gate and C x_11 w off it."""

@@ -89,7 +89,7 @@ def _least(reached: Callable[[int], bool]) -> int | None:
 
 def _dimension(pairs: SecretPairs, m: int) -> dict[str, Any]:
     """The dimension, and how much each direction of the equivalence loses for k = 2 and 4: a factor of at least 1."""
-    dimension = pairs.dimension(samples=m)
+    dimension = pairs.statistical_dimension(samples=m)
     if not 0 < dimension < math.inf:
         return {"dimension": None if math.isinf(dimension) else dimension}
     losses: dict[str, Any] = {"dimension": dimension}

@@ -142,7 +142,8 @@ def attack_command(
     if (
         not given
         and kind_of_file(file) is None
-        and (target := load_target(file)).record.kind == PeriodicFamily.kind()
+        and (target := load_target(file)).instance is not None
+        and isinstance(target.instance.family, PeriodicFamily)
     ):
         unused = {"samples": samples, "engine": engine, "device": device}
         _attack_wave(target, attacks, unused, out, seed=seed, as_json=as_json)

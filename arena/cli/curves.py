@@ -65,11 +65,8 @@ def curves_command(
     ] = "reference",
     learners: Annotated[
         str,
-        typer.Option(
-            help=f"Comma-separated among {', '.join(CURVE_LEARNERS)}; unless the oracle is honest, the last two need "
-            "d up to 8, where they take minutes."
-        ),
-    ] = "scan,group,signed-group",
+        typer.Option(help=f"Comma-separated among {', '.join(CURVE_LEARNERS)}."),
+    ] = "exhaustive,group,signed-group",
     batch: Annotated[
         int | None,
         typer.Option(

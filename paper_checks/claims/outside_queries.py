@@ -93,7 +93,7 @@ def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.nd
     """Which coordinates differ, and the hidden sign, for so many examples on the gate."""
     x = instance.inputs.sample(4 * many + 40, rng=rng)
     x = x[x[:, 0, 0] != x[:, 1, 0]][:many]
-    direction = np.asarray(instance.parameters["direction"])
+    direction = instance.direction
     hidden = (instance.layer(x) - instance.known(x))[:, 0] @ direction
     return x[:, 0, 1:] != x[:, 1, 1:], hidden * x[:, 0, 0] < 0
 

@@ -1,7 +1,6 @@
 """Statistical queries: bounds and counts."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb
@@ -9,7 +8,7 @@ from math import ceil, comb
 import numpy as np
 from numpy.random import Generator
 
-from lower import all_sign_matrices
+from lower import all_sign_matrices, bounds
 from lower.bounds import eliminated_per_query, query_lower_bound
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.comparison import Comparison, at_most, close, equal
@@ -24,8 +23,6 @@ from sq import (
     ReferenceAdversary,
     SecretSet,
     SignedGroupLearner,
-    full_query_cap,
-    szorenyi_cap,
     vstat_calls,
 )
 from sq.dimension import reference_gram, statistical_dimension
@@ -54,8 +51,8 @@ _CELLS = {
     source="derived here",
     basis=Basis.PROVED,
     fault=Fault(
-        "sq.caps:full_query_cap",
-        returned(lambda bound: replace(bound, whole=2 * bound.whole)),
+        "lower.bounds:eliminated_per_query",
+        returned(lambda most: 2 * most),
         "1/(2 tau^2) in place of 1/(4 tau^2)",
     ),
 )
@@ -65,8 +62,8 @@ def statistical(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     attains this. So a query of STAT(tau) rules out at most ceil(1/(4 tau^2)) - 1 targets: 2, 24, 99 at tau = .3, .1,
     .05.
 
-    The notes of sq.full_query_cap have the proof. Queries are tables of values for both labels of every input, d = 5, l
-    = 2: random ones, signs of sums of characters, and one character.
+    The notes of lower.eliminated_per_query have the proof. Queries are tables of values for both labels of every input,
+    d = 5, l = 2: random ones, signs of sums of characters, and one character.
     """
     x = all_sign_matrices(2, 5)
     gate = (x[:, 0, 0] - x[:, 1, 0]) / 2
@@ -82,7 +79,7 @@ def statistical(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield close("sum of squares of one character", squares[0], 0.25, absolute=1e-12)
     yield at_most("largest sum of squares", max(squares), 0.25 + 1e-12)
     for tau, figure in (("0.3", 2), ("0.1", 24), ("0.05", 99)):
-        yield equal(f"tau = {tau}: bound", full_query_cap(tau).whole, figure)
+        yield equal(f"tau = {tau}: bound", bounds.eliminated_per_query(tau, eigenvalue="1/4"), figure)
 
 
 @claim(
@@ -90,8 +87,8 @@ def statistical(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     source="Szörényi 2009, the argument; constants derived here",
     basis=Basis.PROVED,
     fault=Fault(
-        "sq.caps:szorenyi_cap",
-        returned(lambda bound: replace(bound, value=2 * bound.value)),
+        "lower.bounds:eliminated_per_query",
+        returned(lambda most: 2 * most),
         "twice the bound: each sign on its own",
     ),
 )
@@ -100,8 +97,8 @@ def correlated_targets(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     above tau on fewer than (1-gamma)/(tau^2-gamma) of them. Targets of equal correlations gamma attain the largest such
     number.
 
-    The notes of sq.szorenyi_cap have the proof. In fractions: the normalised sum of n targets of equal correlation has
-    the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1.
+    The notes of lower.eliminated_per_query have the proof. In fractions: the normalised sum of n targets of equal
+    correlation has the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1.
     """
     for gamma, tau in (("1/100", "1/5"), ("0", "3/10"), ("1/50", "1/4"), ("1/20", "2/5"), ("1/1000", "1/20")):
         g, t = Fraction(gamma), Fraction(tau)
@@ -109,7 +106,9 @@ def correlated_targets(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         n = ceil(most) - 1
         seen = [(1 + (size - 1) * g) / size > t**2 for size in (n, n + 1)]
         yield equal(f"gamma = {gamma}, tau = {tau}: {n}, {n + 1} seen at once", seen, [True, False])
-        yield equal(f"gamma = {gamma}, tau = {tau}: the bound", szorenyi_cap(gamma, tau).value, most)
+        yield equal(
+            f"gamma = {gamma}, tau = {tau}: the bound", bounds.eliminated_per_query(tau, correlation=gamma), n
+        )
 
 
 @claim(
@@ -119,7 +118,7 @@ def correlated_targets(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     basis=Basis.PROVED,
     fault=Fault(
         "sq.dimension:vstat_calls",
-        returned(lambda calls: replace(calls, value=3 * calls.value)),
+        returned(lambda calls: 3 * calls),
         "2N/n calls in place of 2N/(3n)",
     ),
 )
@@ -142,8 +141,12 @@ def average_correlation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         holds = bool(np.all((3 * n * gap**2 > p0 * grid)[refused]))
         yield equal(f"n = {n}: the inequality holds wherever a reply is refused", holds, True)
     for n, calls in ((10, "5483.4"), (100, "548.34")):
-        least = vstat_calls(reference_gram(SecretSet(dim=40, bits=4)), n).value
-        yield equal(f"calls to VSTAT({n})", [least, Fraction(2 * comb(39, 4), 3 * n)], [Fraction(calls)] * 2)
+        gram = reference_gram(SecretSet(dim=40, bits=4))
+        least = statistical_dimension(gram, Fraction(1, 3 * n)).value
+        yield equal(f"SDA(1/(3 {n}))", [least, Fraction(2 * comb(39, 4), 3 * n)], [Fraction(calls)] * 2)
+        # a call rules out fewer than 3n/2 whole candidates
+        most = ceil(3 * n / 2) - 1
+        yield equal(f"calls to VSTAT({n})", vstat_calls(gram, n), ceil(Fraction(comb(39, 4), most)))
 
 
 @claim(

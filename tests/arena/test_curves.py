@@ -48,7 +48,7 @@ def test_counts_hold_the_lower_bound_and_a_second_run_writes_the_same_bytes(cli,
 
 @pytest.mark.slow
 def test_a_cell_that_takes_too_long_is_named_once_the_others_are_written(cli, tmp_path):
-    given = ["curves", "sq", "--dims", "8,200", "--bits", 3, "--tau", 0.3, "--learners", "scan"]
+    given = ["curves", "sq", "--dims", "8,200", "--bits", 3, "--tau", 0.3, "--learners", "exhaustive"]
     error = cli(*given, "--timeout", 3, "--jobs", 1, "-o", tmp_path, status=1).err
     assert "1 of 2 cells failed" in error
     assert [row["status"] for row in read(tmp_path / "curves.csv")] == ["found", "failed"]
@@ -56,15 +56,15 @@ def test_a_cell_that_takes_too_long_is_named_once_the_others_are_written(cli, tm
 
 def test_the_figure_has_a_line_for_every_learner_and_bound(points):
     figure = draw_curves(points)
-    named = {"scan", "group", "signed-group", "group's bound (proved)", "lower bound (proved)"}
+    named = {"exhaustive", "group", "signed-group", "group's bound (proved)", "lower bound (proved)"}
     assert named | {"l = 1, τ = 0.3", "l = 2, τ = 0.1"} <= labels(figure)
     assert figure.pdf.startswith(b"%PDF")
     again = draw_curves(points)
     assert (again.svg, again.pdf) == (figure.svg, figure.pdf)
-    without = draw_curves([point for point in points if point.cell.learner == "scan"])
+    without = draw_curves([point for point in points if point.cell.learner == "exhaustive"])
     assert not labels(without) & {"group", "group's bound (proved)"}
     with pytest.raises(ValueError, match="2 oracles"):
-        draw_curves([points[0], measure_cell(CurveCell("scan", 4, 1, 0.3, "exact"))])
+        draw_curves([points[0], measure_cell(CurveCell("exhaustive", 4, 1, 0.3, "exact"))])
 
 
 def test_learner_side_marks_exactly_what_the_bound_hides():

@@ -2,18 +2,20 @@
 
 import importlib.util
 import json
-from dataclasses import dataclass, replace
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from arena import run_curves
+from arena import family_target, run_curves
+from arena.cells import engine_cell
+from arena.learner_table import LEARNERS, choose_budgets
 from attention import AttentionLayer
-from attention.validation import PositiveFloat
-from lower import FAMILIES, load_instance, option, register, save_instance, verify_instance
-from sq import SymmetricFamily, curve_cells, two_head_families
-from sq.family import ProfileHeads
+from lower import FAMILIES, Heads, constructor, load_instance, save_instance, verify_instance
+from sq import ProfileFamily, curve_cells, two_head_families
+from sq.profiles import Bits, Dim, Slope
 
 
 @pytest.fixture(autouse=True)
@@ -21,20 +23,13 @@ def stair():
     """The record; it is forgotten after each test."""
     before = dict(FAMILIES)
 
-    @register
-    @dataclass(frozen=True, kw_only=True)
-    class StairFamily(SymmetricFamily):
+    @constructor("sq-stair", "Stair, {bits}, {heads}")
+    def stair_family(*, dim: Dim, bits: Bits, beta: Slope = 40.0) -> ProfileFamily:
         """Two heads that say whether some, and whether all of the secret coordinates differ."""
+        heads = Heads.counting(bits, [0.5, bits - 0.5], np.ones(2), np.full(2, beta))
+        return ProfileFamily(dim=dim, bits=bits, heads=heads, others={"beta": beta})
 
-        name = "sq-stair"
-        called = "Stair, {bits}, {heads}"
-        beta: PositiveFloat = option("Slope of both heads.", default=40.0)
-
-        @property
-        def heads(self):
-            return ProfileHeads(np.array([0.5, self.bits - 0.5]), np.ones(2), np.full(2, self.beta))
-
-    yield StairFamily
+    yield stair_family
     FAMILIES.clear()
     FAMILIES.update(before)
 
@@ -53,7 +48,7 @@ def test_it_is_listed_generated_verified_and_compared(tmp_path, cli):
     assert "sq-stair" in cli("generate", "--help").out
     said = " ".join(cli("generate", "sq-stair", "--help").out.split())
     assert "Two heads that say whether some" in said
-    assert "Slope of both heads. [default: 40.0]" in said
+    assert "Slope of all heads. [default: 40.0]" in said
     path = tmp_path / "stair.safetensors"
     said = cli("generate", "sq-stair", "--dim", 8, "--bits", 3, "--beta", 30, "-o", path).out
     assert "Stair, 3 bits, 2 heads" in said
@@ -70,7 +65,7 @@ def test_a_forged_one_is_refused(stair, tmp_path):
     bent[0, 0, 0] *= 1.001
     lies = [
         replace(instance, layer=AttentionLayer(theta=instance.layer.theta, w=bent)),
-        replace(instance, parameters={**instance.parameters, "beta": 39.0}),
+        replace(instance, family=stair(dim=8, bits=3, beta=39.0)),
         replace(instance, secret=instance.secret[::-1]),
         replace(instance, realisation_error=0.5),
     ]
@@ -80,7 +75,7 @@ def test_a_forged_one_is_refused(stair, tmp_path):
 
 
 def test_its_curve_is_measured():
-    cells = curve_cells([8, 10], [3], [0.1], learners=["scan"], family="sq-stair")
+    cells = curve_cells([8, 10], [3], [0.1], learners=["exhaustive"], family="sq-stair")
     points = run_curves(cells, isolated=False)
     assert [point.status for point in points] == ["found"] * 2
     assert {point.row()["family"] for point in points} == {"sq-stair"}
@@ -88,10 +83,18 @@ def test_its_curve_is_measured():
 
 
 def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):
-    assert any(isinstance(one, stair) for one in two_head_families())
+    assert any(one.name == stair.name for one in two_head_families())
     path = Path(__file__).parents[2] / "docs" / "figures.py"
     spec = importlib.util.spec_from_file_location("figures", path)
     figures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(figures)
     figures.make_families(tmp_path)
     assert "``sq-stair``" in (tmp_path / "families.csv").read_text()
+
+
+def test_its_cells_are_found_again_and_it_reaches_other_processes(stair):
+    for family in (stair(dim=8, bits=3), ProfileFamily.bump(dim=8, bits=3)):
+        target = family_target(family, seed=1)
+        cells = [engine_cell(target, LEARNERS["known-part"], 0, choose_budgets("quick")) for _ in range(2)]
+        assert cells[0].arguments == cells[1].arguments
+        assert pickle.loads(pickle.dumps(family.instance(2))).family == family

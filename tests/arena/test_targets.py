@@ -27,26 +27,23 @@ from attention import (
     make_nice_layer,
 )
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
+    ProfileFamily,
     TokenParityFamily,
-    TwoSlopeFamily,
 )
 
 FAMILIES = {
     "parity": ParityFamily(dim=6, bits=3),
     "pair": PairFamily(dim=6, beta=0.5),
-    "bump": BumpFamily(dim=6, bits=4, at=1),
-    "two-slope": TwoSlopeFamily(dim=6, bits=4, slopes=(0.2, 1.5)),
-    "designed-steps": DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
-    "centre-threshold": CentreThresholdFamily(dim=6, bits=4, heads_count=4, steps="best-fit"),
+    "bump": ProfileFamily.bump(dim=6, bits=4, at=1),
+    "two-slope": ProfileFamily.two_slope(dim=6, bits=4, slopes=(0.2, 1.5)),
+    "designed-steps": ProfileFamily.designed_steps(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
+    "centre-threshold": ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=4, steps="best-fit"),
     "token-parity": TokenParityFamily(dim=5, tokens=3, bits=1),
     "hidden-gate": HiddenGateFamily(base=ParityFamily(dim=6, bits=3)),
-    "hidden-gate-two-slope": HiddenGateFamily(base=TwoSlopeFamily(dim=6, bits=4)),
+    "hidden-gate-two-slope": HiddenGateFamily(base=ProfileFamily.two_slope(dim=6, bits=4)),
 }
 
 TARGETS = {
@@ -102,8 +99,8 @@ def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
     [
         (ParityFamily(dim=24, bits=3), "18 queries at tau 0.1 of 1771 targets"),
         (ParityFamily(dim=48, bits=1), "1 query at tau 0.1 of 47 targets"),
-        (BumpFamily(dim=48, bits=8), "2 queries at tau 0.1 of 314457495 targets"),
-        (BumpFamily(dim=60, bits=30), "no bound on queries, 5.9e+16 targets"),
+        (ProfileFamily.bump(dim=48, bits=8), "2 queries at tau 0.1 of 314457495 targets"),
+        (ProfileFamily.bump(dim=60, bits=30), "no bound on queries, 5.9e+16 targets"),
         (HiddenGateFamily(base=ParityFamily(dim=48, bits=3)), "7862 queries at tau 0.1 of 778320 targets"),
         (TokenParityFamily(dim=20, bits=4, tokens=3), "31 queries at tau 0.1 of 3060 targets"),
     ],
@@ -170,7 +167,7 @@ def test_a_target_of_a_family_is_the_family_s_instance(kind):
 
 
 def test_a_target_of_a_family_is_drawn_by_its_seed():
-    family = BumpFamily(dim=30, bits=6)
+    family = ProfileFamily.bump(dim=30, bits=6)
     one, other, again = (family_target(family, seed=seed) for seed in (1, 2, 1))
     assert not np.array_equal(one.instance.secret, other.instance.secret)
     np.testing.assert_array_equal(one.instance.secret, again.instance.secret)

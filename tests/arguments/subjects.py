@@ -25,6 +25,7 @@ import upper.six_phase as phases
 from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
+from sq.johnson import OverlapGram
 
 PACKAGES = [
     attention,
@@ -42,7 +43,7 @@ PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
 RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
-    Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
+    Verification Option constructor option register CurvePoint SQFamily SQOracle ProfileFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table ClaimResult Comparison
@@ -73,9 +74,10 @@ MAPS = dict.fromkeys(("query", "key", "value", "output"), THREE)
 PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
 INSTANCE = PARITY.instance(1)
 ZERO = lower.LinearKnownPart.zero(2, 3)
-GRAM = sq.closed_form_gram(PARITY)
+GRAM = sq.gram_matrix(PARITY)
+KERNEL = OverlapGram(sq.SecretSet(dim=6, bits=2), (0, 0, 0.5))
 SECRETS = sq.SecretSet(dim=6, bits=2)
-CELL = sq.CurveCell(learner="scan", dim=5, bits=2, tolerance=0.3)
+CELL = sq.CurveCell(learner="exhaustive", dim=5, bits=2, tolerance=0.3)
 SMALL = lwe.LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
@@ -212,59 +214,50 @@ def subjects(folder: Path) -> list[partial]:
         partial(lower.SecretPairs([1], [[0, 0.5]]).squared_advantage, samples=3),
         partial(lower.Fact, key=lower.Key.TARGETS, value=2, status=lower.Status.PROVED, source="by counting"),
         partial(lower.all_sign_matrices, tokens=2, dim=2),
-        partial(lower.family_of, instance=INSTANCE),
         partial(lower.load_instance, path=folder / "instance.safetensors"),
         partial(lower.query_lower_bound, targets=5, tolerance=0.3),
         partial(lower.save_instance, path=made, instance=INSTANCE),
         partial(lower.solve_gf2, matrix=THREE, bits=THREE[0]),
         partial(lower.verify_instance, instance=INSTANCE),
         # statistical queries
-        *(partial(one, tolerance=0.3) for one in (sq.CSQ, sq.STAT, sq.full_query_cap, sq.orthogonal_cap)),
+        *(partial(one, tolerance=0.3) for one in (sq.CSQ, sq.STAT, lower.eliminated_per_query)),
         partial(sq.VSTAT, examples=5),
-        partial(sq.BumpFamily, dim=6, bits=4),
-        partial(sq.CentreThresholdFamily, dim=6, bits=4),
-        partial(sq.DesignedStepsFamily, dim=8, bits=6),
+        partial(sq.ProfileFamily.bump, dim=6, bits=4),
+        partial(sq.ProfileFamily.centre_threshold, dim=6, bits=4),
+        partial(sq.ProfileFamily.designed_steps, dim=8, bits=6),
         partial(sq.HiddenGateFamily, base=sq.ParityFamily(dim=5, bits=3)),
         partial(sq.PairFamily, dim=4),
         partial(sq.ParityFamily, dim=5),
         partial(sq.TokenParityFamily, dim=5),
-        partial(sq.TwoSlopeFamily, dim=6, bits=4),
+        partial(sq.ProfileFamily.two_slope, dim=6, bits=4),
         partial(PARITY.instance, number=0),
         partial(PARITY.hidden, number=0, x=BooleanInputs(2, 5).sample(3, rng=0)),
         partial(sq.SecretSet, dim=6, bits=2),
         partial(SECRETS.unrank, number=0),
         partial(SECRETS.rank, secret=[1, 2]),
         partial(SECRETS.overlaps, secret=[1, 2]),
-        partial(sq.CorrelationalQueries, function=ones, size=2),
         partial(sq.CorrelationalQuery, function=ones),
         partial(sq.StatisticalQuery, function=ones),
         partial(sq.GroupQuery, numbers=np.array([0]), weights=np.array([1.0])),
-        partial(sq.CurveCell, learner="scan", dim=5, bits=2, tolerance=0.3),
+        partial(sq.CurveCell, learner="exhaustive", dim=5, bits=2, tolerance=0.3),
         partial(sq.measure_cell, cell=CELL),
         partial(sq.curve_cells, dims=[5], bits=[2], tolerances=[0.3]),
-        *(partial(one) for one in (sq.DescentLearner, sq.GroupLearner, sq.SignedGroupLearner, sq.ScanLearner)),
-        partial(sq.LowDegreeLearner, degree=2),
+        *(partial(one) for one in (sq.GroupLearner, sq.SignedGroupLearner, sq.ExhaustiveSearch)),
         partial(sq.ParityElimination),
         partial(sq.PeriodicLattice, family=sq.PeriodicFamily(dim=8)),
         partial(sq.PeriodicFamily, dim=8),
         partial(sq.ExactOracle, model=sq.CSQ(0.3), family=PARITY, number=0),
         partial(sq.MostPreservingAdversary, model=sq.CSQ(0.3), family=PARITY),
         partial(sq.ReferenceAdversary, model=sq.CSQ(0.3), family=PARITY),
-        partial(sq.HonestOracle, model=sq.STAT(0.3), examples=oracle(), batch=9),
-        partial(sq.closed_form_gram, family=PARITY),
-        partial(sq.enumerated_gram, family=PARITY),
-        partial(sq.enumerated_pairs, family=PARITY),
+        partial(sq.HonestOracle, model=sq.STAT(0.3), instance=INSTANCE, batch=9),
+        partial(sq.gram_matrix, family=PARITY),
         partial(sq.group_learner_bound, targets=5, tolerance=0.3),
         partial(sq.make_parity_instance, dim=5),
-        partial(sq.maximum_clique, joined=TWO.astype(bool)),
         partial(sq.parity_heads, construction="D", bits=2),
-        partial(sq.run_by_queries, learner=lambda oracle: 1, oracle=sq.ReferenceAdversary(sq.CSQ(0.3), PARITY)),
-        partial(sq.spectral_cap, gram=GRAM, tolerance=0.3),
-        partial(sq.statistical_dimension, gram=GRAM, correlation=0.3),
-        partial(sq.szorenyi_cap, correlation=0.01, tolerance=0.3),
+        partial(sq.sq_dimension, gram=GRAM, correlation=0.3),
+        partial(sq.statistical_dimension, gram=KERNEL, correlation=0.3),
         partial(sq.two_head_families),
-        partial(sq.visible_below, targets=5, queries=2),
-        partial(sq.vstat_calls, gram=GRAM, samples=5),
+        partial(sq.vstat_calls, gram=KERNEL, samples=5),
         # learning with rounding
         *(partial(one) for one in lwe.attacks.ATTACKS.values() if isinstance(one, type)),
         partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),

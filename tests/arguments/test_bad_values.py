@@ -87,7 +87,9 @@ def declared(function):
     if isinstance(function, type):
         own = inspect.unwrap(function.__init__)
         return constraints(function if own is function.__init__ else own)
-    held = inspect.unwrap(function, stop=lambda one: one.__code__.co_filename == validation.__file__)
+    held = inspect.unwrap(
+        function, stop=lambda one: inspect.getmodule(getattr(one, "__code__", None)) is validation
+    )
     return constraints(function) if held.__code__.co_name == "entry" else {}
 
 

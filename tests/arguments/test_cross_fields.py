@@ -7,6 +7,7 @@ import pytest
 from subjects import (
     FORM,
     INSTANCE,
+    KERNEL,
     LAYER,
     LWR,
     LWR_X,
@@ -31,9 +32,6 @@ import upper.linear_attention as linear
 from attention import BooleanInputs, GroundTruth
 from lower.walsh import walsh_hadamard
 from lwe import LWEParameters
-from sq.cliques import packing_bound
-from sq.dimension import clique_dimension
-from sq.hidden_part import HiddenPart
 from sq.krawtchouk import fourier_weights, krawtchouk, profile_moments
 from sq.profiles import designed_coefficients
 
@@ -104,8 +102,7 @@ LOWER = [
     (lambda: changed(inputs=BooleanInputs(3, 5)), "tokens"),
     (lambda: changed(known=ZERO), "dimensions"),
     (lambda: changed(secret=np.zeros(0, int)), "secret"),
-    (lambda: changed(parameters={"a": float("nan")}), "parameters"),
-    (lambda: changed(parameters={"a": object()}), "parameters"),
+    (lambda: changed(direction=np.ones(4)), "direction"),
     (lambda: lower.GatedKnownPart(gate=3, on=ZERO, off=ZERO), "gate"),
     (lambda: lower.GatedKnownPart(gate=0, on=ZERO, off=lower.LinearKnownPart.zero(2, 4)), "agree"),
     (lambda: lower.LinearKnownPart.from_gate(c=1.0, c0=0.0, gate=3, direction=np.ones(3)), "gate"),
@@ -128,14 +125,14 @@ SQ = [
     (lambda: sq.ParityFamily(dim=5, heads_count=3, construction="A"), "heads_count"),
     (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5], construction="D"), "slopes"),
     (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5, 1], construction="B"), "slopes"),
-    (lambda: sq.BumpFamily(dim=6, bits=4, at=5), "at"),
-    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5]), "slopes"),
-    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5, 0.5]), "slopes"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=7), "heads_count"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=3, thresholds=[0.5]), "thresholds"),
-    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, thresholds=[0.5, 9.5]), "thresholds"),
+    (lambda: sq.ProfileFamily.bump(dim=6, bits=4, at=5), "at"),
+    (lambda: sq.ProfileFamily.two_slope(dim=6, bits=4, slopes=[0.5]), "slopes"),
+    (lambda: sq.ProfileFamily.two_slope(dim=6, bits=4, slopes=[0.5, 0.5]), "slopes"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, heads_count=7), "heads_count"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, heads_count=3, thresholds=[0.5]), "thresholds"),
+    (lambda: sq.ProfileFamily.designed_steps(dim=8, bits=6, thresholds=[0.5, 9.5]), "thresholds"),
     (lambda: designed_coefficients(4, [0.5, 0.5]), "thresholds"),
-    (lambda: sq.CentreThresholdFamily(dim=6, bits=4, heads_count=3), "heads_count"),
+    (lambda: sq.ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=3), "heads_count"),
     (lambda: sq.TokenParityFamily(dim=6, tokens=40, beta=0.01), "beta"),
     (lambda: sq.HiddenGateFamily(base=sq.ParityFamily(dim=5, bits=2, construction="B")), "c0"),
     (lambda: sq.HiddenGateFamily.preset(dim=6, base="parity", at=1), "at"),
@@ -163,38 +160,33 @@ SQ = [
         "names target",
     ),
     (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.StatisticalQuery(len)), "CorrelationalQuery"),
-    (lambda: sq.HonestOracle(CSQ, oracle(), batch=9).query(sq.CorrelationalQuery(len)), "part"),
+    (lambda: sq.HonestOracle(CSQ, LWR, batch=9), "family"),
     (
-        lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(
+        lambda: sq.HonestOracle(STAT, INSTANCE, batch=9).query(
             sq.StatisticalQuery(lambda x, y: 9 * x[:, 0, 0])
         ),
         "range",
     ),
-    (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(lambda x, y: x)), "shape"),
-    (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(len, low=-9.0)), "range"),
-    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
-    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
-    (lambda: HiddenPart(ZERO, np.ones(4)), "direction"),
-    (lambda: HiddenPart(ZERO, np.ones(3)), "norm"),
+    (lambda: sq.HonestOracle(STAT, INSTANCE, batch=9).query(sq.StatisticalQuery(lambda x, y: x)), "shape"),
+    (lambda: sq.HonestOracle(STAT, INSTANCE, batch=9).query(sq.StatisticalQuery(len, low=-9.0)), "range"),
+    (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
+    (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
     (lambda: sq.ParityElimination(direction=np.ones(3)), "direction"),
     (lambda: sq.ParityElimination.for_instance(TOKENS.instance(0)), "family"),
     (lambda: ATTACK.fit(oracle()), "coordinates"),
-    (lambda: sq.closed_form_gram(PARITY, [PARITY.secrets.size]), "numbers"),
-    (lambda: sq.closed_form_gram(PARITY, []), "numbers"),
-    (lambda: sq.enumerated_gram(sq.PairFamily(dim=20)), "bits"),
-    (lambda: sq.szorenyi_cap(0.5, 0.1), "correlation"),
-    (lambda: sq.statistical_dimension(sq.closed_form_gram(PARITY), -0.1), "correlation"),
-    (lambda: sq.full_query_cap(1), "tolerance"),
+    (lambda: sq.gram_matrix(sq.PairFamily(dim=200)), "targets"),
+    (lambda: lower.eliminated_per_query(0.1, correlation=0.5), "correlation"),
+    (lambda: lower.eliminated_per_query(1), "tolerance"),
+    (lambda: sq.statistical_dimension(KERNEL, -0.1), "correlation"),
     (lambda: krawtchouk(3, 4, 1), "degree"),
     (lambda: krawtchouk(3, 1, 4), "number"),
     (lambda: fourier_weights([1]), "profile"),
     (lambda: profile_moments([1, np.nan]), "profile"),
-    (lambda: packing_bound(3, 4, 1), "bits"),
-    (lambda: clique_dimension(sq.closed_form_gram(PARITY), -1), "correlation"),
-    (lambda: sq.CurveCell("scan", 5, 5, 0.3), "bits"),
+    (lambda: sq.sq_dimension(sq.gram_matrix(PARITY), -1), "correlation"),
+    (lambda: sq.CurveCell("exhaustive", 5, 5, 0.3), "bits"),
     (lambda: sq.CurveCell("no", 5, 2, 0.3), "learner"),
-    (lambda: sq.CurveCell("scan", 5, 2, 1.0), "tolerance"),
-    (lambda: sq.CurveCell("scan", 5, 2, 0.3, batch=9), "batch"),
+    (lambda: sq.CurveCell("exhaustive", 5, 2, 1.0), "tolerance"),
+    (lambda: sq.CurveCell("exhaustive", 5, 2, 0.3, batch=9), "batch"),
     (lambda: sq.curve_cells([], [2], [0.3]), "dims"),
 ]
 LWE = [

@@ -6,15 +6,12 @@ import numpy as np
 
 from lwe import TERNARY, CentredBinomial, Flips, SparseSigned, make_lwr_instance
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
     PeriodicFamily,
+    ProfileFamily,
     TokenParityFamily,
-    TwoSlopeFamily,
 )
 
 HONEST = {
@@ -23,13 +20,15 @@ HONEST = {
     "parity-C": lambda: ParityFamily(dim=8, bits=3, construction="C", beta=0.7).instance(9),
     "parity-D": lambda: ParityFamily(dim=9, bits=5).instance(10, direction=np.arange(1.0, 10.0)),
     "pair": lambda: PairFamily(dim=9, beta=0.3).instance(5, direction=np.cos(np.arange(9.0))),
-    "bump": lambda: BumpFamily(dim=12, bits=9, at=0).instance(1),
-    "designed-steps": lambda: DesignedStepsFamily(dim=9, bits=6, heads_count=4).instance(2),
-    "centre-threshold": lambda: CentreThresholdFamily(
+    "bump": lambda: ProfileFamily.bump(dim=12, bits=9, at=0).instance(1),
+    "designed-steps": lambda: ProfileFamily.designed_steps(dim=9, bits=6, heads_count=4).instance(2),
+    "centre-threshold": lambda: ProfileFamily.centre_threshold(
         dim=9, bits=5, heads_count=3, steps="best-fit"
     ).instance(1),
     "token-parity": lambda: TokenParityFamily(dim=7, tokens=4, bits=3, beta=9.0).instance(1),
-    "hidden-gate-two-slope": lambda: HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=4)).instance(200),
+    "hidden-gate-two-slope": lambda: HiddenGateFamily(base=ProfileFamily.two_slope(dim=8, bits=4)).instance(
+        200
+    ),
     "periodic": lambda: PeriodicFamily(dim=6, gamma=0.7).instance(rng=3),
     "periodic-set": lambda: PeriodicFamily(dim=8, bits=3, gamma=0.5).instance(
         5, direction=np.arange(1.0, 9.0)

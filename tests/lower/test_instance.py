@@ -14,19 +14,20 @@ from lower import (
     load_instance,
     save_instance,
 )
+from sq import ProfileFamily
 
 
 def make(**changes):
     rng = np.random.default_rng(0)
     parts = {
-        "family": "toy",
+        "family": ProfileFamily.bump(dim=3, bits=2),
         "layer": AttentionLayer(theta=rng.standard_normal((2, 3, 3)), w=rng.standard_normal((2, 3, 3))),
         "inputs": BooleanInputs(tokens=2, dim=3),
         "secret": np.array([1, 2]),
         "known": LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
-        "certificate": Certificate("toy", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),
+        "certificate": Certificate("sq-bump", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),
         "realisation_error": 1e-17 / 3,
-        "parameters": {"bits": 2, "slopes": [0.5, 1 / 3], "gadget": False},
+        "direction": np.array([1.0, 0.0, 0.0]),
     }
     return HardInstance(**(parts | changes))
 
@@ -72,9 +73,10 @@ WRONG = [
     *(("metadata", "family", value) for value in (3, "", "other", None)),
     *(("metadata", "inputs", {"name": "boolean", "k": k, "d": d}) for k, d in ((3, 3), (2, 4))),
     *(("metadata", "inputs", value) for value in ([], "boolean")),
-    *(("metadata", "certificate", value) for value in ({}, [], None, {"family": "toy", "statements": [3]})),
+    *(("metadata", "certificate", value) for value in ({}, [], None)),
     *(("metadata", "realisation_error", value) for value in (-1.0, "small", None, [1], True)),
-    *(("metadata", "parameters", value) for value in ([1], None, 3)),
+    *(("metadata", "parameters", value) for value in ([1], None, 3, {"dim": 3, "bits": 2})),
+    *(("metadata", "parameters", {**make().parameters, name: 9}) for name in ("bits", "scale", "security")),
     *(("tensors", "theta", np.zeros(shape)) for shape in ((2, 3, 4), (1, 3, 3))),
     ("tensors", "w", np.zeros((2, 3, 3), dtype=np.int64)),
     *(("tensors", "secret", value) for value in (np.array([0.5]), np.zeros(0, dtype=np.int64))),

@@ -9,15 +9,11 @@ from lower import SecretPairs, all_sign_matrices
 from lower.low_degree import advantage_within_dimension, dimension_within_advantage
 from lower.walsh import walsh_hadamard
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
+    ProfileFamily,
     TokenParityFamily,
-    TwoSlopeFamily,
-    enumerated_pairs,
     statistical_dimension,
 )
 from sq.dimension import reference_gram
@@ -25,17 +21,30 @@ from sq.dimension import reference_gram
 FAMILIES = (
     ParityFamily(dim=5, bits=3),
     ParityFamily(dim=5, bits=2, construction="B"),
-    BumpFamily(dim=6, bits=3, at=1),
-    TwoSlopeFamily(dim=6, bits=4),
-    DesignedStepsFamily(dim=6, bits=4),
-    CentreThresholdFamily(dim=6, bits=4),
-    HiddenGateFamily(base=TwoSlopeFamily(dim=5, bits=3)),
+    ProfileFamily.bump(dim=6, bits=3, at=1),
+    ProfileFamily.two_slope(dim=6, bits=4),
+    ProfileFamily.designed_steps(dim=6, bits=4),
+    ProfileFamily.centre_threshold(dim=6, bits=4),
+    HiddenGateFamily(base=ProfileFamily.two_slope(dim=5, bits=3)),
     PairFamily(dim=5),
     TokenParityFamily(dim=4, tokens=3, bits=2),
     TokenParityFamily(dim=5, tokens=3, bits=1),
 )
 PARITY = ParityFamily(dim=12, bits=3).secret_pairs
-SPREAD = BumpFamily(dim=12, bits=6).secret_pairs
+SPREAD = ProfileFamily.bump(dim=12, bits=6).secret_pairs
+
+
+def enumerated_pairs(family):
+    """The pairs of a family from its hidden parts alone: Walsh-Hadamard transforms over all inputs."""
+    x, size = all_sign_matrices(family.tokens, family.dim), family.secrets.size
+    values = np.array([family.hidden(number, x).T for number in range(size)])  # secrets, rows, inputs
+    spectra = walsh_hadamard(values / np.abs(values).max())
+    degrees = np.bitwise_count(np.arange(len(x)))
+    rows = []
+    for one, other in product(spectra, repeat=2):
+        row = np.bincount(degrees, weights=(one * other).mean(axis=0))
+        rows.append(np.where(np.abs(row) > 1e-14, row, 0.0).tolist())
+    return SecretPairs([Fraction(1, size**2)] * size**2, rows)
 
 
 def likelihood_ratio_by_degree(family, samples, rate):
@@ -61,7 +70,7 @@ def likelihood_ratio_by_degree(family, samples, rate):
     [
         ParityFamily(dim=3, bits=1),
         ParityFamily(dim=3, bits=2, construction="B"),
-        BumpFamily(dim=3, bits=2, at=0),
+        ProfileFamily.bump(dim=3, bits=2, at=0),
         HiddenGateFamily(base=ParityFamily(dim=3, bits=1)),
     ],
     ids=lambda family: family.title,
@@ -88,7 +97,9 @@ def test_pairs_of_every_family_are_those_of_full_enumeration(family):
         )
     for samples in (2, 20, 200):
         # kinds are split alike only where events are; these are continuous in the chances
-        assert found.dimension(samples=samples) == pytest.approx(stated.dimension(samples=samples), rel=1e-6)
+        assert found.statistical_dimension(samples=samples) == pytest.approx(
+            stated.statistical_dimension(samples=samples), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("pairs", [PARITY, SPREAD], ids=["parity", "bump"])
@@ -126,19 +137,19 @@ def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
     secrets = ParityFamily(dim=12, bits=3).secrets
     for samples in (3, 30, 300):
         over_sets = statistical_dimension(reference_gram(secrets), Fraction(1, samples)).value
-        assert PARITY.dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
-    assert PARITY.dimension(samples=2) == math.inf
-    assert PARITY.dimension(samples=331) == 0
+        assert PARITY.statistical_dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
+    assert PARITY.statistical_dimension(samples=2) == math.inf
+    assert PARITY.statistical_dimension(samples=331) == 0
 
 
 def test_dimension_is_the_largest_average_over_events_of_whole_pairs():
-    pairs = enumerated_pairs(DesignedStepsFamily(dim=6, bits=4))
+    pairs = enumerated_pairs(ProfileFamily.designed_steps(dim=6, bits=4))
     ranked = np.sort([abs(float(one)) for one in pairs.totals])[::-1]
     averages = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
     for samples in (3, 8, 20):
         # events of so many pairs fail, and those of one more do not
         least = np.flatnonzero(averages <= 1 / samples)[0]
-        found = len(ranked) / pairs.dimension(samples=samples) ** 2
+        found = len(ranked) / pairs.statistical_dimension(samples=samples) ** 2
         assert least <= found <= least + 1
 
 
@@ -147,7 +158,7 @@ def test_advantage_and_dimension_bound_each_other(pairs):
     largest = max(pairs.totals)
     for at, samples, touched in product((4, 10, 40), (8, 30, 120), (2, 4)):
         seen = pairs.squared_advantage(samples=samples, touched=touched)
-        dimension = pairs.dimension(samples=at)
+        dimension = pairs.statistical_dimension(samples=at)
         assert dimension_within_advantage(seen, samples=samples, touched=touched, at=at) <= dimension * (
             1 + 1e-12
         )

@@ -49,12 +49,7 @@ def bent(instance, name, place, change):
 def stating(instance, name, **changes):
     """The instance whose certificate says something else in the fact of that name."""
     facts = tuple(replace(fact, **changes) if fact.name == name else fact for fact in instance.certificate)
-    return replace(instance, certificate=Certificate(instance.family, facts))
-
-
-def saying(instance, **parameters):
-    """The instance with other public parameters."""
-    return replace(instance, parameters={**instance.parameters, **parameters})
+    return replace(instance, certificate=Certificate(instance.family.name, facts))
 
 
 # another value of the same kind
@@ -66,7 +61,6 @@ ANOTHER = {
     Word: lambda value: Word.BKW if value is not Word.BKW else Word.SEARCH,
     tuple: lambda value: (*value[:-1], changed_value(value[-1])),
     list: lambda value: [*value[:-1], changed_value(value[-1])],
-    dict: lambda value: {**value, "bits": changed_value(value["bits"])},
     type(None): lambda value: 2,
 }
 
@@ -111,25 +105,22 @@ def forgeries(instance: HardInstance):
         left = tuple(one for one in instance.certificate if one is not fact)
         yield (
             f"certificate: no {fact.name}",
-            replace(instance, certificate=Certificate(instance.family, left)),
+            replace(instance, certificate=Certificate(instance.family.name, left)),
         )
     for status in Status:
         more = (*instance.certificate, Fact(Key.OPERATIONS, 128, status, "nothing breaks it"))
         yield (
             f"certificate: one more, {status}",
-            replace(instance, certificate=Certificate(instance.family, more)),
+            replace(instance, certificate=Certificate(instance.family.name, more)),
         )
     theta, w = instance.layer.theta, instance.layer.w
     lax = stating(bent(instance, "theta", (0, 0, 0), 5e-3), "realisation error", value=0.9)
     yield "realisation error: .9 by the file itself", replace(lax, realisation_error=0.9)
     for error in (0.0, instance.realisation_error / 2, 1e-3):
         yield f"realisation error: {error}", replace(instance, realisation_error=error)
-    for name, value in instance.parameters.items():
-        yield f"parameter: {name}", saying(instance, **{name: changed_value(value)})
-        yield f"parameter: {name} of another kind", saying(instance, **{name: {"what": "is this"}})
-        kept = {key: one for key, one in instance.parameters.items() if key != name}
-        yield f"parameter: no {name}", replace(instance, parameters=kept)
-    yield "parameter: one more", saying(instance, security=128)
+    if "direction" in instance.parameters:  # others ignore it
+        yield "direction: the opposite", replace(instance, direction=-instance.direction)
+    yield "direction: longer", replace(instance, direction=2 * instance.direction)
     d, zero = instance.layer.dim, np.zeros((2, instance.layer.dim, instance.layer.dim))
     yield "layer: a head of zeros", with_heads(instance, zero[:1], zero[:1])
     yield "layer: heads that cancel", with_heads(instance, zero, np.stack([np.eye(d), -np.eye(d)]))
@@ -152,9 +143,10 @@ def forgeries(instance: HardInstance):
         yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
     tokens = LinearKnownPart.zero(instance.inputs.tokens + 1, d)
     yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.tokens, d), known=tokens)
-    for family in ("sq-pair", "sq-parity", "lwr", "sq-bump", "mine"):
+    for kind in ("pair", "parity-B", "lwr", "bump", "hidden-gate-two-slope"):
+        family = honest(kind).family
         if family != instance.family:
-            certificate = replace(instance.certificate, family=family)
+            certificate = replace(instance.certificate, family=family.name)
             yield f"family: {family}", replace(instance, family=family, certificate=certificate)
 
 
@@ -163,7 +155,7 @@ def forgeries(instance: HardInstance):
 )
 def test_every_forgery_is_refused_with_its_reasons(kind):
     found = {what: verify_instance(lie) for what, lie in forgeries(honest(kind))}
-    assert len(found) > 50
+    assert len(found) > 40
     assert [what for what, one in found.items() if one.holds] == []
     assert all(str(one).startswith("NOT verified:\n  - ") for one in found.values())
 

@@ -37,7 +37,7 @@ def _enumerated(family, *, targets=40, samples=None):
 
 def row_error(family, number, x):
     instance = family.instance(number)
-    own = family.scale * family.hidden(number, x)[..., None] * np.array(instance.parameters["direction"])
+    own = family.scale * family.hidden(number, x)[..., None] * instance.direction
     error = float(np.linalg.norm(instance.layer(x) - instance.known(x) - own, axis=-1).max())
     assert error <= instance.allowed_error
     return error

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sq import BumpFamily, ParityFamily, TokenParityFamily, TwoSlopeFamily
-from sq.gram import closed_form_gram, enumerated_gram
+from sq import ParityFamily
+from sq.dimension import gram_matrix
 from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
@@ -22,28 +22,9 @@ def test_eberlein_eigenvalues_are_those_of_the_dense_matrix(points, bits, data):
     kernel = OverlapGram(SecretSet(points, bits, first=0), values)
     dimensions = [comb(points, j) - (comb(points, j - 1) if j else 0) for j in range(len(kernel.eigenvalues))]
     expected = np.repeat([float(value) for value in kernel.eigenvalues], dimensions)
-    found = np.linalg.eigvalsh(kernel.dense().matrix)
+    found = np.linalg.eigvalsh(kernel.dense())
     np.testing.assert_allclose(np.sort(expected), found, atol=1e-10)
     assert float(kernel.largest_eigenvalue()) == pytest.approx(found[-1], abs=1e-10)
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
-        ParityFamily(dim=5, bits=2),
-        BumpFamily(dim=6, bits=3, at=1),
-        TwoSlopeFamily(dim=6, bits=4),
-        TokenParityFamily(dim=5, tokens=3, bits=2),
-    ],
-    ids=lambda one: one.name,
-)
-def test_closed_form_and_enumeration_agree(family):
-    closed, enumerated = closed_form_gram(family), enumerated_gram(family)
-    np.testing.assert_allclose(enumerated.matrix, closed.matrix, atol=1e-13)
-    numbers = [2, 0]
-    some = enumerated_gram(family, numbers)
-    assert some.numbers.tolist() == numbers
-    np.testing.assert_allclose(some.matrix, closed.matrix[np.ix_(numbers, numbers)], atol=1e-13)
 
 
 def test_large_families_are_never_written_out():
@@ -51,6 +32,8 @@ def test_large_families_are_never_written_out():
     assert len(kernel) == 82_251
     with pytest.raises(ValueError, match="82251 targets"):
         kernel.dense()
+    with pytest.raises(ValueError, match="82251 targets"):
+        gram_matrix(ParityFamily(dim=40, bits=4))
     huge = OverlapGram(SecretSet(2000, 600), (*([0] * 600), Fraction(1, 2)))
     assert huge.largest_eigenvalue() == Fraction(1, 2)
     assert huge.size > 10**500

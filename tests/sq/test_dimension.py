@@ -9,19 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from lower.bounds import eliminated_per_query
-from sq.caps import orthogonal_cap, spectral_cap, szorenyi_cap
-from sq.cliques import maximum_clique, overlap_graph, packing_bound
-from sq.dimension import reference_gram, statistical_dimension
-from sq.gram import GramMatrix
+from lower import eliminated_per_query
+from sq.dimension import reference_gram, sq_dimension, statistical_dimension
 from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
 CODES = {(6, 3, 1): 4, (7, 3, 1): 7, (8, 4, 2): 14, (9, 3, 1): 12, (7, 4, 1): 2}
-
-
-def gram_of(vectors):
-    return GramMatrix(vectors @ vectors.T, np.arange(len(vectors)))
 
 
 def unit_vectors(targets, dim, seed):
@@ -30,23 +23,17 @@ def unit_vectors(targets, dim, seed):
 
 
 @pytest.mark.parametrize(("code", "size"), CODES.items())
-@pytest.mark.parametrize("transitive", [True, False])
-def test_maximum_sets_of_secrets_of_small_overlap(code, size, transitive):
+def test_the_sq_dimension_of_overlaps_is_the_size_of_a_constant_weight_code(code, size):
     points, bits, overlap = code
-    secrets = SecretSet(points + 1, bits)
-    graph = overlap_graph(secrets, overlap)
-    found = maximum_clique(graph, transitive=transitive)
-    assert len(found) == size <= packing_bound(*code)
-    for one, other in combinations(found, 2):
-        assert len(set(secrets.table[one]) & set(secrets.table[other])) <= overlap
-    assert len(maximum_clique(graph, transitive=transitive, at_most=packing_bound(*code))) == size
+    values = [int(one > overlap) for one in range(bits + 1)]
+    assert sq_dimension(OverlapGram(SecretSet(points + 1, bits), values).dense(), 0) == size
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 11), st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, density, seed):
+def test_the_sq_dimension_is_what_enumeration_finds(vertices, density, seed):
     graph = networkx.gnp_random_graph(vertices, density, seed=seed)
-    found = maximum_clique(networkx.to_numpy_array(graph, dtype=bool))
+    gram = 1.0 - networkx.to_numpy_array(graph)  # joined where the correlation is 0
     largest = max(
         size
         for size in range(1, vertices + 1)
@@ -55,20 +42,7 @@ def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, de
             for subset in combinations(range(vertices), size)
         )
     )
-    assert len(found) == largest
-    assert all(graph.has_edge(*pair) for pair in combinations(found, 2))
-    assert len(networkx.max_weight_clique(graph, weight=None)[0]) == largest
-
-
-@pytest.mark.parametrize("tau", [0.9, 0.5, 0.3, 0.1, 0.05])
-def test_the_orthogonal_cap_and_its_queries_are_those_of_the_exact_bounds(tau):
-    cap = orthogonal_cap(tau)
-    assert cap.whole == eliminated_per_query(tau)
-    identity = OverlapGram(SecretSet(12, 3), (0, 0, 0, 1))
-    assert spectral_cap(identity, tau).value == cap.value
-    assert spectral_cap(identity, tau).whole == min(cap.whole, 165)
-    assert szorenyi_cap(0, tau).whole == cap.whole
-    assert szorenyi_cap(0, tau).value == cap.value
+    assert sq_dimension(gram, 0.5) == largest
 
 
 def largest_margins(vectors):
@@ -93,39 +67,45 @@ def largest_margins(vectors):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_no_query_rules_out_more_than_its_cap(targets, dim, seed):
+def test_no_query_rules_out_more_than_its_bound(targets, dim, seed):
     vectors = unit_vectors(targets, dim, seed)
-    gram = gram_of(vectors)
-    gamma = min(float(np.abs(gram.matrix - np.eye(targets)).max()) + 1e-9, 1)
+    gram = vectors @ vectors.T
+    gamma = min(float(np.abs(gram - np.eye(targets)).max()) + 1e-9, 1)
+    largest = float(np.linalg.eigvalsh(gram)[-1]) + 1e-9
     for size, margin in largest_margins(vectors).items():
         tau = margin * (1 - 1e-6)
         if not 1e-3 < tau < 1:
             continue
-        assert spectral_cap(gram, tau).whole >= size
+        assert eliminated_per_query(tau, eigenvalue=largest) >= size
         if gamma < tau**2:
-            assert szorenyi_cap(gamma, tau).whole >= size
+            assert eliminated_per_query(tau, correlation=gamma) >= size
 
 
 def dimension_by_definition(gram, gamma):
-    size = len(gram)
-    largest = [
-        max(np.abs(gram.matrix[np.ix_(rows, rows)]).mean() for rows in combinations(range(size), many))
-        for many in range(1, size + 1)
-    ]
-    failing = [many for many, average in enumerate(largest, 1) if average > gamma + 1e-12]
-    return ceil(Fraction(size, max(failing))) - 1 if failing else None
+    sets = [set(one) for one in gram.secrets.table.tolist()]
+    entries = [[abs(gram.values[len(one & other)]) for other in sets] for one in sets]
+    size, failing = len(sets), []
+    for many in range(1, size + 1):
+        sums = (sum(entries[i][j] for i in rows for j in rows) for rows in combinations(range(size), many))
+        if max(sums) > Fraction(repr(gamma)) * many**2:
+            failing.append(many)
+    return ceil(Fraction(size, max(failing))) - 1
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(2, 7), st.integers(1, 9), st.floats(0.02, 0.98), st.integers(0, 2**32 - 1))
-def test_the_statistical_dimension_is_at_least_what_is_said(targets, dim, gamma, seed):
-    gram = gram_of(unit_vectors(targets, dim, seed))
-    found = statistical_dimension(gram, gamma)
-    true = dimension_by_definition(gram, gamma)
+@given(
+    st.sampled_from([(5, 1), (4, 2), (6, 1), (5, 4)]),
+    st.lists(st.fractions(-1, 1, max_denominator=20), min_size=4, max_size=4),
+    st.floats(0.02, 0.98),
+)
+def test_the_statistical_dimension_is_at_least_what_is_said(code, values, gamma):
+    points, bits = code
+    gram = OverlapGram(SecretSet(points + 1, bits), [*values[:bits], 1])
+    found, true = statistical_dimension(gram, gamma), dimension_by_definition(gram, gamma)
     assert found.whole <= true
     assert found.value <= true + 1
-    orthogonal = statistical_dimension(gram_of(np.eye(targets)), gamma)
-    assert orthogonal.whole == dimension_by_definition(gram_of(np.eye(targets)), gamma)
+    orthogonal = OverlapGram(gram.secrets, [*([0] * bits), 1])
+    assert statistical_dimension(orthogonal, gamma).whole == dimension_by_definition(orthogonal, gamma)
 
 
 @settings(max_examples=30, deadline=None)

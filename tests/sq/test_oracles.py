@@ -3,20 +3,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention import BooleanInputs, ExampleOracle
 from lower import all_sign_matrices
 from lower.bounds import eliminated_per_query
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.answers import TrueAnswers
+from sq.labels import hidden_of_labels
 from sq.models import CSQ, STAT, VSTAT
 from sq.oracles import ExactOracle, HonestOracle
 from sq.parities import ParityFamily
-from sq.profiles import BumpFamily
-from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, StatisticalQuery
+from sq.periodic import PeriodicFamily
+from sq.profile_family import ProfileFamily
+from sq.queries import CorrelationalQuery, GroupQuery, StatisticalQuery
 
 ADVERSARIES = [ReferenceAdversary, MostPreservingAdversary]
 SMALL = ParityFamily(dim=4, bits=2)
-BUMP = BumpFamily(dim=6, bits=4)
+BUMP = ProfileFamily.bump(dim=6, bits=4)
 
 
 def as_function(family, query):
@@ -76,13 +77,12 @@ def test_exact_statistical_answers_are_those_of_the_real_layer():
         np.testing.assert_allclose(replies, means, atol=1e-12)
 
 
-def test_every_scalar_query_counts_one_and_a_vector_counts_its_coordinates():
+def test_every_scalar_query_counts_one():
     group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
-    vector = CorrelationalQueries(lambda x: x[..., :3] / 2, size=3)
     instance = SMALL.instance(0)
     for oracle in (
         ExactOracle(CSQ(0.3), SMALL, 0),
-        HonestOracle.for_instance(CSQ(0.3), instance, batch=100, family=SMALL, rng=0),
+        HonestOracle(CSQ(0.3), instance, batch=100, rng=0),
         ReferenceAdversary(CSQ(0.3), SMALL),
         MostPreservingAdversary(CSQ(0.3), SMALL),
     ):
@@ -90,15 +90,11 @@ def test_every_scalar_query_counts_one_and_a_vector_counts_its_coordinates():
         assert oracle.asked == 1
         assert oracle.query_many([group, plain]).shape == (2,)
         assert oracle.asked == 3
-        assert oracle.query_many(vector).shape == (3,)
-        assert oracle.asked == 6
 
 
 def test_an_honest_oracle_draws_one_batch_a_call():
     query = StatisticalQuery(lambda x, y: x[:, 0, 0])
-    oracle = HonestOracle(
-        STAT(0.1), ExampleOracle(SMALL.instance(0).layer, BooleanInputs(2, 4), rng=0), batch=70
-    )
+    oracle = HonestOracle(STAT(0.1), SMALL.instance(0), batch=70, rng=0)
     first = oracle.query(query)
     assert (oracle.asked, oracle.examples_used, oracle.batch) == (1, 70, 70)
     assert oracle.query(query) != first  # fresh examples
@@ -109,7 +105,7 @@ def test_an_honest_oracle_draws_one_batch_a_call():
 def test_honest_answers_are_within_hoeffding_of_the_exact_ones():
     rng = np.random.default_rng(2)
     model = STAT(0.1)
-    honest = HonestOracle.for_instance(model, SMALL.instance(2), batch=4000, rng=3)
+    honest = HonestOracle(model, SMALL.instance(2), batch=4000, rng=3)
     exact = ExactOracle(model, SMALL, 2)
     queries = [random_function(rng, bounded=False) for _ in range(20)]
     # 20 replies miss with probability 20 * 2 exp(-4000 * .12^2 / 2) = 1e-11
@@ -204,8 +200,8 @@ def test_the_reference_of_statistical_queries_has_a_uniform_sign_on_the_gate():
     answers = TrueAnswers(SMALL)
     x = answers.x
     gate = (x[:, 0, 0] != x[:, 1, 0]).astype(float)
-    sign = StatisticalQuery(lambda x, y: np.sign(np.round(answers.part.of_labels(x, y)[:, 0], 9)))
-    size = StatisticalQuery(lambda x, y: np.abs(np.round(answers.part.of_labels(x, y)[:, 0], 9)))
+    sign = StatisticalQuery(lambda x, y: np.sign(np.round(hidden_of_labels(answers.instance, x, y)[:, 0], 9)))
+    size = StatisticalQuery(lambda x, y: np.abs(np.round(hidden_of_labels(answers.instance, x, y)[:, 0], 9)))
     np.testing.assert_allclose(answers.reference([sign, size]), [0.0, gate.mean()], atol=1e-12)
 
 
@@ -242,7 +238,7 @@ def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
 def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query, words):
     for oracle in (
         ExactOracle(model, SMALL, 0),
-        HonestOracle.for_instance(model, SMALL.instance(0), batch=500, family=SMALL, rng=0),
+        HonestOracle(model, SMALL.instance(0), batch=500, rng=0),
         ReferenceAdversary(model, SMALL),
         MostPreservingAdversary(model, SMALL),
     ):
@@ -251,3 +247,13 @@ def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query
                 ask(what)
         assert oracle.asked == 0
         assert len(getattr(oracle, "survivors", range(3))) == 3
+
+
+def test_oracles_take_the_tokens_of_the_family_and_assume_no_signs():
+    wave = PeriodicFamily(dim=6, bits=2, gamma=0.3)
+    mark = CorrelationalQuery(lambda x: x[..., 0] / np.sqrt(2))  # 1 and -1 in the two tokens
+    honest = HonestOracle(CSQ(0.3), wave.instance(0), batch=4000, rng=0)
+    assert abs(honest.query(mark)) < 0.1  # both rows show the same wave
+    with pytest.raises(ValueError, match=r"MarkedInputs.*for signs"):
+        ExactOracle(CSQ(0.3), wave, 0).query(mark)
+    assert ExactOracle(CSQ(0.3), wave, 0).query(GroupQuery.single(0)) == pytest.approx(1)

@@ -5,7 +5,7 @@ import pytest
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome
 from attention.testing import check_learner
-from sq import BumpFamily, PeriodicFamily, PeriodicLattice
+from sq import PeriodicFamily, PeriodicLattice, ProfileFamily
 
 pytest.importorskip("fpylll")
 pytestmark = pytest.mark.extras
@@ -68,5 +68,5 @@ def test_it_says_what_does_not_fit_it():
         Outcome.EXACT,
     )
     with pytest.raises(ValueError, match="sq-periodic"):
-        PeriodicLattice.for_instance(BumpFamily(dim=8, bits=4).instance(0))
+        PeriodicLattice.for_instance(ProfileFamily.bump(dim=8, bits=4).instance(0))
     check_learner(PeriodicLattice(family), instance.layer, instance.inputs)

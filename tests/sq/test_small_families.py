@@ -8,28 +8,25 @@ import pytest
 from attention import BooleanInputs
 from lower import Key, Word, all_sign_matrices, query_lower_bound
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
     HiddenGateFamily,
     PairFamily,
     ParityFamily,
+    ProfileFamily,
     TokenParityFamily,
-    TwoSlopeFamily,
 )
 
 # the family and the largest error of a row of its layer
 SYMMETRIC = [
-    (BumpFamily(dim=6, bits=4), 1e-14),
-    (BumpFamily(dim=6, bits=3, at=0), 1e-14),
-    (BumpFamily(dim=6, bits=2, at=2, beta=1.5), 1.0),
-    (TwoSlopeFamily(dim=6, bits=3), 1e-14),
-    (TwoSlopeFamily(dim=6, bits=4, slopes=(0.3, 2.0)), 1e-14),
-    (DesignedStepsFamily(dim=6, bits=4, heads_count=3), 1e-14),
-    (DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5)), 1e-14),
-    (CentreThresholdFamily(dim=6, bits=4), 1e-14),
-    (CentreThresholdFamily(dim=6, bits=4, steps="best-fit"), 1e-14),
-    (CentreThresholdFamily(dim=6, bits=3, heads_count=1), 1e-14),
+    (ProfileFamily.bump(dim=6, bits=4), 1e-14),
+    (ProfileFamily.bump(dim=6, bits=3, at=0), 1e-14),
+    (ProfileFamily.bump(dim=6, bits=2, at=2, beta=1.5), 1.0),
+    (ProfileFamily.two_slope(dim=6, bits=3), 1e-14),
+    (ProfileFamily.two_slope(dim=6, bits=4, slopes=(0.3, 2.0)), 1e-14),
+    (ProfileFamily.designed_steps(dim=6, bits=4, heads_count=3), 1e-14),
+    (ProfileFamily.designed_steps(dim=6, bits=4, thresholds=(0.5, 1.5)), 1e-14),
+    (ProfileFamily.centre_threshold(dim=6, bits=4), 1e-14),
+    (ProfileFamily.centre_threshold(dim=6, bits=4, steps="best-fit"), 1e-14),
+    (ProfileFamily.centre_threshold(dim=6, bits=3, heads_count=1), 1e-14),
 ]
 PAIRS = [
     (PairFamily(dim=6, beta=beta), 1e-15 * (4 + 1 / math.tanh(beta))) for beta in (0.01, 0.3, 1.0, 4.0, 40.0)
@@ -44,7 +41,7 @@ GATES = [
     for base in (
         *(ParityFamily(dim=5, bits=bits) for bits in (1, 2, 3)),
         *(ParityFamily(dim=5, bits=3, construction=one) for one in "BC"),
-        *(TwoSlopeFamily(dim=5, bits=bits) for bits in (3, 4)),
+        *(ProfileFamily.two_slope(dim=5, bits=bits) for bits in (3, 4)),
     )
 ]
 
@@ -111,20 +108,20 @@ def test_energy_shares_and_counts_of_the_certificate_of_token_parities():
 @pytest.mark.parametrize(
     ("family", "parity"),
     [
-        (TwoSlopeFamily(dim=8, bits=3), True),
-        (TwoSlopeFamily(dim=8, bits=3, slopes=(0.01, 3.0)), True),
-        (CentreThresholdFamily(dim=8, bits=4, heads_count=4), True),
-        (DesignedStepsFamily(dim=8, bits=4, heads_count=4), True),
-        (BumpFamily(dim=6, bits=1), True),
-        (TwoSlopeFamily(dim=8, bits=4), False),
-        (BumpFamily(dim=8, bits=4), False),
-        (CentreThresholdFamily(dim=8, bits=4, heads_count=2), False),
+        (ProfileFamily.two_slope(dim=8, bits=3), True),
+        (ProfileFamily.two_slope(dim=8, bits=3, slopes=(0.01, 3.0)), True),
+        (ProfileFamily.centre_threshold(dim=8, bits=4, heads_count=4), True),
+        (ProfileFamily.designed_steps(dim=8, bits=4, heads_count=4), True),
+        (ProfileFamily.bump(dim=6, bits=1), True),
+        (ProfileFamily.two_slope(dim=8, bits=4), False),
+        (ProfileFamily.bump(dim=8, bits=4), False),
+        (ProfileFamily.centre_threshold(dim=8, bits=4, heads_count=2), False),
     ],
 )
 def test_a_profile_that_is_a_parity_is_known_as_one(family, parity):
     assert family.orthonormal == parity == (family.weights[-1] > 1 - 1e-9)
     assert (Word.GF2_ELIMINATION in family.broken_by) == parity
-    assert (Word.SQUARES in family.broken_by) == (isinstance(family, TwoSlopeFamily) and not parity)
+    assert (Word.SQUARES in family.broken_by) == (family.name == "sq-two-slope" and not parity)
     certificate = family.instance(0).certificate
     assert certificate["who breaks it"].value == family.broken_by
     assert (certificate.get(Key.BREAKING_QUERIES) is None) == parity

@@ -1,4 +1,4 @@
-"""Noise on the labels of a hard instance: the sign of the hidden part is flipped at a stated rate."""
+"""The labels of a hard instance: known and hidden part, and flips of the sign of the hidden part at a stated rate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +14,27 @@ from attention.validation import checked
 from lower import HardInstance
 from lower.low_degree import FlipRate
 
-__all__ = ["flipped_examples"]
+__all__ = ["flipped_examples", "hidden_of_labels", "labels_of_hidden"]
 
 _GRAIN = 2.0**-40
+
+
+def hidden_of_labels(
+    instance: HardInstance, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+) -> Float[np.ndarray, "n k"]:
+    """The hidden part that labels show, row by row: <Y - K(X), w> / (scale (1 - 2 eta)), right in the mean.
+
+    Only what is public about the instance is used: its known part, direction, scale and rate of flips.
+    """
+    family = instance.family
+    return np.asarray((y - instance.known(x)) @ instance.direction / (family.scale * (1 - 2 * family.noise)))
+
+
+def labels_of_hidden(
+    instance: HardInstance, x: Float[np.ndarray, "n k d"], hidden: Float[np.ndarray, "n k"]
+) -> Float[np.ndarray, "n k d"]:
+    """The labels K(X) + scale f w^T of a hidden part f."""
+    return np.asarray(instance.known(x) + instance.family.scale * hidden[..., None] * instance.direction)
 
 
 @checked
