@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from attention.files import load_layer
 from attention.validation import checked
 from lower import Certificate, HardInstance, Verification, verify_instance
 from lower.instance import unknown_entries
-from lwe import Card, LWRFamily, card_of, describe_instance
+from lwe import Card, LWRFamily, card_of
 
 __all__ = ["Inspection", "inspect"]
 
@@ -193,12 +193,10 @@ def inspect(
         made=target.made,
         ranks=_measure_ranks(target.layer) if imported else None,
         file=file,
-        card=card_of(describe_instance(instance).parameters) if _rounds(instance) else None,
+        card=card_of(LWRFamily.from_json(instance.parameters).parameters)
+        if instance is not None and instance.family == LWRFamily.name
+        else None,
     )
-
-
-def _rounds(instance: HardInstance | None) -> TypeGuard[HardInstance]:
-    return instance is not None and instance.family == LWRFamily.name
 
 
 def _verification(instance: HardInstance | None, file: str | None) -> Verification:

@@ -15,6 +15,7 @@ from attention import Learner
 from attention.foreign import printable
 from attention.learning import access_of
 from attention.validation import one_of
+from lower import family_of
 from runs.figures import line_look
 
 __all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
@@ -210,11 +211,12 @@ def _lattice(target: Target, effort: Effort) -> Learner:
 def _attack(
     make: Callable[[], lwe.Attack], target: Target, effort: Effort, *, examples: int | None = None
 ) -> Learner:
-    if target.instance is None or target.instance.family != "lwr":
+    family = None if target.instance is None else family_of(target.instance)
+    if not isinstance(family, lwe.LWRFamily):
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
-    return lwe.AttackLearner(make(), lwe.describe_instance(target.instance).parameters, examples)
+    return lwe.AttackLearner(make(), family.parameters, examples)
 
 
 STUDENTS: Mapping[str, Student] = {

@@ -161,8 +161,8 @@ def make_broken(out: Path) -> None:
     targets += [
         family_target(ParityFamily(dim=24, bits=3, noise=0.1), seed=1, name="flipped"),
         family_target(PeriodicFamily(dim=24), seed=1),
-        lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
-        lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
+        lwr_target(n=24, q=64, p=2, seed=1),
+        lwr_target(n=6, q=16, p=2, matrix="gadget", seed=1),
     ]
     results = compare(targets, "newton,adam,six-phase,elimination,linearisation,bkw,lattice")
     titles = [results.learner(one.name).title for one in results.learners]

@@ -141,7 +141,7 @@ _MEANINGS: Mapping[Key, str] = {
     Key.RANGE: "The inner products that the heads cover, and all of them.",
     Key.TRUNCATION: "2 e^(-x^2 / 2), a bound on the share of covariates whose inner product is beyond x standard "
     "deviations: there the output is a label, but it may be the wrong one.",
-    Key.BEST_ACCURACY: "Errors are added to the labels of examples by lwe.noisy_examples; the layer has none.",
+    Key.BEST_ACCURACY: "Errors are added to the labels of examples by `LWRFamily.examples`; the layer has none.",
     Key.MONOMIALS: "Without errors as many labels make linear equations for the secret.",
     Key.OPERATIONS: "A heuristic estimate for the attack named as its source, by this version.",
 }

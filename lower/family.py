@@ -100,6 +100,7 @@ class Family(ABC):
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
+    old_names: ClassVar[Mapping[str, str]] = {}  #: the present names of fields by their names in older files
 
     @abstractmethod
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
@@ -242,7 +243,13 @@ class Family(ABC):
 
         KeyError if one is missing. ValueError if one is wrong.
         """
+        data = cls.renamed(data)
         return cls(**{one.name: _read(data[one.name], one.metadata["read"]) for one in fields(cls)})
+
+    @classmethod
+    def renamed(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters in a file, under their present names."""
+        return {cls.old_names.get(name, name): value for name, value in data.items()}
 
 
 @checked

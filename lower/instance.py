@@ -175,6 +175,8 @@ def _names(gated: bool) -> tuple[str, ...]:
 
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
+    from lower.family import FAMILIES  # imported here: it imports instances
+
     theta, w, secret, *matrices = arrays
     kinds = [one.dtype.name for one in arrays]
     if kinds[2] != "int64" or {*kinds[:2], *kinds[3:]} - {"float32", "float64"}:
@@ -185,7 +187,7 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         LinearKnownPart(mixing=one, projection=other)
         for one, other in zip(matrices[::2], matrices[1::2], strict=True)
     ]
-    given = metadata["certificate"]
+    given, family = metadata["certificate"], FAMILIES.get(metadata["family"])
     first = isinstance(given, Mapping) and "format" not in given and "statements" in given
     instance = HardInstance(
         layer=AttentionLayer(theta=theta, w=w),
@@ -193,7 +195,9 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         secret=secret,
         known=parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
         certificate=Certificate(given["family"], ()) if first else Certificate.from_json(given),
-        **{name: metadata[name] for name in ("family", "realisation_error", "parameters")},
+        family=metadata["family"],
+        realisation_error=metadata["realisation_error"],
+        parameters=metadata["parameters"] if family is None else family.renamed(metadata["parameters"]),
     )
     return _of_format_1(instance, numbers_of_format_1(given)) if first else instance
 

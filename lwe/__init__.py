@@ -2,8 +2,7 @@
 
 * Problems: `LWEParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
   `read_samples` and `save_samples` are for files.
-* Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
-  between examples and samples.
+* Families: `LWRFamily` realises problems by attention heads; `samples_from_examples` reads samples off examples.
 * Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
@@ -17,7 +16,7 @@ No instance here comes with a claim of security, and a failed attack is no such 
 from typing import TYPE_CHECKING
 
 from attention.lazy import lazily
-from lwe.families import LWRFamily, describe_instance, make_lwr_instance
+from lwe.families import LWRFamily
 
 if TYPE_CHECKING:
     from lwe.attacks import (
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
         Uniform,
         parse_distribution,
     )
-    from lwe.examples import noisy_examples, samples_from_examples
+    from lwe.examples import samples_from_examples
     from lwe.labels import low_degree_weights, root_mean_square_correlation
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
@@ -105,15 +104,12 @@ __all__ = [
     "StoredSamples",
     "Uniform",
     "card_of",
-    "describe_instance",
     "distinguish",
     "estimate",
     "judge_secret",
     "log2_distance_from_uniform",
     "low_degree_weights",
-    "make_lwr_instance",
     "make_samples",
-    "noisy_examples",
     "parse_distribution",
     "read_matrix",
     "read_samples",

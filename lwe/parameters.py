@@ -24,6 +24,7 @@ from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array
 
 __all__ = [
     "LARGEST_MODULUS",
+    "OLD_NAMES",
     "LWEParameters",
     "Matrix",
     "centred",
@@ -34,10 +35,10 @@ __all__ = [
 
 Matrix = Literal["binary", "ternary", "gadget", "uniform"]
 
-_OLD_NAMES: Mapping[str, str] = MappingProxyType(
+OLD_NAMES: Mapping[str, str] = MappingProxyType(
     {"secret_dim": "n", "modulus": "q", "levels": "p", "secret": "Xs", "noise": "Xe"}
 )
-"""Names of the fields in files that were written before `m` and `tag` existed."""
+"""Names of the fields in older files."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class LWEParameters:
 
         ValueError if an entry is missing or wrong.
         """
-        named = {_OLD_NAMES.get(name, name): value for name, value in data.items()}
+        named = {OLD_NAMES.get(name, name): value for name, value in data.items()}
         own = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
         if missing := [name for name in ("n", "q", "p", "matrix", "Xs", "Xe") if name not in own]:
             raise ValueError(
@@ -251,7 +252,7 @@ class LWEParameters:
 def covariate_form(secret: ArrayLike, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
     """The centred integer vector v with label f(<v, a>) on covariates a: the secret itself, or its gadget multiples.
 
-    The secret is any representatives mod q; ValueError if it is not `secret_dim` whole numbers.
+    The secret is any representatives mod q; ValueError if it is not `n` whole numbers.
 
     Examples
     --------

@@ -163,7 +163,7 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Wh
     >>> rounded_samples(fine, 16, 4).labels.tolist()
     [0, 3]
     """
-    coarse = LWEParameters(samples.secret_dim, modulus, levels)
+    coarse = LWEParameters(samples.n, modulus, levels)
     return replace(samples, labels=rounded_labels(samples.labels, coarse, samples.rounding))
 
 
@@ -194,11 +194,11 @@ def small_row_samples(
         raise ValueError(
             f"parameters is {parameters}: q a power of two, p = q and a binary or ternary matrix is needed."
         )
-    if samples.secret_dim != n // digits:
+    if samples.n != n // digits:
         raise ValueError(
-            f"samples have rows of {samples.secret_dim} residues: {n // digits} are needed for {parameters}."
+            f"samples have rows of {samples.n} residues: {n // digits} are needed for {parameters}."
         )
-    generator, number, used = random_generator(rng), len(samples), samples.secret_dim * digits
+    generator, number, used = random_generator(rng), len(samples), samples.n * digits
     residues, rows = np.mod(samples.public, q), np.zeros((number, n), dtype=np.int64)
     if parameters.matrix == "ternary":  # a bit minus a bit, and both rows of bits uniform
         rows -= generator.integers(2, size=(number, n))

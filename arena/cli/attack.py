@@ -275,7 +275,7 @@ def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
         )
     if parameters.p == parameters.q and not parameters.noisy:
         yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
-    if len(samples) == samples.secret_dim:
+    if len(samples) == samples.n:
         yield "A is square: its rows are taken as samples; where its columns are, save the transpose."
     if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
         yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from attention import AttentionLayer
 from lower import solve_gf2
-from lwe import CentredBinomial, Flips, LWEParameters, LWRFamily, make_lwr_instance, noisy_examples
+from lwe import CentredBinomial, Flips, LWEParameters, LWRFamily
 from lwe.heads import covariates_of, lwr_heads
 from lwe.parameters import centred, covariate_form, rounded
 from paper_checks.check import Constants, Scale
@@ -37,7 +37,7 @@ def uniform_covariates(claim: Constants, scale: Scale, rng: Generator) -> Iterat
         bits = [x - y in claim.differences for x, y in zip(one, other, strict=True)]
         found[one[0] != other[0], *bits[1:]] += 1
     x = np.array(list(itertools.product(signs, signs)), dtype=float)
-    library = covariates_of(x, LWEParameters(n=d - 1, q=4, p=2), 0)
+    library = covariates_of(x, LWEParameters(n=d - 1, q=4, p=2))
     own = [[int(a - b in claim.differences) for a, b in zip(*pair, strict=True)][1:] for pair in x.tolist()]
     yield equal("patterns of gate and covariates", len(found), 2**d)
     yield equal("how often a pattern occurs", sorted(set(found.values())), [claim.pairs_per_pattern])
@@ -237,7 +237,7 @@ def parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compariso
     yield equal("probability that label and parity differ", differ, claim.differ)
 
 
-@checks("rounding/noisy-examples", lambda right: lambda self, y, rng: y[:, :, :-2])
+@checks("rounding/noisy-examples", lambda right: lambda parameters, y, rng: y[:, :, :-2])
 def noisy_example_labels(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Takes the library's noisy examples with flips eta = 1/8, and with centred binomial errors (half of them
     0) at q = p = 8. Labels without errors are computed from the tokens by whole numbers.
@@ -245,8 +245,10 @@ def noisy_example_labels(claim: Constants, scale: Scale, rng: Generator) -> Iter
     laws = ((2, Flips(0.125), "eta", {0, 1}), (8, CentredBinomial(1), "changed", {-1, 0, 1}))
     for q, law, name, values in laws:
         v = by_hand.uniform_secret(8, q, rng)
-        made = make_lwr_instance(secret_dim=8, modulus=q, levels=q, noise=law, secret=v)
-        x, y = noisy_examples(made, rng=rng).draw(4000 if scale is Scale.QUICK else 40_000)
+        family = LWRFamily(n=8, q=q, p=q, Xe=law)
+        x, y = family.examples(family.instance(secret=v), rng=rng).draw(
+            4000 if scale is Scale.QUICK else 40_000
+        )
         on = x[:, 0, 0] != x[:, 1, 0]
         # row 1 is x_11 (label - (q-1)/2): the difference to the label without errors, centred mod q
         off = (x[:, 0, 0] * (y - by_hand.targets(x, v, q, q))[:, 0, 0])[on].astype(int) % q

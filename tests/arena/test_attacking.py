@@ -56,7 +56,7 @@ def outcomes(found):
 @pytest.mark.slow
 def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
-    target, seen = lwr_target(secret_dim=12, modulus=4, levels=2, seed=1), []
+    target, seen = lwr_target(n=12, q=4, p=2, seed=1), []
     kinds = [
         odd("crash"),
         ATTACKS["linearisation"],
@@ -82,7 +82,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
 
 @pytest.mark.slow
 def test_results_do_not_depend_on_processes():
-    target, names = lwr_target(secret_dim=12, modulus=4, levels=2), "least-squares,exhaustive,linearisation"
+    target, names = lwr_target(n=12, q=4, p=2), "least-squares,exhaustive,linearisation"
     here, apart = (
         attack(target, names, samples=1500, **options) for options in ({"isolated": False}, {"jobs": 2})
     )
@@ -91,7 +91,7 @@ def test_results_do_not_depend_on_processes():
 
 
 def test_attacks_find_the_planted_secret_of_an_instance():
-    target = lwr_target(secret_dim=3, modulus=8, levels=2, matrix="gadget", seed=4)
+    target = lwr_target(n=3, q=8, p=2, matrix="gadget", seed=4)
     drawn, _, secret = samples_of(target, 300, seed=1)
     assert np.array_equal(2 * (drawn.public @ np.array(secret) % 8) // 8, drawn.labels)
     found = attack(target, "linearisation,exhaustive", samples=1500, isolated=False)
@@ -102,9 +102,9 @@ def test_attacks_find_the_planted_secret_of_an_instance():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"secret_dim": 6, "modulus": 8, "levels": 2, "seed": 4},
+        {"n": 6, "q": 8, "p": 2, "seed": 4},
         # beyond the range that its heads keep a label may differ
-        {"secret_dim": 40, "modulus": 16, "levels": 2, "seed": 3, "deviations": 2.0},
+        {"n": 40, "q": 16, "p": 2, "seed": 3, "deviations": 2.0},
     ],
     ids=["all", "kept"],
 )
@@ -118,7 +118,7 @@ def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
 
 
 def test_noise_is_met_as_it_is():
-    target = lwr_target(secret_dim=6, modulus=16, levels=16, noise=CentredBinomial(1), seed=2)
+    target = lwr_target(n=6, q=16, p=16, Xe=CentredBinomial(1), seed=2)
     drawn, _, secret = samples_of(target, 2000)
     assert set(np.mod(drawn.labels - drawn.public @ np.array(secret), 16)) == {0, 1, 15}
     found = attack(target, "exhaustive", samples=500, isolated=False)
@@ -172,7 +172,7 @@ def test_the_rounding_of_labels_is_found_where_nothing_says_it(cli, tmp_path, ro
 
 
 def test_an_attack_that_refuses_is_not_said_to_have_spent_its_budget(cli, tmp_path):
-    save_target(tmp_path / "it.safetensors", lwr_target(secret_dim=24, modulus=64, levels=2, seed=1))
+    save_target(tmp_path / "it.safetensors", lwr_target(n=24, q=64, p=2, seed=1))
     given = ["--attacks", "meet-in-the-middle", "--samples", 1000, "--json"]
     found = json.loads(cli("attack", tmp_path / "it.safetensors", *given).out)
     assert found["results"][0]["outcome"] == "REFUSED"
@@ -189,7 +189,7 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
 
     monkeypatch.setattr("arena.cli.attack.attack_samples", interrupted)
     path, out = tmp_path / "easy.safetensors", tmp_path / "found.json"
-    save_target(path, lwr_target(secret_dim=6, modulus=16, levels=2, seed=1))
+    save_target(path, lwr_target(n=6, q=16, p=2, seed=1))
     names = "least-squares,linearisation,exhaustive"
     done = cli("attack", path, "--attacks", names, "--samples", 1000, "-o", out, status=130)
     assert "Broken by none." in done.out
@@ -201,7 +201,7 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
 
 def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, tmp_path):
     target, held = tmp_path / "it.safetensors", tmp_path / "s.npz"
-    save_target(target, lwr_target(secret_dim=8, modulus=4, levels=2, seed=1))
+    save_target(target, lwr_target(n=8, q=4, p=2, seed=1))
     said = json.loads(
         cli("generate", "samples", target, "--number", 600, "--with-secret", "-o", held, "--json").out
     )

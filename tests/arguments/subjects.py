@@ -80,8 +80,9 @@ SECRETS = sq.SecretSet(dim=6, bits=2)
 CELL = sq.CurveCell(learner="scan", dim=5, bits=2, tolerance=0.3)
 SMALL = lwe.LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
-LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
-LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
+LWR_FAMILY = lwe.LWRFamily.of(SMALL)
+LWR = LWR_FAMILY.instance(rng=0)
+LWR_X, LWR_Y = LWR_FAMILY.examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
 CHECK = paper_checks.all_checks()[0]
 MINE = {"id": "layer/mine", "claim": "One.", "source": "Here.", "kind": CHECK.kind, "basis": CHECK.basis}
@@ -289,10 +290,9 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.Interval, low=-2, high=2),
         partial(lwe.parse_distribution, text="binomial:2"),
         partial(lwe.UNIFORM.draw, size=3, modulus=8),
-        partial(lwe.LWRFamily, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.LWRFamily, n=4, q=8, p=2),
         partial(lwe.LWEParameters, n=4, q=8, p=2),
         partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
-        partial(lwe.describe_instance, instance=LWR),
         partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
         partial(lwe.estimate, parameters=SMALL),
         partial(lwe.judge_secret, secret=FORM, parameters=SMALL),
@@ -300,9 +300,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.total_variation_from_uniform, form=FORM, modulus=8),
         partial(lwe.wrap_ratio, form=FORM, modulus=8),
         partial(lwe.low_degree_weights, form=FORM, parameters=SMALL),
-        partial(lwe.make_lwr_instance, secret_dim=4, modulus=8, levels=2),
         partial(lwe.make_samples, parameters=SMALL, number=5),
-        partial(lwe.noisy_examples, instance=LWR),
         partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
         partial(lwe.read_matrix, path=arrays),
         partial(lwe.save_samples, path=folder / "s.npz", samples=SAMPLES, parameters=SMALL),
@@ -328,7 +326,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.learn, target=TARGET, learner="known-part"),
         partial(arena.learner_side, dims=(8,), heads=(2,)),
         partial(arena.load_target, path=folder / "layer.safetensors"),
-        partial(arena.lwr_target, secret_dim=3, modulus=4, levels=2),
+        partial(arena.lwr_target, n=3, q=4, p=2),
         partial(arena.nice_target, heads=1, tokens=2, dim=3),
         partial(arena.parity_target, dim=5),
         partial(arena.preset_targets),

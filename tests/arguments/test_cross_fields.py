@@ -8,7 +8,6 @@ from subjects import (
     FORM,
     INSTANCE,
     LAYER,
-    LWR,
     LWR_X,
     LWR_Y,
     PARITY,
@@ -43,7 +42,7 @@ FACT = INSTANCE.certificate.facts[0]
 CSQ, STAT = sq.CSQ(0.3), sq.STAT(0.3)
 TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
 SIGNS = np.ones((2, 2, SMALL.dim))
-SIZES = {"secret_dim": 4, "modulus": 8, "levels": 2}
+SIZES = {"n": 4, "q": 8, "p": 2}
 SMALL_SHAPE = {"heads": 1, "dim": 4, "rank": 2}
 UNIFORM = LWEParameters(4, 8, 2, matrix="uniform")
 ATTACK = sq.ParityElimination.for_instance(INSTANCE)
@@ -205,7 +204,7 @@ LWE = [
     (lambda: LWEParameters(4, 9, 2, matrix="gadget"), "power of two"),
     (lambda: LWEParameters(4, 8, 2, Xs=lwe.SparseSigned(5)), "weight"),
     (lambda: LWEParameters(4, 8, 2, Xe=lwe.SparseSigned(2)), "Xe"),
-    (lambda: LWEParameters.from_json({"secret_dim": 4}), "q"),
+    (lambda: LWEParameters.from_json({"n": 4}), "q"),
     (lambda: lwe.parse_distribution("uniform:3"), "uniform"),
     (lambda: lwe.SparseSigned(5).draw(4, 8), "weight"),
     (lambda: lwe.UNIFORM.draw(-1, 8), "size"),
@@ -234,16 +233,14 @@ LWE = [
         "heads|matrix|uniform",
     ),
     (lambda: lwe.sufficient_examples(gain=1e-300, error=0.1), "gain"),
-    (lambda: lwe.make_lwr_instance(**SIZES, secret=[1, 2]), "secret"),
+    (lambda: lwe.LWRFamily(**SIZES).instance(secret=[1, 2]), "secret"),
     (
-        lambda: lwe.make_lwr_instance(**SIZES, secret_law=lwe.BINARY, secret=[7, 3, 1, 2]),
+        lambda: lwe.LWRFamily(**SIZES, Xs=lwe.BINARY).instance(secret=[7, 3, 1, 2]),
         "secret",
     ),
-    (lambda: lwe.make_lwr_instance(**SIZES, beta=0.01), "beta"),
-    (lambda: lwe.make_lwr_instance(**SIZES, matrix="uniform"), "uniform"),
-    (lambda: lwe.make_lwr_instance(secret_dim=300, modulus=2**20, levels=2**19), "heads"),
-    (lambda: lwe.describe_instance(INSTANCE), "family"),
-    (lambda: lwe.noisy_examples(dataclasses.replace(LWR, secret=LWR.secret[:2])), "secret"),
+    (lambda: lwe.LWRFamily(**SIZES, beta=0.01).instance(), "beta"),
+    (lambda: lwe.LWRFamily(**SIZES, matrix="uniform").instance(), "uniform"),
+    (lambda: lwe.LWRFamily(n=300, q=2**20, p=2**19).instance(), "heads"),
     (lambda: lwe.samples_from_examples(X, Y, SMALL), "x"),
     (lambda: lwe.samples_from_examples(2 * SIGNS, SIGNS, SMALL), "x"),
     (lambda: lwe.samples_from_examples(LWR_X, LWR_Y + 0.3, SMALL), "y"),

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from lwe.distributions import NO_NOISE, TERNARY, UNIFORM, CentredBinomial, DiscreteGaussian, Flips
-from lwe.families import make_lwr_instance
+from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters, covariate_form
 from lwe.presets import PRESETS
 from lwe.uniformity import total_variation_from_uniform
@@ -91,7 +91,7 @@ def test_uniform_matrices_are_judged_without_a_sum_of_bits():
 
 
 def test_instances_carry_the_numbers_of_the_verdict():
-    instance = make_lwr_instance(secret_dim=8, modulus=64, levels=2, rng=0)
+    instance = LWRFamily(n=8, q=64, p=2).instance(rng=0)
     found = judge_secret(instance.secret, LWEParameters.from_json(instance.parameters))
     certificate = instance.certificate
     assert certificate.label == "broken by linearisation over GF(2)"
@@ -102,5 +102,5 @@ def test_instances_carry_the_numbers_of_the_verdict():
     exact = total_variation_from_uniform(covariate_form(instance.secret, LWEParameters(8, 64, 2)), 64)
     assert certificate["distance from uniform"].value == pytest.approx(math.log2(exact), abs=1e-12)
     assert math.log2(exact) == pytest.approx(found.log2_distance, abs=1e-9)
-    hard = make_lwr_instance(secret_dim=128, modulus=64, levels=2, rng=0).certificate
+    hard = LWRFamily(n=128, q=64, p=2).instance(rng=0).certificate
     assert hard.label == "assumed: a variant of learning with rounding"
