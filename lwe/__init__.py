@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
     from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
-    from lwe.sample_files import StoredSamples, read_matrix, read_samples, save_samples, write_matrix
+    from lwe.sample_files import StoredSamples, read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
     from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
     from lwe.verdict import judge_secret
@@ -111,7 +111,6 @@ __all__ = [
     "low_degree_weights",
     "make_samples",
     "parse_distribution",
-    "read_matrix",
     "read_samples",
     "root_mean_square_correlation",
     "rounded_samples",
@@ -123,5 +122,4 @@ __all__ = [
     "sufficient_examples",
     "total_variation_from_uniform",
     "wrap_ratio",
-    "write_matrix",
 ]

@@ -24,9 +24,9 @@ from lwe import (
     LWEParameters,
     card_of,
     make_samples,
-    read_matrix,
     read_samples,
 )
+from lwe.sample_files import read_matrix
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -143,12 +143,12 @@ def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, t
     samples, secret = make_samples(parameters, 500, rng=0)
     for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--modulus", 97]
-    given += ["--secret-law", "ternary", "--secret", tmp_path / "s.npy", "--attacks", "exhaustive"]
-    said = cli(*given, "--noise", "binomial:1").out
+    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--q", 97]
+    given += ["--Xs", "ternary", "--secret", tmp_path / "s.npy", "--attacks", "exhaustive"]
+    said = cli(*given, "--Xe", "binomial:1").out
     assert re.search(r"exhaustive +broken .* is the true secret", said)
-    assert "give --noise" not in said
-    assert "give --noise or --levels" in cli(*given).out
+    assert "give --Xe" not in said
+    assert "give --Xe or --p" in cli(*given).out
     np.save(tmp_path / "A.npy", samples.public % 2)
     assert "--matrix binary" in cli(*given).out
     assert "--matrix binary" not in cli(*given, "--matrix", "binary").out
@@ -160,8 +160,8 @@ def test_the_rounding_of_labels_is_found_where_nothing_says_it(cli, tmp_path, ro
     samples, secret = make_samples(saber, 40, rounding=rounding, rng=0)
     for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--modulus", 256, "--levels", 32]
-    given += ["--secret-law", "ternary", "--secret", tmp_path / "s.npy"]
+    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--q", 256, "--p", 32]
+    given += ["--Xs", "ternary", "--secret", tmp_path / "s.npy"]
     given += ["--attacks", "least-squares,meet-in-the-middle"]
     said = cli(*given).out
     assert re.search(r"meet-in-the-middle +broken .* is the true secret", said)
@@ -215,7 +215,7 @@ def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, 
     options = ["--attacks", "exhaustive", "--json"]
     found = json.loads(cli("attack", held, *options).out)
     assert (found["broken_by"], found["samples"]) == (["exhaustive"], 600)
-    problem = ["--modulus", 4, "--levels", 2, "--matrix", "binary"]
+    problem = ["--q", 4, "--p", 2, "--matrix", "binary"]
     again = json.loads(cli("attack", tmp_path / "A.txt", *matrices, *problem, *options).out)
     assert again["results"][0]["secret"] == found["results"][0]["secret"]
     stored = read_samples(held)
@@ -255,11 +255,11 @@ def test_samples_written_as_matrices_come_with_the_command_that_attacks_them(
     cli(
         "generate",
         "lwr",
-        "--secret-dim",
+        "--n",
         4,
-        "--modulus",
+        "--q",
         16,
-        "--levels",
+        "--p",
         2,
         "--matrix",
         matrix,
