@@ -124,7 +124,7 @@ _MEANINGS: Mapping[Key, str] = {
     Key.BROKEN_BY: "These find the secret, or tell why there is none.",
     Key.BREAKING_QUERIES: "So many statistical queries find the secret.",
     Key.BREAKING_TOLERANCE: "These queries need a smaller tolerance than this.",
-    Key.ASSUMPTION: "A learner would solve this problem; its card says what known reductions lose. No security is "
+    Key.ASSUMPTION: "A learner would solve this problem; known reductions to it say more. No security is "
     "claimed, and that an attack fails is no claim of security.",
     Key.SECRETS: "As a power of 2.",
     Key.RHO: "The standard deviation of the inner product in units of q; below .5 the sum hardly wraps around.",

@@ -3,10 +3,9 @@
 * Problems: `LWEParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
   `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `samples_from_examples` reads samples off examples.
-* Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
-* Reductions: `card_of` names the assumption and what known reductions lose; `rounded_samples` and
+* Reductions: `known_reductions` names the assumption and what each loses; `rounded_samples` and
   `small_row_samples` carry two of them out; `distinguish` runs a learner as a distinguisher.
 * `estimate` gives the estimated costs of attacks.
 
@@ -57,11 +56,10 @@ if TYPE_CHECKING:
     from lwe.labels import low_degree_weights, root_mean_square_correlation
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
-    from lwe.reductions import Card, Reduction, card_of, rounded_samples, small_row_samples
+    from lwe.reductions import known_reductions, rounded_samples, small_row_samples
     from lwe.sample_files import StoredSamples, read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
     from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
-    from lwe.verdict import judge_secret
 
 __getattr__ = lazily(__name__, __file__)
 
@@ -79,7 +77,6 @@ __all__ = [
     "Attempt",
     "BKWAttack",
     "Budget",
-    "Card",
     "CentredBinomial",
     "Cost",
     "DiscreteGaussian",
@@ -97,16 +94,14 @@ __all__ = [
     "LeastSquaresAttack",
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
-    "Reduction",
     "SparseBinary",
     "SparseSigned",
     "SparseTernary",
     "StoredSamples",
     "Uniform",
-    "card_of",
     "distinguish",
     "estimate",
-    "judge_secret",
+    "known_reductions",
     "log2_distance_from_uniform",
     "low_degree_weights",
     "make_samples",

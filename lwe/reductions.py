@@ -1,4 +1,4 @@
-"""Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
+"""The assumption of a problem, what known reductions to it lose at its parameters, and two that run on samples."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
-__all__ = ["Card", "Reduction", "card_of", "rounded_samples", "small_row_samples"]
+__all__ = ["Reduction", "Reductions", "known_reductions", "rounded_samples", "small_row_samples"]
 
 Evidence = Literal["derived", "abstract read", "unchecked"]
 
@@ -56,64 +56,61 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Card:
-    """The assumption of a problem, and known reductions that lead to it; none if nothing is assumed."""
+class Reductions:
+    """Known reductions that lead to a problem; none if nothing is assumed."""
 
     parameters: LWEParameters
     samples: int  #: so many samples determine the secret, by their bits; 0 if there is nothing to find
-    reductions: tuple[Reduction, ...]
-
-    @property
-    def assumption(self) -> str:
-        """The problem that is assumed to be hard, or why it is easy."""
-        return self.parameters.assumption
+    steps: tuple[Reduction, ...]
 
     @property
     def rests_on(self) -> str:
-        """The problem from which covering reductions of this card lead here, as far back as they go."""
-        if not self.reductions:
+        """The problem from which covering reductions lead here, as far back as they go."""
+        if not self.steps:
             return "nothing"
-        ways = {one.to: one.start for one in reversed(self.reductions) if one.covers}
-        found = self.reductions[-1].start
-        while found in ways:
-            found = ways[found]
-        return found
+        sources = {step.to: step.start for step in reversed(self.steps) if step.covers}
+        problem = self.steps[-1].start
+        while problem in sources:
+            problem = sources[problem]
+        return problem
 
     def __str__(self) -> str:
-        lines = [f"Card of {self.parameters}", f"  assumption: {self.assumption}"]
-        if self.reductions:
-            lines.append(f"  samples that determine the secret: {self.samples}")
-            lines += [f"  {one}" for one in self.reductions]
-            lines.append(
-                f"  rests on: {self.rests_on}, as far as these reductions lead. A reduction is no claim of security "
-                "at this size."
-            )
-        return "\n".join(lines)
+        if not self.steps:
+            return f"Reductions to {self.parameters}: none, since nothing is assumed to be hard."
+        return "\n".join(
+            [
+                f"Reductions to {self.parameters}, {self.parameters.assumption}",
+                f"  samples that determine the secret: {self.samples}",
+                *(f"  {step}" for step in self.steps),
+                f"  rests on: {self.rests_on}, as far as these reductions lead. A reduction is no claim of security at "
+                "this size.",
+            ]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         return {
             "parameters": self.parameters.to_json(),
-            "assumption": self.assumption,
+            "assumption": self.parameters.assumption,
             "samples": self.samples,
-            "reductions": [asdict(one) | {"covers": one.covers} for one in self.reductions],
+            "reductions": [asdict(step) | {"covers": step.covers} for step in self.steps],
             "rests_on": self.rests_on,
         }
 
 
 @checked
-def card_of(parameters: LWEParameters) -> Card:
-    """The card of a problem, computed from its parameters.
+def known_reductions(parameters: LWEParameters) -> Reductions:
+    """Known reductions to a problem, and what each loses at its parameters.
 
     Notes
     -----
     Rounding by p of q residues with errors of size B before it: among q residues at most 2 B p change their label by
     some error of that size, two runs of B at each of the p ends. If labels with errors look uniform, m of them round to
     other labels than without errors with probability at most 2 B p m / q (Banerjee, Peikert and Rosen 2012, derived
-    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
+    here). B is 1, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
     about solvers that succeed with a probability above 1/2.
 
-    Cards do not have every known reduction. Where p divides q, learning with errors that are uniform on q/p
+    Not every known reduction is listed. Where p divides q, learning with errors that are uniform on q/p
     neighbouring residues leads to learning with rounding, at a loss of a factor q/p in samples (page "Reductions and
     what they lose").
 
@@ -125,14 +122,14 @@ def card_of(parameters: LWEParameters) -> Card:
 
     Examples
     --------
-    >>> card = card_of(LWEParameters(16, 256, 2, "gadget"))
-    >>> card.samples, card.rests_on, card.reductions[-1].heads
+    >>> known = known_reductions(LWEParameters(16, 256, 2, "gadget"))
+    >>> known.samples, known.rests_on, known.steps[-1].heads
     (128, 'LWR', 66.0)
     """
     sizes = deviations(parameters)
     easy = parameters.p == parameters.q and not parameters.noisy
     if easy or sizes.secret_bits == 0 or sizes.told == 0:
-        return Card(parameters, 0, ())
+        return Reductions(parameters, 0, ())
     needed, q = fewest_samples(parameters), parameters.q
     errors, problem = (
         "LPN" if q == 2 else "LWE",
@@ -140,14 +137,14 @@ def card_of(parameters: LWEParameters) -> Card:
     )
     secret = "" if parameters.Xs.is_uniform(q) else f", {parameters.Xs} secret"
     rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
-    found = (
+    steps = (
         *_from_lattices(parameters, errors),
         *_to_small_secrets(parameters, errors, errors + secret),
         *_to_small_rows(parameters, errors + secret, errors + rows + secret),
         *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
         _to_layers(parameters, problem + rows + secret),
     )
-    return Card(parameters, needed, found)
+    return Reductions(parameters, needed, steps)
 
 
 @checked

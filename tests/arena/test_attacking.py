@@ -22,7 +22,7 @@ from lwe import (
     CentredBinomial,
     DiscreteGaussian,
     LWEParameters,
-    card_of,
+    known_reductions,
     make_samples,
     read_samples,
 )
@@ -207,9 +207,9 @@ def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, 
     )
     assert (said["number"], said["parameters"]["q"]) == (600, 4)
     for path in (target, held):
-        card = json.loads(cli("inspect", path, "--json").out)
-        card = card if path == held else card["card"]
-        assert card["rests_on"] == "LWR, binary rows"
+        known = json.loads(cli("inspect", path, "--json").out)
+        known = known if path == held else known["reductions"]
+        assert known["rests_on"] == "LWR, binary rows"
     matrices = ["--labels", tmp_path / "b.txt"]
     cli("generate", "samples", held, "-o", tmp_path / "A.txt", "--labels-out", tmp_path / "b.txt")
     options = ["--attacks", "exhaustive", "--json"]
@@ -240,8 +240,8 @@ def test_a_challenge_of_others_is_attacked_by_its_file_alone(cli, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["kyber512", "toy-gadget"])
-def test_named_parameters_have_a_card_and_samples(name, cli, tmp_path):
-    assert str(card_of(PRESETS[name])) in cli("inspect", name).out
+def test_named_parameters_have_reductions_and_samples(name, cli, tmp_path):
+    assert str(known_reductions(PRESETS[name])) in cli("inspect", name).out
     cli("generate", "samples", name, "--number", 7, "-o", tmp_path / "s.npz")
     assert read_samples(tmp_path / "s.npz").parameters == PRESETS[name]
     assert len(open_samples(name, 7, seed=3).samples) == 7

@@ -48,7 +48,7 @@ RECORDS = """
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
-    Constants Run Study Interval Card Reduction StoredSamples
+    Constants Run Study Interval Reductions StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
@@ -295,7 +295,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
         partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
         partial(lwe.estimate, parameters=SMALL),
-        partial(lwe.judge_secret, secret=FORM, parameters=SMALL),
         partial(lwe.log2_distance_from_uniform, form=FORM, modulus=8),
         partial(lwe.total_variation_from_uniform, form=FORM, modulus=8),
         partial(lwe.wrap_ratio, form=FORM, modulus=8),
@@ -303,7 +302,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.make_samples, parameters=SMALL, number=5),
         partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
         partial(lwe.save_samples, path=folder / "s.npz", samples=SAMPLES, parameters=SMALL),
-        partial(lwe.card_of, parameters=SMALL),
+        partial(lwe.known_reductions, parameters=SMALL),
         partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
         partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWEParameters(12, 8, 8)),
         partial(lwe.root_mean_square_correlation, parameters=SMALL),

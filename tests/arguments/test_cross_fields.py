@@ -216,7 +216,6 @@ LWE = [
     (lambda: SAMPLES.take(len(SAMPLES) + 1), "number"),
     (lambda: SAMPLES.held_out(len(SAMPLES)), "number"),
     (lambda: lwe.make_samples(SMALL, 3, secret=[1, 2]), "secret"),
-    (lambda: lwe.judge_secret([1, 2], SMALL), "secret"),
     (lambda: lwe.wrap_ratio(FORM[:0], 8), "form"),
     (lambda: lwe.wrap_ratio([2**62, 1], 8), "form"),
     (lambda: lwe.wrap_ratio(FORM, 8, matrix="uniform"), "matrix"),
