@@ -70,25 +70,26 @@ def deviations(parameters: LWEParameters) -> Deviations:
 def _deviations(parameters: LWEParameters) -> Deviations:
     n, q, p, secret, noise = parameters.n, parameters.q, parameters.p, parameters.Xs, parameters.Xe
     errors = parameters.m or 1  # only fixed weights depend on it
-    log2_secret, log2_noise = secret.log2_deviation(n, q), noise.log2_deviation(errors, q)
+    of_secret, of_errors = secret.statistics(n, q), noise.statistics(errors, q)
+    log2_secret = of_secret.log2_deviation
     log2_width = math.log2(q) - math.log2(p)
     log2_rounding = -math.inf
     if p < q:
         log2_rounding = log2_width + _LOG2_UNIFORM + 0.5 * math.log1p(-((p / q) ** 2)) / math.log(2)
-    told = min(math.log2(p), math.log2(q) - noise.entropy(errors, q) / errors)
+    told = min(math.log2(p), math.log2(q) - of_errors.entropy / errors)
     return Deviations(
         n,
         q,
-        secret.mean(n, q),
+        of_secret.mean,
         log2_secret,
-        noise.mean(errors, q),
-        0.5 * float(np.logaddexp2(2 * log2_rounding, 2 * log2_noise)),
+        of_errors.mean,
+        0.5 * float(np.logaddexp2(2 * log2_rounding, 2 * of_errors.log2_deviation)),
         small_secret=not secret.is_uniform(q) and log2_secret < math.log2(0.9) + math.log2(q) + _LOG2_UNIFORM,
         column={"binary": 0.25, "ternary": 0.5}.get(parameters.matrix, 0.0),
-        secret_bits=secret.entropy(n, q),
+        secret_bits=of_secret.entropy,
         told=told if told > _LEAST_BITS else 0.0,
-        weight=secret.weight(n, q),
-        nonzero=secret.nonzero(q),
+        weight=of_secret.weight,
+        nonzero=of_secret.nonzero,
     )
 
 
