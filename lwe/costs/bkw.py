@@ -9,8 +9,8 @@ import scipy
 from jaxtyping import Float
 
 from lwe.costs.cost import MOST, TELLING_SUMS, Cost
-from lwe.costs.deviations import error_character
-from lwe.costs.hybrid import NormalForm, normal_form, refine
+from lwe.costs.deviations import Deviations, error_character, normal_form
+from lwe.costs.hybrid import refine
 from lwe.parameters import LWEParameters
 
 __all__ = ["agreement_chances", "bkw_cost", "coded_bkw_cost"]
@@ -151,7 +151,7 @@ def coded_bkw_cost(parameters: LWEParameters) -> Cost | None:
     )
 
 
-def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
+def _with_combined(form: Deviations, values: float, combined: int) -> tuple[float, float, int, int]:
     """The result of `_best_tables` if the samples are signed sums of `combined` samples."""
     sums = (
         scipy.special.gammaln(form.samples + 1)
@@ -163,7 +163,7 @@ def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[floa
 
 
 def _best_tables(
-    form: NormalForm, values: float, log2_error: float, most_samples: float
+    form: Deviations, values: float, log2_error: float, most_samples: float
 ) -> tuple[float, float, int, int]:
     """The least exponent, log2 of its samples, entries of a block and steps."""
     at = cache(partial(_best_steps, form, values, log2_error, most_samples))
@@ -175,7 +175,7 @@ def _best_tables(
 
 
 def _best_steps(
-    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int
+    form: Deviations, values: float, log2_error: float, most_samples: float, width: int
 ) -> tuple[float, float, int]:
     at = cache(partial(_tables, form, values, log2_error, most_samples, width))
     # t steps multiply the variance of the errors by 2^t, and beyond q^2 nothing is left to tell
@@ -203,7 +203,7 @@ def _layout(n: int, b: int, log_q: float, coded: int) -> tuple[int, np.ndarray, 
 
 
 def _tables(
-    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int, steps: int
+    form: Deviations, values: float, log2_error: float, most_samples: float, width: int, steps: int
 ) -> tuple[float, float]:
     """log2 of the operations and of the samples: b entries a block, plain steps first and coded ones after.
 

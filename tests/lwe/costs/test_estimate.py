@@ -9,9 +9,9 @@ from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import COST_MODELS, Cost, estimate
 from lwe.costs.algebra import arora_ge_cost, linearisation_cost
 from lwe.costs.bkw import bkw_cost
-from lwe.costs.deviations import error_character
+from lwe.costs.deviations import error_character, lengths_tell
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.primal import best_primal_shape, fewest_samples, lengths_tell, primal_cost
+from lwe.costs.primal import best_primal_shape, fewest_samples, primal_cost
 from lwe.costs.reduction import reduction_floor
 from lwe.costs.search import exhaustive_cost, meet_in_the_middle_cost
 from lwe.distributions import (
