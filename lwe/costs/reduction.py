@@ -247,7 +247,7 @@ def _dimensions_for_free(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n
     return np.where(blocks < _LEAST_SIEVE, 0.0, free)
 
 
-def _log_factors(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def _log_factors(blocks: np.ndarray) -> np.ndarray:
     """The natural logarithms of root-Hermite factors."""
     wide = np.maximum(blocks, _SMALL_BLOCKS[-1] + 1)
     body = (math.pi * wide) ** (1 / wide) * wide / (2 * math.pi * math.e)
