@@ -310,25 +310,21 @@ class FixedWeight(Distribution):
     )
 
     @property
-    def ones(self) -> int | float:
-        """The expected number of entries 1."""
+    def counts(self) -> tuple[int | float, int | float]:
+        """The expected numbers of entries 1 and of entries -1."""
         raise NotImplementedError
-
-    @property
-    def minus_ones(self) -> int | float:
-        """The expected number of entries -1."""
-        return 0
 
     @property
     def total(self) -> int:
         """The number of nonzero entries."""
-        return round(self.ones + self.minus_ones)
+        return round(sum(self.counts))
 
     def entries(self, size: int, modulus: int) -> Table:
         """-1, 0 and 1 with the shares that they have in a vector of that size."""
         self.require_room(size)
         values = np.array([-1, 0, 1])
-        weights = np.array([self.minus_ones, size - self.total, self.ones]) / size
+        ones, minus_ones = self.counts
+        weights = np.array([minus_ones, size - self.total, ones]) / size
         return values[weights > 0], weights[weights > 0]
 
     def _drawn(self, size: int, modulus: int, generator: np.random.Generator) -> np.ndarray:
@@ -338,7 +334,7 @@ class FixedWeight(Distribution):
         if self.fair_signs:
             vector[places] = generator.choice([-1, 1], size=self.total)
         else:
-            vector[places] = np.repeat([1, -1], [int(self.ones), int(self.minus_ones)])
+            vector[places] = np.repeat([1, -1], np.array(self.counts, dtype=int))
         return vector
 
     def is_uniform(self, modulus: int) -> bool:
@@ -349,7 +345,7 @@ class FixedWeight(Distribution):
     def secrets(self, size: Annotated[int, Whole(0, 2**62)], modulus: Annotated[int, Whole(2)]) -> float:
         """log2 of the number of vectors of that size and weight."""
         self.require_room(size)
-        signs = self.total if self.fair_signs else math.log2(math.comb(self.total, int(self.ones)))
+        signs = self.total if self.fair_signs else math.log2(math.comb(self.total, int(self.counts[0])))
         return math.log2(math.comb(size, self.total)) + (0 if modulus == 2 else signs)
 
     @checked
@@ -358,7 +354,7 @@ class FixedWeight(Distribution):
         entries = centred(whole_array("vector", vector), modulus)
         used = entries[entries != 0]
         right = len(used) == self.total and bool(np.all(np.abs(used) == 1))
-        return right and (modulus == 2 or self.fair_signs or int(np.sum(used == 1)) == self.ones)
+        return right and (modulus == 2 or self.fair_signs or int(np.sum(used == 1)) == self.counts[0])
 
     def statistics(self, size: int, modulus: int) -> Statistics:
         """Those of its entries; all vectors are equally likely."""
@@ -382,14 +378,9 @@ class SparseSigned(FixedWeight):
     fair_signs: ClassVar[bool] = True
 
     @property
-    def ones(self) -> int | float:
-        """Half of them."""
-        return self.hamming_weight / 2
-
-    @property
-    def minus_ones(self) -> int | float:
-        """Half of them."""
-        return self.hamming_weight / 2
+    def counts(self) -> tuple[int | float, int | float]:
+        """Half of them each."""
+        return self.hamming_weight / 2, self.hamming_weight / 2
 
 
 @dataclass(frozen=True)
@@ -401,9 +392,9 @@ class SparseBinary(FixedWeight):
     name: ClassVar[str] = "sparse-binary"
 
     @property
-    def ones(self) -> int | float:
-        """All of them."""
-        return self.hamming_weight
+    def counts(self) -> tuple[int | float, int | float]:
+        """All of them, and none."""
+        return self.hamming_weight, 0
 
 
 @dataclass(frozen=True)
@@ -420,14 +411,9 @@ class SparseTernary(FixedWeight):
             raise ValueError("p and r are 0: at least one nonzero entry is needed.")
 
     @property
-    def ones(self) -> int | float:
-        """`p`."""
-        return self.p
-
-    @property
-    def minus_ones(self) -> int | float:
-        """`r`."""
-        return self.r
+    def counts(self) -> tuple[int | float, int | float]:
+        """`p` and `r`."""
+        return self.p, self.r
 
 
 UNIFORM = Uniform()

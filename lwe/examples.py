@@ -21,7 +21,7 @@ def noisy_examples(
     inputs: Inputs,
     form: Int[np.ndarray, " n"],
     parameters: LWEParameters,
-    covered: tuple[int, int] | None = None,
+    covered: tuple[int, int],
     *,
     rng: Rng = None,
 ) -> ExampleOracle:
@@ -93,12 +93,11 @@ def _with_products(
     layer: AttentionLayer,
     form: np.ndarray,
     parameters: LWEParameters,
-    covered: tuple[int, int] | None,
+    covered: tuple[int, int],
     x: np.ndarray,
 ) -> Float[np.ndarray, "N 2 columns"]:
     """The labels, T and, on the gate, x_rg: the errors need the last two."""
-    t = covariates_of(x, parameters) @ form
-    t = t if covered is None else np.clip(t, *covered)
+    t = np.clip(covariates_of(x, parameters) @ form, *covered)
     signs = np.where(x[:, [0], 0] != x[:, [1], 0], x[:, :, 0], 0)
     return np.concatenate([layer(x), np.stack(np.broadcast_arrays(t[:, None], signs), axis=2)], axis=2)
 

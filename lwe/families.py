@@ -21,8 +21,7 @@ from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
 from lwe.examples import noisy_examples
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
-from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
-from lwe.residues import product_quotient
+from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form
 
 __all__ = ["LWRFamily"]
 
@@ -159,7 +158,7 @@ class LWRFamily(Family):
         if not self.noisy:
             return super().examples(instance, rng=rng)
         form = covariate_form(instance.secret, self.parameters)
-        covered = None if self.deviations is None else self._ranges(form)[1]
+        covered = self._covered(form)
         return noisy_examples(instance.layer, instance.inputs, form, self.parameters, covered, rng=rng)
 
     @property
@@ -199,7 +198,7 @@ class LWRFamily(Family):
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """One head per jump, and two pads."""
         form = covariate_form(secret, self.parameters)
-        low, high = self._ranges(form)[1]
+        low, high = self._covered(form)
         heads = self.p * (high - low) / self.q + 2
         if heads * self.dim**2 > _MOST_NUMBERS:
             raise ValueError(
@@ -209,30 +208,7 @@ class LWRFamily(Family):
         return lwr_heads(form, self.parameters, beta=self.beta, deviations=self.deviations)
 
     def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
-        """The proved bound for heads of one slope, after a check that their steps give the label at every whole T.
-
-        At each T between the extremes of <v, a> the steps' sum is compared with floor(p (T mod q) / q) - (p - 1)/2, in
-        whole numbers and quarters, without rounding. Beyond the range of truncated heads it is compared with the label
-        at the end of the range. Both are functions of numbers that grow with T, the thresholds passed and floor(p T/q);
-        so where neither grows from one T to another, all T between need no comparison.
-        """
-        (least, most), kept = self._ranges(covariate_form(secret, self.parameters))
-        q, p = self.q, self.p
-        order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
-        levels = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
-        below = np.floor(heads.thresholds).astype(np.int64)
-        t = np.unique(np.clip(np.concatenate([below, below + 1, [least, most, *kept]]), least, most))
-        passed, covered = np.searchsorted(heads.thresholds[order], t), np.clip(t, *kept)
-        grows = (np.diff(passed) > 0) | (
-            np.diff(product_quotient(covered, p, q, p * max(map(abs, kept)))) > 0
-        )
-        compared = not np.any(grows & (np.diff(t) > 1))
-        if (
-            total != 0
-            or not compared
-            or not np.array_equal(levels[passed], rounded(covered, q, p) - (p - 1) / 2)
-        ):
-            raise ValueError("The heads' sums at some <v, a>, or off the gate, are not labels.")
+        """The proved bound for heads of one slope whose sums are the labels, as those of `lwr_heads` are."""
         bound = heads.one_slope_error()
         if not bound < 0.5:
             least_slope = math.asinh(4 * float(np.abs(heads.coefficients).max()))
@@ -251,7 +227,8 @@ class LWRFamily(Family):
         """The cheapest attack that finds a secret, by `lwe.estimate`."""
         return lwr_estimates(self.parameters)
 
-    def _ranges(self, form: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The extremes of T, and the extremes of the range that the heads cover."""
-        whole = value_range(form, self.matrix)
-        return whole, whole if self.deviations is None else kept_range(form, self.matrix, self.deviations)
+    def _covered(self, form: np.ndarray) -> tuple[int, int]:
+        """The least and the greatest T that the heads cover."""
+        if self.deviations is None:
+            return value_range(form, self.matrix)
+        return kept_range(form, self.matrix, self.deviations)

@@ -215,39 +215,28 @@ def _small_rows(parameters: LWEParameters) -> bool:
 
 def _from_lattices(parameters: LWEParameters, errors: str) -> list[Reduction]:
     """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
-    q, n, noise = parameters.q, parameters.n, parameters.Xe
-    if q == 2 or not isinstance(noise, DiscreteGaussian):
+    q, n, distribution = parameters.q, parameters.n, parameters.Xe
+    if q == 2 or not isinstance(distribution, DiscreteGaussian):
         return []
     n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
-    lattices, width, least = (
-        "lattices in the worst case",
-        math.sqrt(2 * math.pi) * noise.sigma,
-        2 * math.sqrt(n),
+    width, least = math.sqrt(2 * math.pi) * distribution.sigma, 2 * math.sqrt(n)
+    condition = (
+        f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
     )
-    quantum, short = f"{lattices}, by quantum algorithms", math.log2(least / width)
-    told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
-    both = f"{told} q has to be at least 2^(n/2) = 2^{n / 2:g}."
-    lost = (
-        "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed."
-    )
-    larger = max(short, n / 2 - math.log2(q))
-    return [
-        Reduction(quantum, errors, "Regev 2005", "abstract read", told, short),
-        Reduction(lattices, errors, "Peikert 2009", "unchecked", both, larger),
-        Reduction(lattices, errors, "Brakerski and others 2013", "abstract read", lost, math.inf),
-    ]
+    lattices = "lattices in the worst case, by quantum algorithms"
+    return [Reduction(lattices, errors, "Regev 2005", "abstract read", condition, math.log2(least / width))]
 
 
 def _to_small_secrets(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
-    """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
+    """From learning with errors with uniform secrets to that with secrets from the distribution of the errors."""
     if start == to:
         return []
-    told = (
-        f"About n = {parameters.n} samples become the secret, which then has the law of the errors; the "
+    condition = (
+        f"About n = {parameters.n} samples become the secret, which then has the distribution of the errors; the "
         "secret here has to have it, too."
     )
     short = -math.inf if parameters.Xs == parameters.Xe else math.inf
-    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
+    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", condition, short)]
 
 
 def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
@@ -256,44 +245,37 @@ def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduc
         return []
     q, n, digits = parameters.q, parameters.n, parameters.q.bit_length() - 1
     covers = q & (q - 1) == 0 and n >= digits and parameters.Xs.is_uniform(q)
-    told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
+    condition = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
     source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
-    return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
+    return [
+        Reduction(start, to, source, "derived", condition, -math.inf if covers else math.inf, executable=run)
+    ]
 
 
 def _to_rounding(parameters: LWEParameters, start: str, to: str, needed: int) -> list[Reduction]:
     """From learning with errors to learning with rounding."""
-    from sympy import primefactors
-
-    q, p, n, run = parameters.q, parameters.p, parameters.n, "lwe.rounded_samples"
+    q, p, run = parameters.q, parameters.p, "lwe.rounded_samples"
     if start == to:
         return []
     if parameters.noisy:
-        told = "Labels of learning with errors, rounded, are exactly these labels."
-        return [Reduction(start, to, "derived here", "derived", told, -math.inf, executable=run)]
+        condition = "Labels of learning with errors, rounded, are exactly these labels."
+        return [Reduction(start, to, "derived here", "derived", condition, -math.inf, executable=run)]
     wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
-    told = (
+    condition = (
         f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
         "sum has to be at most 1/2."
     )
     source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
-    found = [Reduction(start, to, source, "derived", told, short, 1 / (2 * wrong), executable=run)]
+    steps = [Reduction(start, to, source, "derived", condition, short, 1 / (2 * wrong), executable=run)]
     if _small_rows(parameters):
-        return found
-    prime, least = max(primefactors(q)), 2 * n * needed * p
-    told = (
-        f"The largest prime factor of q, {prime}, has to be at least 2 n m p = {least} for m = {needed} samples; and "
-        "the dimension falls by a factor of about log2 q."
-    )
-    source, short = "Alwen, Krenn, Pietrzak and Wichs 2013", math.log2(least / prime)
-    found.append(Reduction(start, to, source, "unchecked", told, short, prime / (2 * n * p)))
-    told = (
+        return steps
+    condition = (
         "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
         f"samples gives e^2 / (1 + 2p/q)^m. The power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}."
     )
     source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
-    found.append(Reduction(start, to, source, "abstract read", told, short, 1 / wrong))
-    return found
+    steps.append(Reduction(start, to, source, "abstract read", condition, short, 1 / wrong))
+    return steps
 
 
 def _to_layers(parameters: LWEParameters, start: str) -> Reduction:
@@ -301,23 +283,23 @@ def _to_layers(parameters: LWEParameters, start: str) -> Reduction:
     q, here, layer = parameters.q, "derived here", parameters
     if parameters.matrix == "uniform":
         if q & (q - 1):
-            told = "No heads realise uniform rows mod q, unless q is a power of two."
-            return Reduction(start, "layer", here, "derived", told, math.inf)
+            condition = "No heads realise uniform rows mod q, unless q is a power of two."
+            return Reduction(start, "layer", here, "derived", condition, math.inf)
         layer = parameters.updated(matrix="gadget")
-    told = "A sample is an example on the gate with the same label, and none is lost."
+    condition = "A sample is an example on the gate with the same label, and none is lost."
     if layer.gadget:
-        told = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {told}"
+        condition = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {condition}"
     heads, run = _mean_heads(layer), "lwe.LearnerAttack"
-    return Reduction(start, "layer", here, "derived", told, -math.inf, None, heads, run)
+    return Reduction(start, "layer", here, "derived", condition, -math.inf, None, heads, run)
 
 
 def _mean_heads(parameters: LWEParameters) -> float:
     """About p E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
-    q, n, law = parameters.q, parameters.n, parameters.Xs
-    if law.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
+    q, n, distribution = parameters.q, parameters.n, parameters.Xs
+    if distribution.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
         size = parameters.digits * (q * q - q % 2) / (4 * q)
     else:
-        values, weights = law.entries(n, q)
+        values, weights = distribution.entries(n, q)
         multiples = np.multiply.outer(values, 1 << np.arange(parameters.digits))
         residues = centred(multiples, q) if q <= LARGEST_MODULUS else multiples  # small ones are centred
         size = float(weights @ np.abs(residues).sum(axis=1))

@@ -18,15 +18,13 @@ from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
 from attention.foreign import strict_json
 from attention.validation import checked, count
-from lwe.distributions import NO_NOISE, DiscreteGaussian, Distribution
+from lwe.distributions import NO_NOISE, DiscreteGaussian
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import LARGEST_MODULUS, whole_array
 from lwe.samples import LWRSamples, Rounding, require_no_signs
 
 __all__ = ["StoredSamples", "kind_of_file", "read_matrix", "read_samples", "save_samples", "write_matrix"]
 
-_NAMES = (("A", "b"), ("X", "y"))
-_NUMBERS = {"q": "q", "modulus": "q", "p": "p", "levels": "p"}
 _START = 1 << 16  # bytes that show what a file is
 _ROW = re.compile(r"\[[^\[\]]*\]")
 _PLAIN = re.compile(r"[-+\d,\s]*\d[-+\d,\s]*")
@@ -112,7 +110,7 @@ def read_samples(
     secret_path: str | Path | None = None,
     rounding: Rounding | None = None,
 ) -> StoredSamples:
-    """Samples of .npz with A and b, or X and y; of an LWE challenge; or of matrices, one a file.
+    """Samples of .npz with A and b; of an LWE challenge; or of matrices, one a file.
 
     FileFormatError if a file is missing or damaged, holds Python objects (which are never unpickled), numbers that are
     not whole, an array of another shape, or a number out of range. ValueError if parameters are missing or given twice.
@@ -133,8 +131,7 @@ def read_samples(
 
     Notes
     -----
-    A may be transposed, (n, N): the length of b shows it, unless A is square; then its rows are the samples. An .npz of
-    another program may name q (or modulus), p (or levels), alpha or sigma (of the errors), and s or secret.
+    A may be transposed, (n, N): the length of b shows it, unless A is square; then its rows are the samples.
 
     Labels that are not rounded (p = q), and a uniform matrix, may be given centred, between -q/2 and q/2; they are
     reduced mod q. In a ternary matrix q - 1 may stand for -1. Modulo 2, entries that are all -1 or 1 are refused: they
@@ -167,10 +164,9 @@ def read_samples(
         stored, public, labels = _read_challenge(path)
     else:
         arrays = read_npz(path)
-        names = next((pair for pair in _NAMES if set(pair) <= set(arrays)), None)
-        if names is None:
-            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b, or X and y, are needed")
-        public, labels = np.asarray(arrays[names[0]]), np.asarray(arrays[names[1]])
+        if not {"A", "b"} <= set(arrays):
+            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b are needed")
+        public, labels = np.asarray(arrays["A"]), np.asarray(arrays["b"])
         if "parameters" in arrays:
             text = str(arrays["parameters"])
             stored = guarded(
@@ -185,14 +181,18 @@ def read_samples(
         public = public.T
     known = stored or parameters
     if not isinstance(known, LWEParameters):
-        known = _problem(path, public, arrays, dict(known or {}))
+        if public.ndim != 2 or not public.size:
+            raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
+        if not known or "q" not in known:
+            raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
+        known = LWEParameters(n=public.shape[1], **known)
     stated = rounding is not None or stored is not None or "rounding" in arrays
     if (
         known.p < known.q and not stated and np.any(labels == known.p)
     ):  # p stands for 0 after rounding to the nearest
         rounding, stated = "nearest", True
     samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
-    secret = arrays.get("secret", arrays.get("s")) if secret_path is None else read_matrix(secret_path)
+    secret = arrays.get("secret") if secret_path is None else read_matrix(secret_path)
     if secret is not None:
         secret = _fitting_secret(secret_path or path, np.asarray(secret), known)
     return StoredSamples(samples, known, secret, stated or known.p == known.q)
@@ -241,42 +241,6 @@ def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge"] | No
         rows = b"[" not in start and len(start.strip().split(b"\n")[0].replace(b",", b" ").split()) > 1
         return "matrix" if rows else "challenge"
     return "matrix" if first == b"[" else None
-
-
-def _problem(
-    path: Path, public: np.ndarray, arrays: Mapping[str, Any], given: dict[str, Any]
-) -> LWEParameters:
-    """The problem that was given, completed by what the file says of it."""
-    if public.ndim != 2 or not public.size:
-        raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
-    says = {
-        _NUMBERS[name]: int(_whole(path, name, np.asarray(value), ()))
-        for name, value in arrays.items()
-        if name in _NUMBERS
-    }
-    if "q" in given and says.get("q", given["q"]) != given["q"]:
-        raise ValueError(f"{path} says that q is {says['q']}, not {given['q']}: leave the modulus out.")
-    problem = ({"matrix": "uniform"} if says else {}) | says | given
-    if "q" not in problem:
-        raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
-    problem.setdefault("p", problem["q"])
-    for name, scale in (("alpha", problem["q"]), ("sigma", 1)):
-        if name in arrays and "Xe" not in given:
-            problem["Xe"] = _errors(path, name, str(arrays[name]), scale)
-    return LWEParameters(n=public.shape[1], **problem)
-
-
-def _errors(path: Path, name: str, number: str, scale: int) -> Distribution:
-    """The distribution of errors of standard deviation sigma, or alpha q."""
-
-    def read() -> Distribution:
-        if name == "alpha" and not Decimal(number) < 1:
-            raise ValueError(f"alpha is {number}: the standard deviation as a share of q, below 1, is needed")
-        sigma = float(Decimal(number) * scale)
-        return DiscreteGaussian(sigma) if sigma else NO_NOISE
-
-    errors: Distribution = guarded(path, f"its {name} is wrong", read)
-    return errors
 
 
 def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> Rounding:
@@ -378,7 +342,12 @@ def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     def read() -> tuple[int, LWEParameters]:
         n, m, q = map(int, numbers[:3])
         count("q", q, least=2, most=LARGEST_MODULUS)
-        return m, LWEParameters(n, q, q, "uniform", Xe=_errors(path, "alpha", numbers[3], q))
+        alpha = Decimal(numbers[3])
+        if not alpha < 1:
+            raise ValueError(f"alpha is {alpha}: the standard deviation as a share of q, below 1, is needed")
+        return m, LWEParameters(
+            n, q, q, "uniform", Xe=DiscreteGaussian(float(alpha * q)) if alpha else NO_NOISE
+        )
 
     m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
     public = np.atleast_2d(_matrix_of_text(path, rest.strip(" ,\t\r\n")))

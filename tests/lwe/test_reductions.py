@@ -32,22 +32,19 @@ def by_source(name):
 def test_the_losses_of_gadget_16_by_hand():
     known, found = known_reductions(PRESETS["gadget-16"]), by_source("gadget-16")
     assert known.samples == 16 * 8  # each label has one bit
-    bpr, akpw, bgmrr = found["Banerjee"], found["Alwen"], found["Bogdanov"]
+    bpr, bgmrr = found["Banerjee"], found["Bogdanov"]
     assert (bpr.modulus, bpr.samples) == (2.0, 32.0)  # 128 samples times 4/256 is 2, four times 1/2
-    assert (akpw.modulus, akpw.samples) == (12.0, 2 / 64)  # 2 * 16 * 128 * 2 = 2^13 against the prime 2
     assert (bgmrr.modulus, bgmrr.samples) == (1.0, 64.0)
     assert "2^2.86" in bgmrr.condition  # 128 log2(65/64)
     assert known.steps[-1].heads == 2 * 128 / 4 + 2
     assert known.rests_on == "LWR"
-    assert not any(one.covers for one in (bpr, akpw, bgmrr))
+    assert not any(one.covers for one in (bpr, bgmrr))
 
 
 def test_the_losses_of_lwe_30_by_hand():
     known, found = known_reductions(PRESETS["lwe-30"]), by_source("lwe-30")
     width = math.sqrt(2 * math.pi)
     assert found["Regev"].modulus == pytest.approx(math.log2(2 * math.sqrt(30) / width))
-    assert found["Peikert"].modulus == pytest.approx(15 - math.log2(257))
-    assert math.isinf(found["Brakerski"].modulus)
     assert known.rests_on == "LWE"
     wide = known_reductions(PRESETS["lwe-30"].updated(Xe=parse_distribution("gaussian:8")))
     assert wide.rests_on == "lattices in the worst case, by quantum algorithms"

@@ -101,7 +101,7 @@ def test_fpylll_reads_and_writes_the_same_text(tmp_path):
 
 def test_arrays_of_other_programs_need_their_problem_alone(tmp_path):
     samples, secret = make_samples(PRESETS["plain-24"], 20, rng=0)
-    np.savez(tmp_path / "s.npz", X=samples.public.astype(float), y=samples.labels.astype(np.uint8), other=[1])
+    np.savez(tmp_path / "s.npz", A=samples.public.astype(float), b=samples.labels.astype(np.uint8), other=[1])
     problem = {"q": 64, "p": 2, "matrix": "binary"}
     found = read_samples(tmp_path / "s.npz", problem)
     assert found.parameters == PRESETS["plain-24"]
@@ -164,7 +164,7 @@ PROBLEM = json.dumps(LWEParameters(2, 5, 5, "uniform").to_json())
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b, or X and y, are needed"),
+        ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b are needed"),
         (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
         (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
@@ -258,17 +258,15 @@ def test_a_header_that_lies_about_the_size_is_refused(shape, tmp_path):
 
 def test_a_transposed_matrix_is_turned(tmp_path):
     samples, _ = make_samples(CHALLENGE, 9, rng=0)
-    np.savez(tmp_path / "s.npz", A=samples.public.T, b=samples.labels[:, None], q=CHALLENGE.q, sigma=3)
-    again = read_samples(tmp_path / "s.npz")
+    np.savez(tmp_path / "s.npz", A=samples.public.T, b=samples.labels[:, None])
+    problem = {name: getattr(CHALLENGE, name) for name in ("q", "p", "matrix", "Xe")}
+    again = read_samples(tmp_path / "s.npz", problem)
     assert again.parameters == CHALLENGE
     np.testing.assert_array_equal(again.samples.public, samples.public)
     np.testing.assert_array_equal(again.samples.labels, samples.labels)
-    several = np.stack([samples.labels, samples.labels])
-    cases = (({"q": []}, "q has shape"), ({"alpha": 1.5}, "alpha is 1.5"), ({"b": several}, "b has shape"))
-    for wrong, words in cases:
-        np.savez(tmp_path / "s.npz", **{"A": samples.public, "b": samples.labels, "q": 2**20, **wrong})
-        with pytest.raises(FileFormatError, match=words):
-            read_samples(tmp_path / "s.npz")
+    np.savez(tmp_path / "s.npz", A=samples.public, b=np.stack([samples.labels, samples.labels]))
+    with pytest.raises(FileFormatError, match="b has shape"):
+        read_samples(tmp_path / "s.npz", problem)
 
 
 def test_truth_values_are_bits_and_signs_modulo_2_are_refused(tmp_path):
