@@ -15,7 +15,6 @@ from attention.foreign import printable
 from attention.validation import checked, count, require_instance
 from lower import HardInstance, family_of
 from lwe import (
-    NO_NOISE,
     PRESETS,
     AttackOutcome,
     AttackResult,
@@ -25,16 +24,16 @@ from lwe import (
     LWRFamily,
     LWRSamples,
     SparseSigned,
-    StoredSamples,
     make_samples,
     read_samples,
     samples_from_examples,
-    secret_predictor,
 )
 from lwe.attacks.attack import require_samples
+from lwe.attacks.evidence import secret_predictor
+from lwe.distributions import NO_NOISE
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
-from lwe.sample_files import kind_of_file
+from lwe.sample_files import StoredSamples, kind_of_file
 from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily

@@ -1,7 +1,7 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWEParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples` draws samples;
-  `read_samples` and `save_samples` are for files.
+* Problems: `LWEParameters` with distributions of secrets and errors; `PRESETS` has named ones. `make_samples` draws
+  samples; `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `samples_from_examples` reads samples off examples.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
@@ -31,15 +31,12 @@ if TYPE_CHECKING:
         MeetInTheMiddleAttack,
     )
     from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
-    from lwe.attacks.distinguishing import distinguish, sufficient_examples
-    from lwe.attacks.evidence import secret_predictor
+    from lwe.attacks.distinguishing import distinguish
     from lwe.attacks.outcome import AttackOutcome, Budget
     from lwe.costs import Cost, estimate
     from lwe.distributions import (
         BINARY,
-        NO_NOISE,
         TERNARY,
-        UNIFORM,
         CentredBinomial,
         DiscreteGaussian,
         Distribution,
@@ -52,22 +49,18 @@ if TYPE_CHECKING:
         parse_distribution,
     )
     from lwe.examples import samples_from_examples
-    from lwe.labels import low_degree_weights, root_mean_square_correlation
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
     from lwe.reductions import known_reductions, rounded_samples, small_row_samples
-    from lwe.sample_files import StoredSamples, read_samples, save_samples
+    from lwe.sample_files import read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
-    from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "BINARY",
-    "NO_NOISE",
     "PRESETS",
     "TERNARY",
-    "UNIFORM",
     "AroraGeAttack",
     "Attack",
     "AttackLearner",
@@ -95,24 +88,16 @@ __all__ = [
     "SparseBinary",
     "SparseSigned",
     "SparseTernary",
-    "StoredSamples",
     "Uniform",
     "distinguish",
     "estimate",
     "known_reductions",
-    "log2_distance_from_uniform",
-    "low_degree_weights",
     "make_samples",
     "parse_distribution",
     "read_samples",
-    "root_mean_square_correlation",
     "rounded_samples",
     "run_attacks",
     "samples_from_examples",
     "save_samples",
-    "secret_predictor",
     "small_row_samples",
-    "sufficient_examples",
-    "total_variation_from_uniform",
-    "wrap_ratio",
 ]

@@ -27,8 +27,8 @@ from arena.engines import require_engine
 from arena.learned import learn
 from arena.targets import Target, load_target
 from attention.validation import PositiveFloat, check
-from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
-from lwe.sample_files import kind_of_file
+from lwe import AttackOutcome, AttackResult, parse_distribution, read_samples
+from lwe.sample_files import StoredSamples, kind_of_file
 from sq import PeriodicFamily
 
 __all__ = ["attack_command"]

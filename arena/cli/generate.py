@@ -30,7 +30,7 @@ from arena.targets import checkpoint_target, nice_target, registered_families
 if TYPE_CHECKING:
     from lower import Family
     from lower.family import Option
-    from lwe import StoredSamples
+    from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
 

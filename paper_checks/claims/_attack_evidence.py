@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.random import Generator
 
-from lwe import TERNARY, Budget, LeastSquaresAttack, LWEParameters, distinguish, sufficient_examples
+from lwe import TERNARY, Budget, LeastSquaresAttack, LWEParameters, distinguish
+from lwe.attacks.distinguishing import sufficient_examples
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._heads_by_hand import label, uniform_secret
 from paper_checks.claims.tables import checks

@@ -18,10 +18,10 @@ from lwe import (
     LinearisationAttack,
     LWEParameters,
     MeetInTheMiddleAttack,
-    low_degree_weights,
     make_samples,
 )
 from lwe.attacks.linearisation import label_monomials
+from lwe.labels import low_degree_weights
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import OPPOSITE_SECRET
 from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret

@@ -9,15 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.random import Generator
 
-from lwe import (
-    TERNARY,
-    LWEParameters,
-    log2_distance_from_uniform,
-    low_degree_weights,
-    root_mean_square_correlation,
-    total_variation_from_uniform,
-    wrap_ratio,
-)
+from lwe import TERNARY, LWEParameters
+from lwe.labels import low_degree_weights, root_mean_square_correlation
+from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret
 from paper_checks.claims.tables import checks

@@ -18,12 +18,12 @@ from lwe import (
     estimate,
     make_samples,
     parse_distribution,
-    root_mean_square_correlation,
     samples_from_examples,
 )
 from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form
 from lwe.attacks.evidence import label_residues
 from lwe.heads import lwr_heads
+from lwe.labels import root_mean_square_correlation
 from lwe.parameters import covariate_form
 from lwe.residues import LARGEST_MODULUS, congruent_product, product_quotient
 
