@@ -56,8 +56,8 @@ class LWEParameters:
     References
     ----------
     Banerjee, Peikert and Rosen 2012 (learning with rounding); Regev 2005 (learning with errors); Blum, Furst, Kearns
-    and Lipton 1993 (learning parity with noise); Applebaum, Cash, Peikert and Sahai 2009 (secrets from the law of the
-    errors).
+    and Lipton 1993 (learning parity with noise); Applebaum, Cash, Peikert and Sahai 2009 (secrets from the
+    distribution of the errors).
 
     Examples
     --------
@@ -118,9 +118,9 @@ class LWEParameters:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, laws in words; `from_json` gives them back.
+        """The fields as plain JSON values, distributions in words; `from_json` gives them back.
 
-        ValueError for a law of one's own.
+        ValueError for a distribution of one's own.
         """
         return asdict(self) | {"Xs": distribution_words(self.Xs), "Xe": distribution_words(self.Xe)}
 
@@ -161,7 +161,7 @@ class LWEParameters:
 
     @property
     def noisy(self) -> bool:
-        """Whether labels have errors: whether the law of the errors gives anything but 0 mod q."""
+        """Whether errors may differ from 0 mod q."""
         return isinstance(self.Xe, FixedWeight) or self.Xe.error_rate(self.q) > 0
 
     @property

@@ -128,7 +128,7 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
     """
     sizes = deviations(parameters)
     easy = parameters.p == parameters.q and not parameters.noisy
-    if easy or sizes.secret_bits == 0 or sizes.told == 0:
+    if easy or sizes.secret_bits == 0 or sizes.label_bits == 0:
         return Reductions(parameters, 0, ())
     needed, q = fewest_samples(parameters), parameters.q
     errors, problem = (

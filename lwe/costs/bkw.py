@@ -16,7 +16,7 @@ from lwe.parameters import LWEParameters
 __all__ = ["agreement_chances", "bkw_cost", "coded_bkw_cost"]
 
 _MOST_STEPS = 64
-_LONG_LAW = 1 << 12
+_LONGEST_LIST = 1 << 12
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
@@ -90,14 +90,14 @@ def agreement_chances(parameters: LWEParameters, steps: int) -> Float[np.ndarray
     they are spread over all residues; residues agree with chance 1/q.
     """
     q, chances = parameters.q, np.full(steps, 1 / parameters.q)
-    law = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
-    if law is None:
+    weights = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
+    if weights is None:
         return chances
     for step in range(steps):
-        if len(law) < _LONG_LAW:
-            chances[step] = law @ law
-            law = np.convolve(law, law[::-1])
-            law = np.bincount(np.arange(len(law)) % q, law)
+        if len(weights) < _LONGEST_LIST:
+            chances[step] = weights @ weights
+            weights = np.convolve(weights, weights[::-1])
+            weights = np.bincount(np.arange(len(weights)) % q, weights)
         else:  # nearly normal: the variance doubles
             chances[step] = max(chances[step - 1] / math.sqrt(2), 1 / q)
     return chances
@@ -222,8 +222,10 @@ def _tables(
     log_square = -4 * math.pi**2 * 2.0 ** min(log2_noise, 20.0)
     if log_square < -MOST:
         return math.inf, math.inf
-    told = log_square if log_square < -40 else math.log(-math.log1p(-min(math.exp(log_square), 1 - 1e-12)))
-    sums = math.log2(TELLING_SUMS) - told / math.log(2)
+    log_advantage = (
+        log_square if log_square < -40 else math.log(-math.log1p(-min(math.exp(log_square), 1 - 1e-12)))
+    )
+    sums = math.log2(TELLING_SUMS) - log_advantage / math.log(2)
     half = b * log_q - 1
     samples = _log2_sum(math.log2(steps) + half, sums)
     parts = [math.log2(n + 1 - i * b) + samples for i in range(1, plain + 1)]

@@ -36,7 +36,7 @@ class Deviations:
     column: float
     secret_bits: float  #: the entropy of the secret
     #: the most bits of information that a label has about the inner product; 0 if they are a rounding error
-    told: float
+    label_bits: float
     weight: int  #: the expected number of entries of the secret that are not zero
     #: values besides 0 that an entry may take; None for Gaussian and uniform distributions
     nonzero: int | None
@@ -83,7 +83,7 @@ def deviations(parameters: LWEParameters) -> Deviations:
     log2_rounding = -math.inf
     if p < q:
         log2_rounding = log2_width + _LOG2_UNIFORM + 0.5 * math.log1p(-((p / q) ** 2)) / math.log(2)
-    told = min(math.log2(p), math.log2(q) - of_errors.entropy / errors)
+    label_bits = min(math.log2(p), math.log2(q) - of_errors.entropy / errors)
     return Deviations(
         n,
         q,
@@ -95,7 +95,7 @@ def deviations(parameters: LWEParameters) -> Deviations:
         small_secret=not secret.is_uniform(q) and log2_secret < math.log2(0.9) + math.log2(q) + _LOG2_UNIFORM,
         column={"binary": 0.25, "ternary": 0.5}.get(parameters.matrix, 0.0),
         secret_bits=of_secret.entropy,
-        told=told if told > _LEAST_BITS else 0.0,
+        label_bits=label_bits if label_bits > _LEAST_BITS else 0.0,
         weight=round(of_secret.weight),
         nonzero=of_secret.nonzero,
     )
@@ -111,7 +111,7 @@ def lengths_tell(parameters: LWEParameters) -> bool:
         sizes.q > 2
         and sizes.log2_secret > -math.inf
         and sizes.log2_error < math.log2(0.95) + _LOG2_UNIFORM + math.log2(sizes.q)
-        and sizes.told > 0
+        and sizes.label_bits > 0
     )
 
 

@@ -185,7 +185,7 @@ def _split(
     p = np.arange(2, _LARGEST_FFT_MODULUS + 1)[:, None]
     bits = 0.5 + math.log(math.sqrt(2 * math.pi) * s) - math.log(math.tanh((math.pi * s) ** 2))
     bits = bits / math.log(2)  # of an entry that is guessed
-    told = transformed / 3 * (s * math.pi / p) ** 2 + np.log(
+    hypotheses = transformed / 3 * (s * math.pi / p) ** 2 + np.log(
         guessed * bits + transformed * np.log(p) + math.log(2)
     )
     with np.errstate(divide="ignore"):
@@ -202,7 +202,7 @@ def _split(
             log_length + 0.5 * np.log(4 / 3 * blocks / (2 * math.pi * math.e)) + (dim - blocks) * factors
         )
         advantage = 4 * math.pi**2 * np.exp(2 * np.minimum(log_length - log_q, 20.0))
-        wanted = (advantage + told) / math.log(2)
+        wanted = (advantage + hypotheses) / math.log(2)
         searched = guess + np.logaddexp2(transform, math.log2(4 * _ADD) + wanted)
         exponents = np.logaddexp2(model.short_vectors(blocks, dim, wanted), searched)
         places = exponents.argmin(axis=1)

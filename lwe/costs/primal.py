@@ -100,7 +100,7 @@ def best_primal_shape(
     2009.
     """
     sizes = deviations(parameters)
-    if sizes.told == 0:
+    if sizes.label_bits == 0:
         return None
     n = sizes.n
     fewest = fewest_samples(parameters, determined=determined)
@@ -147,14 +147,14 @@ def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int
     (144, 25)
     """
     sizes = deviations(parameters)
-    if sizes.told == 0:
+    if sizes.label_bits == 0:
         raise ValueError(
             f"Labels of {parameters} do not depend on the secret: errors are uniform mod q, and no number of samples "
             "is enough; take a narrower distribution of errors."
         )
     if not determined and sizes.column > 0:
         return sizes.n + 1
-    return max(math.ceil(sizes.secret_bits / sizes.told - 1e-9), 1)
+    return max(math.ceil(sizes.secret_bits / sizes.label_bits - 1e-9), 1)
 
 
 def primal_cost(

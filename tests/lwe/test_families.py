@@ -20,7 +20,7 @@ CASES = [
     {"n": 10, "q": 16, "p": 2, "matrix": "ternary"},
     {"n": 6, "q": 9, "p": 4, "matrix": "ternary"},
 ]
-LAWS = [TERNARY, BINARY, CentredBinomial(2), SparseSigned(4)]
+DISTRIBUTIONS = [TERNARY, BINARY, CentredBinomial(2), SparseSigned(4)]
 
 
 def largest_error(instance):
@@ -82,32 +82,32 @@ def test_ternary_layers_output_the_label_of_the_signed_differences_on_every_inpu
     assert (beyond > 0) == (deviations is not None)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
-def test_small_secrets_are_drawn_from_their_law_and_realised_without_error(law, matrix):
-    instance = LWRFamily(n=6, q=4, p=2, matrix=matrix, Xs=law, Xe=Flips(0.25)).instance(rng=3)
-    assert law.allows(instance.secret, 4)
+def test_small_secrets_are_drawn_from_their_distribution_and_realised_without_error(distribution, matrix):
+    instance = LWRFamily(n=6, q=4, p=2, matrix=matrix, Xs=distribution, Xe=Flips(0.25)).instance(rng=3)
+    assert distribution.allows(instance.secret, 4)
     assert instance.certificate["assumption"].value == "a variant of learning with rounding"
     assert verify_instance(instance).holds
     assert largest_error(instance) == 0
-    assert family_of(instance).Xs == law
+    assert family_of(instance).Xs == distribution
 
 
-class OwnLaw(Distribution):
+class Own(Distribution):
     def table(self):
         return np.array([0, 1]), np.array([0.9, 0.1])
 
 
-class OwnBinary(OwnLaw):
+class OwnBinary(Own):
     name = "binary"
 
 
-@pytest.mark.parametrize("law", [OwnLaw(), OwnBinary()], ids=str)
-def test_a_law_of_ones_own_is_refused_where_a_file_would_hold_it(law):
-    parameters = LWEParameters(6, 4, 2, Xs=law)
-    assert law.allows(make_samples(parameters, 10, rng=0)[1], 4)  # in memory it works
+@pytest.mark.parametrize("distribution", [Own(), OwnBinary()], ids=str)
+def test_a_distribution_of_ones_own_is_refused_where_a_file_would_hold_it(distribution):
+    parameters = LWEParameters(6, 4, 2, Xs=distribution)
+    assert distribution.allows(make_samples(parameters, 10, rng=0)[1], 4)  # in memory it works
     for written in (
-        lambda: LWRFamily(n=6, q=4, p=2, Xs=law).instance(),
+        lambda: LWRFamily(n=6, q=4, p=2, Xs=distribution).instance(),
         parameters.to_json,
     ):
         with pytest.raises(ValueError, match="files hold uniform, binary"):
