@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from lwe.costs.cost import MOST, Cost
 from lwe.costs.deviations import Deviations, normal_form
-from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, root_hermite_factor
+from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, lattice_cost, root_hermite_factor
 from lwe.parameters import LWEParameters
 
 __all__ = ["BLOCKS", "decoding_cost", "hybrid_cost", "refine"]
@@ -42,7 +42,7 @@ def decoding_cost(
     --------
     >>> from lwe.presets import PRESETS
     >>> print(decoding_cost(PRESETS["kyber512"], model="MATZOV"))  # doctest: +ELLIPSIS
-    bdd: about 2^140.2 (LWE n=512 ...; mem 2^98.0, m 493, beta 389, eta 422, d 1005)
+    bdd: about 2^140.2 (LWE n=512 ...; mem 2^98.0, m 493, beta 389, d 1005, eta 422)
     """
     form = normal_form(parameters)
     if form is None:
@@ -145,28 +145,18 @@ class _Attack:
 def _cost(name: str, parameters: LWEParameters, found: _Attack, model: CostModelName) -> Cost | None:
     if math.isinf(found.exponent):
         return None
-    details: dict[str, int | float] = {"beta": found.block_size}
-    if found.sieve > 2:
-        details["eta"] = found.sieve
-    details["d"] = found.dimension
+    block, dim, sieve = found.block_size, found.dimension, found.sieve
+    details: dict[str, int | float] = {"eta": sieve} if sieve > 2 else {}
     if found.guessed:
         details |= {"zeta": found.guessed, "|S|": found.guesses}
-    form, sieve = normal_form(parameters), max(found.block_size, found.sieve)
+    form = normal_form(parameters)
     assert form is not None
-    memory = COST_MODELS[model].log2_memory(sieve, found.dimension)
-    if found.guessed and found.sieve <= 2:
-        memory = max(memory, found.guesses / 2 + math.log2(found.dimension))
     secret = form.n - found.guessed if form.log2_secret <= form.log2_error else 0
-    return Cost(
-        name,
-        found.exponent,
-        parameters,
-        COST_MODELS[model].unit,
-        model,
-        log2_mem=memory,
-        log2_m=math.log2(max(found.dimension - secret, 1)),
-        details=details,
-    )
+    cost = lattice_cost(name, parameters, model, found.exponent, block, dim, max(dim - secret, 1), **details)
+    memory = COST_MODELS[model].log2_memory(max(block, sieve), dim)
+    if found.guessed and sieve <= 2:
+        memory = max(memory, found.guesses / 2 + math.log2(dim))
+    return replace(cost, log2_mem=memory)
 
 
 def _best_block(form: Deviations, model: CostModel, meet: bool, guessed: int) -> _Attack:
