@@ -95,16 +95,18 @@ ATTACKS: Mapping[str, AttackKind] = {
     for kind in (
         *itertools.starmap(_plain, lwe.attacks.ATTACKS.items()),
         _learner(
-            "newton", "Newton", lambda m: lwe.LearnerAttack(upper.Newton(m=m, examples=4000, work=3000))
+            "newton", "Newton", lambda m: lwe.LearnerAttack(upper.Newton(heads=m, examples=4000, work=3000))
         ),
         _learner(
             "adam",
             "Adam",
-            lambda m: lwe.LearnerAttack(upper.GradientDescent(m=m, batch=512, work=4000, learning_rate=0.01)),
+            lambda m: lwe.LearnerAttack(
+                upper.GradientDescent(heads=m, batch=512, work=4000, learning_rate=0.01)
+            ),
         ),
         # its theorem assumes uniform tokens
         _learner(
-            "six-phase", "Six-phase", lambda m: lwe.LearnerAttack(upper.SixPhase(m=m), on_gate_only=False)
+            "six-phase", "Six-phase", lambda m: lwe.LearnerAttack(upper.SixPhase(heads=m), on_gate_only=False)
         ),
     )
 }
