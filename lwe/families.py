@@ -21,7 +21,8 @@ from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
 from lwe.examples import noisy_examples
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
-from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form
+from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
+from lwe.residues import product_quotient
 
 __all__ = ["LWRFamily"]
 
@@ -208,7 +209,25 @@ class LWRFamily(Family):
         return lwr_heads(form, self.parameters, beta=self.beta, deviations=self.deviations)
 
     def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
-        """The proved bound for heads of one slope whose sums are the labels, as those of `lwr_heads` are."""
+        """The proved bound for heads of one slope, after a check that their steps give the label at every whole T.
+
+        At each T between the extremes of <v, a> the steps' sum is compared with floor(p (T mod q) / q) - (p - 1)/2, in
+        whole numbers and quarters, without rounding. Beyond the range of truncated heads it is compared with the label
+        at the end of the range. Both are functions of numbers that grow with T, the thresholds passed and floor(p T/q);
+        so where neither grows from one T to another, all T between need no comparison.
+        """
+        form, q, p = covariate_form(secret, self.parameters), self.q, self.p
+        extremes, covered = value_range(form, self.matrix), self._covered(form)
+        order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
+        sums = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
+        below = np.floor(heads.thresholds).astype(np.int64)
+        t = np.unique(np.clip(np.concatenate([below, below + 1, extremes, covered]), *extremes))
+        passed, held = np.searchsorted(heads.thresholds[order], t), np.clip(t, *covered)
+        jumps = np.diff(product_quotient(held, p, q, p * max(map(abs, covered)))) > 0
+        compared = not np.any(((np.diff(passed) > 0) | jumps) & (np.diff(t) > 1))
+        labels = rounded(held, q, p) - (p - 1) / 2
+        if total != 0 or not compared or not np.array_equal(sums[passed], labels):
+            raise ValueError("The heads' sums at some <v, a>, or off the gate, are not labels.")
         bound = heads.one_slope_error()
         if not bound < 0.5:
             least_slope = math.asinh(4 * float(np.abs(heads.coefficients).max()))

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,25 @@ def test_small_secrets_are_drawn_from_their_distribution_and_realised_without_er
     assert verify_instance(instance).holds
     assert largest_error(instance) == 0
     assert family_of(instance).Xs == distribution
+
+
+def test_a_pair_of_missing_jumps_that_cancel_is_noticed_between_them():
+    family = LWRFamily(n=12, q=64, p=2)
+    secret = family.draw(3)
+    heads = family.heads_of(secret, np.ones(13))
+    assert family.error_of(heads, secret) > 0
+    for first in range(1, len(heads) - 3):
+        kept = np.delete(
+            np.arange(len(heads)), [first, first + 1]
+        )  # up and down: sums elsewhere are the same
+        cut = replace(
+            heads,
+            thresholds=heads.thresholds[kept],
+            coefficients=heads.coefficients[kept],
+            slopes=heads.slopes[kept],
+        )
+        with pytest.raises(ValueError, match="are not labels"):
+            family.error_of(cut, secret)
 
 
 class Own(Distribution):
