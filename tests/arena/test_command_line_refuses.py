@@ -175,7 +175,7 @@ WRONG = [
     ("compare nice.safetensors nice.safetensors --out r", "Two targets are named"),
     ("compare --preset slow --out r", "'quick' or 'full'"),
     ("compare nice.safetensors --learners linear --engine numpy -o r", "None of these learners has a choice"),
-    ("check nonsense", "No check is called 'nonsense'"),
+    ("check nonsense", "No claim is called 'nonsense'"),
     ("check layer/row-from", "'layer/row-form'"),
     ("check --scale huge", "'quick', 'full'"),
     ("study", "No study is named"),
