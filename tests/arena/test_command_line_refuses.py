@@ -180,7 +180,7 @@ WRONG = [
     ("check --scale huge", "'quick', 'full'"),
     ("study", "No study is named"),
     ("study agrement", "'agreement'"),
-    ("study linear-ranks --jobs 2 --dask tcp://127.0.0.1:1", "--jobs is for this machine"),
+    ("study linear-tasks --jobs 2 --dask tcp://127.0.0.1:1", "--jobs is for this machine"),
     ("curves sq --learners scn", "'scan'"),
     ("curves sq --tau nan", "--tau is 'nan'"),
     ("curves sq --oracle delphi", "reference, most-preserving, exact, honest"),

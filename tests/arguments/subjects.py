@@ -25,7 +25,6 @@ import upper.six_phase as phases
 from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
-from studies import tasks
 
 PACKAGES = [
     attention,
@@ -33,7 +32,6 @@ PACKAGES = [
     upper.baselines,
     upper.newton,
     linear,
-    tasks,
     phases,
     lower,
     sq,
@@ -191,13 +189,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.symmetric_rank, tensor=TENSOR),
         partial(linear.tensor_from_features, coefficients=np.ones((linear.feature_count(2), 1)), dim=2),
         partial(linear.train_linear_attention, x=X, y=VALUES, heads=1, steps=2),
-        partial(tasks.AutomataInContext, states=2, symbols=2),
-        partial(tasks.Automaton, transitions=np.array([[0, 1], [1, 0]])),
-        partial(tasks.KeyValueMemory, keys="haar"),
-        partial(tasks.TapeLayout, states=2, symbols=2, positions=2),
-        partial(tasks.UniversalLayout, states=2, symbols=2, positions=2),
-        partial(tasks.TuringMachine, **dict.fromkeys(("write", "next_state"), TWO.astype(int)), move=-TWO.astype(int)),
-        partial(tasks.agreement, found=np.ones((1, 2, 3), int), wanted=np.ones((1, 2, 3), int)),
         # the six phases
         partial(phases.Net, spacing=0.1),
         partial(phases.QueryPlan, heads=1, tokens=2, dim=3),
