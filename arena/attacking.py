@@ -15,7 +15,6 @@ from attention.foreign import printable
 from attention.validation import checked, count, require_instance
 from lower import HardInstance
 from lwe import (
-    NO_NOISE,
     PRESETS,
     AttackOutcome,
     AttackResult,
@@ -25,18 +24,16 @@ from lwe import (
     LWRFamily,
     LWRSamples,
     SparseSigned,
-    StoredSamples,
-    describe_instance,
     make_samples,
-    noisy_examples,
     read_samples,
     samples_from_examples,
-    secret_predictor,
 )
 from lwe.attacks.attack import require_samples
+from lwe.attacks.evidence import secret_predictor
+from lwe.distributions import NO_NOISE
 from lwe.heads import covariates_of, kept_range
 from lwe.parameters import covariate_form
-from lwe.sample_files import kind_of_file
+from lwe.sample_files import StoredSamples, kind_of_file
 from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
@@ -182,7 +179,7 @@ def attack(
     Examples
     --------
     >>> from arena import lwr_target
-    >>> found = attack(lwr_target(secret_dim=12, modulus=4, levels=2), "linearisation", samples=1000, isolated=False)
+    >>> found = attack(lwr_target(n=12, q=4, p=2), "linearisation", samples=1000, isolated=False)
     >>> found.broken_by
     ('linearisation',)
     """
@@ -223,17 +220,17 @@ def samples_of(
         raise ValueError(
             f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
         )
-    instance, described = target.instance, describe_instance(target.instance)
-    parameters = described.parameters
+    instance, family = target.instance, target.instance.family
+    assert isinstance(family, LWRFamily)
+    parameters = family.parameters
     drawn, secret = make_samples(parameters, count("samples", number), secret=instance.secret, rng=[seed, 0])
     if not parameters.noisy:
-        x, y = noisy_examples(instance, rng=[seed, 1]).draw(_COMPARED)
-        kept = _kept(x, secret, described)
+        x, y = family.examples(instance, rng=[seed, 1]).draw(_COMPARED)
+        kept = _kept(x, secret, family)
         own = samples_from_examples(
             x[kept],
             y[kept],
             parameters,
-            gate=described.gate,
             allowed_error=min(0.49, max(1e-6, instance.allowed_error)),
         )
         if np.any(secret_predictor(secret, parameters)(own.public) != own.labels):
@@ -286,7 +283,7 @@ def _parity_samples(
         x, y = examples.draw(_AT_ONCE)
         on = x[:, 0, 0] != x[:, 1, 0]
         x, y, drawn = x[on], y[on], drawn + int(on.sum())
-        rows.append(covariates_of(x, parameters, 0))
+        rows.append(covariates_of(x, parameters))
         labels.append(
             (x[:, 0, 0] * ((y - instance.known(x)) @ instance.direction)[:, 0] < 0).astype(np.int64)
         )
@@ -296,14 +293,14 @@ def _parity_samples(
     return samples, parameters, tuple(secret.tolist())
 
 
-def _kept(x: np.ndarray, secret: np.ndarray, described: LWRFamily) -> np.ndarray:
+def _kept(x: np.ndarray, secret: np.ndarray, family: LWRFamily) -> np.ndarray:
     """Which examples have an inner product in the range of the heads."""
-    if described.deviations is None:
+    if family.deviations is None:
         return np.ones(len(x), dtype=bool)
-    parameters = described.parameters
+    parameters = family.parameters
     form = covariate_form(secret, parameters)
-    low, high = kept_range(form, parameters.matrix, described.deviations)
-    products = covariates_of(x, parameters, described.gate) @ form
+    low, high = kept_range(form, parameters.matrix, family.deviations)
+    products = covariates_of(x, parameters) @ form
     return (low <= products) & (products <= high)
 
 

@@ -66,12 +66,12 @@ def family_target(family: Family, number: int | None = None, *, seed: int = 0, n
 
 def lwr_target(
     *,
-    secret_dim: int,
-    modulus: int,
-    levels: int,
+    n: int,
+    q: int,
+    p: int,
     matrix: Matrix = "binary",
-    secret: Distribution | str = "uniform",
-    noise: Distribution | str = "zero",
+    Xs: Distribution | str = "uniform",
+    Xe: Distribution | str = "zero",
     deviations: float | None = None,
     seed: int = 0,
     name: str = "",
@@ -80,8 +80,8 @@ def lwr_target(
 
     Parameters
     ----------
-    secret_dim, modulus, levels, matrix, secret, noise
-        See `lwe.LWEParameters`; laws may also be strings such as "ternary" or "gaussian:3".
+    n, q, p, matrix, Xs, Xe
+        See `lwe.LWEParameters`; distributions may also be strings such as "ternary" or "gaussian:3".
     deviations : float, optional
         Leave out the heads of sums beyond this number of standard deviations.
     seed : int
@@ -94,16 +94,11 @@ def lwr_target(
     ValueError
         If the parameters contradict one another, or no heads realise them.
     """
-    secret, noise = (parse_distribution(law) if isinstance(law, str) else law for law in (secret, noise))
-    family = LWRFamily(
-        secret_dim=secret_dim,
-        modulus=modulus,
-        levels=levels,
-        matrix=matrix,  # type: ignore[arg-type]
-        secret=secret,
-        noise=noise,
-        deviations=deviations,
-    )
+    given = {
+        name: parse_distribution(value) if isinstance(value, str) else value
+        for name, value in (("Xs", Xs), ("Xe", Xe))
+    }
+    family = LWRFamily(n=n, q=q, p=p, matrix=matrix, deviations=deviations, **given)  # type: ignore[arg-type]
     return family_target(family, seed=seed, name=name)
 
 

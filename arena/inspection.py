@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from attention.files import load_layer
 from attention.validation import checked
 from lower import Certificate, HardInstance, Verification, verify_instance
 from lower.instance import unknown_entries
-from lwe import Card, LWRFamily, card_of, describe_instance
+from lwe import LWRFamily, known_reductions
+from lwe.reductions import Reductions
 
 __all__ = ["Inspection", "inspect"]
 
@@ -44,7 +45,7 @@ class Inspection:
         The ranks of every "theta" and "w" of a layer imported from a model; None for other layers.
     file : str or None
         The file of the target.
-    card : Card or None
+    reductions : Reductions or None
         The assumption of an instance of learning with rounding, and known reductions; None for other targets.
     """
 
@@ -56,7 +57,7 @@ class Inspection:
     made: dict[str, Any]
     ranks: dict[str, tuple[int, ...]] | None
     file: str | None
-    card: Card | None = None
+    reductions: Reductions | None = None
 
     @property
     def holds(self) -> bool:
@@ -86,7 +87,11 @@ class Inspection:
             + self._about_import()
         ]
         if self.certificate is not None:
-            parts += [str(self.certificate), *([] if self.card is None else [str(self.card)]), one.known]
+            parts += [
+                str(self.certificate),
+                *([] if self.reductions is None else [str(self.reductions)]),
+                one.known,
+            ]
         if self.verification is not None:
             parts.append(str(self.verification))
         return "\n\n".join([*parts, str(self.conditions)])
@@ -114,7 +119,7 @@ class Inspection:
             "made" if self.file is None or self.ranks is not None else "file_says": self.made,
             "conditions": self.conditions.to_json(),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
-            "card": None if self.card is None else self.card.to_json(),
+            "reductions": None if self.reductions is None else self.reductions.to_json(),
             "known": record.known,
             "realisation_error": self.realisation_error,
             "verification": None if self.verification is None else self.verification.to_json(),
@@ -193,12 +198,10 @@ def inspect(
         made=target.made,
         ranks=_measure_ranks(target.layer) if imported else None,
         file=file,
-        card=card_of(describe_instance(instance).parameters) if _rounds(instance) else None,
+        reductions=known_reductions(instance.family.parameters)
+        if instance is not None and isinstance(instance.family, LWRFamily)
+        else None,
     )
-
-
-def _rounds(instance: HardInstance | None) -> TypeGuard[HardInstance]:
-    return instance is not None and isinstance(instance.family, LWRFamily)
 
 
 def _verification(instance: HardInstance | None, file: str | None) -> Verification:

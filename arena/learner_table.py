@@ -225,7 +225,7 @@ def _attack(
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
-    return lwe.AttackLearner(make(), lwe.describe_instance(target.instance).parameters, examples)
+    return lwe.AttackLearner(make(), target.instance.family.parameters, examples)
 
 
 LEARNERS: Mapping[str, LearnerEntry] = {

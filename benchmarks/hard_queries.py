@@ -67,9 +67,7 @@ def _sets(d: int, *minimal: tuple[int, int]) -> dict[str, Callable[[], Family]]:
 
 
 def _rounding(n: int, matrix: str = "binary", law: str = "uniform", modulus: int = 8) -> Callable[[], Family]:
-    return partial(
-        LWRFamily, secret_dim=n, modulus=modulus, levels=2, matrix=matrix, secret=parse_distribution(law)
-    )  # type: ignore[arg-type]
+    return partial(LWRFamily, n=n, q=modulus, p=2, matrix=matrix, Xs=parse_distribution(law))  # type: ignore[arg-type]
 
 
 SMALL: dict[str, Callable[[], Family]] = {

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, whi
 from arena import Drawing, Target, compare, draw_phases, family_target, learn, lwr_target, nice_target
 from arena.summary import Summary
 from attention.files import write_whole
-from lower import FAMILIES
-from lwe import PRESETS, LWEParameters, LWRFamily, card_of, judge_secret
+from lower import FAMILIES, Key
+from lwe import PRESETS, LWEParameters, LWRFamily, known_reductions
 from lwe.parameters import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
 from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
@@ -98,43 +98,44 @@ def make_rounding(out: Path) -> None:
     }
     rows = []
     for name, parameters in shapes.items():
-        instance = LWRFamily.of(parameters).instance(rng=1)
-        verdict = judge_secret(instance.secret, parameters)
+        family = LWRFamily.of(parameters)
+        instance = family.instance(rng=1)
+        certificate = instance.certificate.with_facts(family.estimates())
+        distance, weight = certificate.get(Key.DISTANCE), certificate.get(Key.WEIGHT, 1)
         rows.append(
             [
                 name,
                 f"n = {parameters.n}, q = {parameters.q}, p = {parameters.p}",
                 instance.layer.dim,
                 instance.layer.heads,
-                f"{verdict.rho:.2f}",
-                _small(2**verdict.log2_distance),
-                _small(verdict.weights.first),
-                str(verdict),
+                f"{certificate.get(Key.RHO):.2f}",
+                *(_small(2**one) if isinstance(one, float) else str(one) for one in (distance, weight)),
+                certificate.label,
             ]
         )
-    heads = ["family", "sizes", "d", "heads", "rho", "from uniform", "degree 1", "verdict"]
+    heads = ["family", "sizes", "d", "heads", "rho", "from uniform", "degree 1", "broken by, or assumed"]
     _write_table(out / "rounding.csv", heads, rows)
 
 
 def make_reductions(out: Path) -> None:
-    """The table of the cards of all presets."""
+    """The table of the reductions of all presets."""
     rows = []
     for name, parameters in PRESETS.items():
         if parameters.q > LARGEST_MODULUS:  # for estimates alone
             continue
-        card = card_of(parameters)
-        rounding = [one for one in card.reductions if "LWR" in one.to and one.start.startswith("LWE")]
+        known = known_reductions(parameters)
+        rounding = [one for one in known.steps if "LWR" in one.to and one.start.startswith("LWE")]
         nearest = min(rounding, key=lambda one: one.modulus, default=None)
-        heads = card.reductions[-1].heads if card.reductions else None
+        heads = known.steps[-1].heads if known.steps else None
         rows.append(
             [
                 name,
                 f"n = {parameters.n}, q = {parameters.q}, p = {parameters.p}",
-                card.rests_on,
-                card.samples or "",
+                known.rests_on,
+                known.samples or "",
                 "" if nearest is None else f"{nearest.modulus:.1f}",
                 "" if nearest is None else int(nearest.samples or 0),
-                "none" if heads is None and card.reductions else "" if heads is None else f"{heads:.0f}",
+                "none" if heads is None and known.steps else "" if heads is None else f"{heads:.0f}",
             ]
         )
     heads_of_table = [
@@ -155,8 +156,8 @@ def make_broken(out: Path) -> None:
     targets += [
         family_target(ParityFamily(dim=24, bits=3, noise=0.1), seed=1, name="flipped"),
         family_target(PeriodicFamily(dim=24), seed=1),
-        lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
-        lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
+        lwr_target(n=24, q=64, p=2, seed=1),
+        lwr_target(n=6, q=16, p=2, matrix="gadget", seed=1),
     ]
     results = compare(targets, "newton,adam,six-phase,elimination,linearisation,bkw,lattice")
     titles = [results.learner(one.name).title for one in results.learners]

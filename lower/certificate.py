@@ -123,7 +123,7 @@ _MEANINGS: Mapping[Key, str] = {
     Key.BROKEN_BY: "These find the secret, or tell why there is none.",
     Key.BREAKING_QUERIES: "So many statistical queries find the secret.",
     Key.BREAKING_TOLERANCE: "These queries need a smaller tolerance than this.",
-    Key.ASSUMPTION: "A learner would solve this problem; its card says what known reductions lose. No security is "
+    Key.ASSUMPTION: "A learner would solve this problem; known reductions to it say more. No security is "
     "claimed, and that an attack fails is no claim of security.",
     Key.SECRETS: "As a power of 2.",
     Key.RHO: "The standard deviation of the inner product in units of q; below .5 the sum hardly wraps around.",
@@ -140,7 +140,7 @@ _MEANINGS: Mapping[Key, str] = {
     Key.RANGE: "The inner products that the heads cover, and all of them.",
     Key.TRUNCATION: "2 e^(-x^2 / 2), a bound on the share of covariates whose inner product is beyond x standard "
     "deviations: there the output is a label, but it may be the wrong one.",
-    Key.BEST_ACCURACY: "Errors are added to the labels of examples by lwe.noisy_examples; the layer has none.",
+    Key.BEST_ACCURACY: "Errors are added to the labels of examples by `LWRFamily.examples`; the layer has none.",
     Key.MONOMIALS: "Without errors as many labels make linear equations for the secret.",
     Key.OPERATIONS: "A heuristic estimate for the attack named as its source, by this version.",
 }

@@ -146,9 +146,7 @@ class Family(ABC):
     #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
-    old_names: ClassVar[
-        Mapping[str, str]
-    ] = {}  #: the present names of parameters by their names in older files
+    old_names: ClassVar[Mapping[str, str]] = {}  #: the present names of fields by their names in older files
 
     @abstractmethod
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:

@@ -16,6 +16,7 @@ from lwe.uniformity import followed, log2_distance_from_uniform, total_variation
 __all__ = ["lwr_estimates", "lwr_facts"]
 
 _MOST_EXACT = 1 << 22
+_FEW_MONOMIALS = 1 << 16  # a linearisation of so many is done in minutes
 _PROBLEM = (
     "Banerjee, Peikert and Rosen 2012; Regev 2005; Blum, Furst, Kearns and Lipton 1993; on small secrets Applebaum, "
     "Cash, Peikert and Sahai 2009"
@@ -34,7 +35,7 @@ def lwr_facts(
     binary = parameters.matrix == "binary" and parameters.Xs == UNIFORM
     spread = int(np.abs(form).astype(object).sum()) * p
     facts = [
-        Fact(Key.ASSUMPTION, _assumption(parameters), Status.ASSUMED, _PROBLEM),
+        Fact(Key.ASSUMPTION, parameters.assumption, Status.ASSUMED, _PROBLEM),
         Fact(
             Key.SECRETS,
             parameters.Xs.secrets(parameters.n, q),
@@ -79,12 +80,6 @@ def lwr_estimates(parameters: LWEParameters) -> list[Fact]:
     return [Fact(Key.OPERATIONS, float(cost.log2_rop), Status.ESTIMATE, cost.attack) for cost in finders[:1]]
 
 
-def _assumption(parameters: LWEParameters) -> Word:
-    q, p = parameters.q, parameters.p
-    problem = "LPN" if q == 2 else "LWE" if p == q else "LWR"
-    return Word[problem if parameters.standard else f"VARIANT_OF_{problem}"]
-
-
 def _easy(parameters: LWEParameters) -> list[Fact]:
     """Why the problem is easy whatever its size, or that labels without errors make linear equations."""
     q = parameters.q
@@ -99,10 +94,9 @@ def _easy(parameters: LWEParameters) -> list[Fact]:
         word = Word.GF2_ELIMINATION if q == 2 else Word.ELIMINATION
         return [Fact(Key.BROKEN_BY, word, Status.PROVED, "labels are linear without errors")]
     from lwe.attacks.linearisation import label_degree, label_monomials
-    from lwe.verdict import FEW_MONOMIALS
 
     degree = label_degree(parameters)
-    if degree is None or (monomials := label_monomials(parameters, degree).size) > FEW_MONOMIALS:
+    if degree is None or (monomials := label_monomials(parameters, degree).size) > _FEW_MONOMIALS:
         return []
     return [
         Fact(Key.BROKEN_BY, Word.LINEARISATION, Status.DERIVED, "lwe.LinearisationAttack"),

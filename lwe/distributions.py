@@ -1,10 +1,10 @@
 """The distributions of secrets and errors, one class each."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,6 +37,7 @@ __all__ = [
     "SparseBinary",
     "SparseSigned",
     "SparseTernary",
+    "Statistics",
     "Uniform",
     "distribution_words",
     "parse_distribution",
@@ -50,6 +51,16 @@ _LONGEST_FLOAT = 1000  # bits of the largest numbers that are turned to floating
 
 Table = tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]
 """Whole numbers in increasing order, and their probabilities."""
+
+
+class Statistics(NamedTuple):
+    """What estimates of costs use of a vector's distribution."""
+
+    mean: float  #: of an entry
+    log2_deviation: float  #: log2 of the standard deviation of an entry; -inf for a constant
+    entropy: float  #: of the vector, in bits
+    weight: float  #: the expected number of entries that are not zero
+    nonzero: int | None  #: how many values besides 0 an entry may take; None if they are too many to guess
 
 
 @dataclass(frozen=True)
@@ -116,50 +127,41 @@ class Distribution:
         return len(values) == modulus and bool(np.all(np.abs(weights - 1 / modulus) <= _ALIKE))
 
     def error_rate(self, modulus: int) -> float:
-        """The probability that one number is not 0 mod q."""
+        """The probability that one number is not 0 mod q; to 1e-5 where the values are not listed."""
+        if self.is_uniform(modulus) or not self.listed:
+            return 1 - 1 / modulus
         values, weights = self.support(modulus)
         return float(weights[values != 0].sum())
 
     @checked
     def secrets(self, size: Annotated[int, Whole(0, 2**62)], modulus: Annotated[int, Whole(2)]) -> float:
         """log2 of how many vectors of that size it can draw."""
-        return size * math.log2(len(self.support(modulus)[0]))
+        return size * math.log2(modulus if self.is_uniform(modulus) else len(self.support(modulus)[0]))
 
     @checked
     def allows(self, vector: ArrayLike, modulus: Modulus) -> bool:
         """Whether it can draw this vector, mod q."""
         entries = centred(whole_array("vector", vector), modulus)
-        return bool(np.isin(entries, self.support(modulus)[0]).all())
+        return self.is_uniform(modulus) or bool(np.isin(entries, self.support(modulus)[0]).all())
 
-    def mean(self, size: int, modulus: int) -> float:
-        """The mean of an entry of a vector of that size."""
+    def statistics(self, size: int, modulus: int) -> Statistics:
+        """The statistics of a vector of that size, centred mod q."""
         values, weights = self.entries(size, modulus)
-        return float(np.sum(weights * values))
-
-    def log2_deviation(self, size: int, modulus: int) -> float:
-        """log2 of the standard deviation of an entry of a vector of that size; -inf for a constant."""
-        values, weights = self.entries(size, modulus)
-        variance = float(np.sum(weights * (values - self.mean(size, modulus)) ** 2))
-        return 0.5 * math.log2(variance) if variance > 0 else -math.inf
-
-    def entropy(self, size: int, modulus: int) -> float:
-        """The entropy of a vector of that size, in bits."""
-        weights = self.support(modulus)[1]
-        return size * float(-np.sum(weights * np.log2(weights)))
-
-    def weight(self, size: int, modulus: int) -> float:
-        """The expected number of nonzero entries of a vector of that size."""
-        return size * self.error_rate(modulus)
-
-    def nonzero(self, modulus: int) -> int | None:
-        """The number of values besides 0 that an entry may take; None if they are too many to guess."""
-        return None if self.is_uniform(modulus) else int(np.count_nonzero(self.support(modulus)[0]))
+        mean = float(np.sum(weights * values))
+        variance = float(np.sum(weights * (values - mean) ** 2))
+        return Statistics(
+            mean,
+            0.5 * math.log2(variance) if variance > 0 else -math.inf,
+            size * float(-np.sum(weights * np.log2(weights))),
+            size * float(weights[values != 0].sum()),
+            None if self.is_uniform(modulus) else int(np.count_nonzero(values)),
+        )
 
 
 @lru_cache(maxsize=8)
-def _support(law: Distribution, modulus: int) -> Table:
+def _support(distribution: Distribution, modulus: int) -> Table:
     least = -((modulus - 1) // 2)
-    values, weights = (np.asarray(one) for one in law.table())
+    values, weights = map(np.asarray, distribution.table())
     if values[0] < least or values[-1] >= least + modulus:
         weights = np.bincount(np.mod(values - least, modulus), weights=weights, minlength=modulus)
         values = np.arange(least, least + modulus)
@@ -191,36 +193,11 @@ class Uniform(Distribution):
         """True."""
         return True
 
-    def error_rate(self, modulus: int) -> float:
-        """1 - 1/q."""
-        return 1 - 1 / modulus
-
-    @checked
-    def secrets(self, size: Annotated[int, Whole(0, 2**62)], modulus: Annotated[int, Whole(2)]) -> float:
-        """N log2 q."""
-        return size * math.log2(modulus)
-
-    @checked
-    def allows(self, vector: ArrayLike, modulus: Modulus) -> bool:
-        """True of whole numbers."""
-        centred(whole_array("vector", vector), modulus)
-        return True
-
-    def mean(self, size: int, modulus: int) -> float:
-        """0, to 1/2."""
-        return 0.0
-
-    def log2_deviation(self, size: int, modulus: int) -> float:
-        """log2 of sqrt((q^2 - 1)/12)."""
-        return math.log2(modulus) - 0.5 * math.log2(12) + 0.5 * math.log1p(-(1 / modulus**2)) / math.log(2)
-
-    def entropy(self, size: int, modulus: int) -> float:
-        """N log2 q."""
-        return size * math.log2(modulus)
-
-    def weight(self, size: int, modulus: int) -> float:
-        """All entries, nearly."""
-        return float(size)
+    def statistics(self, size: int, modulus: int) -> Statistics:
+        """In closed form; the mean is 0, to 1/2."""
+        bits = math.log2(modulus)
+        deviation = bits - 0.5 * math.log2(12) + 0.5 * math.log1p(-(1 / modulus**2)) / math.log(2)
+        return Statistics(0.0, deviation, size * bits, float(size), None)
 
 
 @dataclass(frozen=True)
@@ -239,15 +216,13 @@ class Interval(Distribution):
     @property
     def words(self) -> str:
         """Its name, or its ends."""
-        return _NAMED_INTERVALS.get((self.low, self.high), f"{self.name}:{self.low},{self.high}")
+        named = next((name for name, interval in _NAMED.items() if interval == self), None)
+        return super().words if named is None else named
 
     def table(self) -> Table:
         """The numbers from `low` to `high`."""
         number = self.high - self.low + 1
         return np.arange(self.low, self.high + 1), np.full(number, 1 / number)
-
-
-_NAMED_INTERVALS = {(0, 0): "zero", (0, 1): "binary", (-1, 1): "ternary"}
 
 
 @dataclass(frozen=True)
@@ -305,32 +280,12 @@ class DiscreteGaussian(Distribution):
             raise ValueError(f"sigma is {self.sigma:g}: at most 2^52 is needed where errors are drawn.")
         return np.rint(generator.normal(scale=self.sigma, size=size))
 
-    def error_rate(self, modulus: int) -> float:
-        """The probability that a number is not 0 mod q; to 1e-5 where the values are not listed."""
-        return super().error_rate(modulus) if self.listed else 1 - 1 / modulus
-
-    def mean(self, size: int, modulus: int) -> float:
-        """0."""
-        return super().mean(size, modulus) if self.listed else 0.0
-
-    def log2_deviation(self, size: int, modulus: int) -> float:
-        """That of a number mod q; log2 of sigma where the values are not listed."""
-        return super().log2_deviation(size, modulus) if self.listed else math.log2(self.sigma)
-
-    def entropy(self, size: int, modulus: int) -> float:
-        """The entropy of the numbers mod q; that of the normal density where they are not listed."""
+    def statistics(self, size: int, modulus: int) -> Statistics:
+        """Those of the numbers mod q, or of the normal density where they are not listed; all entries count as wide."""
         if self.listed:
-            return super().entropy(size, modulus)
-        own = math.log2(self.sigma) + 0.5 * math.log2(2 * math.pi * math.e)
-        return size * min(own, math.log2(modulus))
-
-    def weight(self, size: int, modulus: int) -> float:
-        """All entries: a Gaussian counts as wide."""
-        return float(size)
-
-    def nonzero(self, modulus: int) -> int | None:
-        """None."""
-        return None
+            return super().statistics(size, modulus)._replace(weight=float(size), nonzero=None)
+        bits = math.log2(self.sigma) + 0.5 * math.log2(2 * math.pi * math.e)
+        return Statistics(0.0, math.log2(self.sigma), size * min(bits, math.log2(modulus)), float(size), None)
 
 
 @dataclass(frozen=True)
@@ -350,39 +305,36 @@ class Flips(Distribution):
 class FixedWeight(Distribution):
     """A vector whose number of nonzero entries, 1 and -1, is fixed. Their places are random."""
 
-    @property
-    def ones(self) -> int | float:
-        """The expected number of entries 1."""
-        raise NotImplementedError
+    fair_signs: ClassVar[bool] = (
+        False  #: whether signs are drawn, fair and independent, or their numbers are fixed
+    )
 
     @property
-    def minus_ones(self) -> int | float:
-        """The expected number of entries -1."""
-        return 0
+    def counts(self) -> tuple[int | float, int | float]:
+        """The expected numbers of entries 1 and of entries -1."""
+        raise NotImplementedError
 
     @property
     def total(self) -> int:
         """The number of nonzero entries."""
-        return round(self.ones + self.minus_ones)
-
-    def _signs(self, generator: np.random.Generator) -> ArrayLike:
-        return np.repeat([1, -1], [int(self.ones), int(self.minus_ones)])
-
-    def _sign_bits(self) -> float:
-        return math.log2(math.comb(self.total, int(self.ones)))
+        return round(sum(self.counts))
 
     def entries(self, size: int, modulus: int) -> Table:
         """-1, 0 and 1 with the shares that they have in a vector of that size."""
         self.require_room(size)
         values = np.array([-1, 0, 1])
-        weights = np.array([self.minus_ones, size - self.total, self.ones]) / size
+        ones, minus_ones = self.counts
+        weights = np.array([minus_ones, size - self.total, ones]) / size
         return values[weights > 0], weights[weights > 0]
 
     def _drawn(self, size: int, modulus: int, generator: np.random.Generator) -> np.ndarray:
         self.require_room(size)
         vector = np.zeros(size, dtype=np.int64)
         places = generator.choice(size, size=self.total, replace=False)
-        vector[places] = self._signs(generator)
+        if self.fair_signs:
+            vector[places] = generator.choice([-1, 1], size=self.total)
+        else:
+            vector[places] = np.repeat([1, -1], np.array(self.counts, dtype=int))
         return vector
 
     def is_uniform(self, modulus: int) -> bool:
@@ -393,7 +345,8 @@ class FixedWeight(Distribution):
     def secrets(self, size: Annotated[int, Whole(0, 2**62)], modulus: Annotated[int, Whole(2)]) -> float:
         """log2 of the number of vectors of that size and weight."""
         self.require_room(size)
-        return math.log2(math.comb(size, self.total)) + (0 if modulus == 2 else self._sign_bits())
+        signs = self.total if self.fair_signs else math.log2(math.comb(self.total, int(self.counts[0])))
+        return math.log2(math.comb(size, self.total)) + (0 if modulus == 2 else signs)
 
     @checked
     def allows(self, vector: ArrayLike, modulus: Modulus) -> bool:
@@ -401,22 +354,11 @@ class FixedWeight(Distribution):
         entries = centred(whole_array("vector", vector), modulus)
         used = entries[entries != 0]
         right = len(used) == self.total and bool(np.all(np.abs(used) == 1))
-        return right and (modulus == 2 or self._allows_signs(int(np.sum(used == 1))))
+        return right and (modulus == 2 or self.fair_signs or int(np.sum(used == 1)) == self.counts[0])
 
-    def _allows_signs(self, ones: int) -> bool:
-        return ones == self.ones
-
-    def entropy(self, size: int, modulus: int) -> float:
-        """As `secrets`: all vectors are equally likely."""
-        return self.secrets(size, modulus)
-
-    def weight(self, size: int, modulus: int) -> float:
-        """The number of nonzero entries."""
-        return float(self.total)
-
-    def nonzero(self, modulus: int) -> int | None:
-        """2, or 1 if no entry is -1."""
-        return (self.ones > 0) + (self.minus_ones > 0)
+    def statistics(self, size: int, modulus: int) -> Statistics:
+        """Those of its entries; all vectors are equally likely."""
+        return super().statistics(size, modulus)._replace(entropy=self.secrets(size, modulus))
 
     def require_room(self, size: int) -> None:
         """ValueError if a vector of that size has fewer entries than the weight."""
@@ -433,25 +375,12 @@ class SparseSigned(FixedWeight):
 
     hamming_weight: PositiveInt  #: the number of nonzero entries
     name: ClassVar[str] = "sparse"
+    fair_signs: ClassVar[bool] = True
 
     @property
-    def ones(self) -> int | float:
-        """Half of them."""
-        return self.hamming_weight / 2
-
-    @property
-    def minus_ones(self) -> int | float:
-        """Half of them."""
-        return self.hamming_weight / 2
-
-    def _signs(self, generator: np.random.Generator) -> ArrayLike:
-        return generator.choice([-1, 1], size=self.hamming_weight)
-
-    def _sign_bits(self) -> float:
-        return float(self.hamming_weight)
-
-    def _allows_signs(self, ones: int) -> bool:
-        return True
+    def counts(self) -> tuple[int | float, int | float]:
+        """Half of them each."""
+        return self.hamming_weight / 2, self.hamming_weight / 2
 
 
 @dataclass(frozen=True)
@@ -463,9 +392,9 @@ class SparseBinary(FixedWeight):
     name: ClassVar[str] = "sparse-binary"
 
     @property
-    def ones(self) -> int | float:
-        """All of them."""
-        return self.hamming_weight
+    def counts(self) -> tuple[int | float, int | float]:
+        """All of them, and none."""
+        return self.hamming_weight, 0
 
 
 @dataclass(frozen=True)
@@ -482,14 +411,9 @@ class SparseTernary(FixedWeight):
             raise ValueError("p and r are 0: at least one nonzero entry is needed.")
 
     @property
-    def ones(self) -> int | float:
-        """`p`."""
-        return self.p
-
-    @property
-    def minus_ones(self) -> int | float:
-        """`r`."""
-        return self.r
+    def counts(self) -> tuple[int | float, int | float]:
+        """`p` and `r`."""
+        return self.p, self.r
 
 
 UNIFORM = Uniform()
@@ -497,24 +421,21 @@ BINARY = Interval(0, 1)
 TERNARY = Interval(-1, 1)
 NO_NOISE = Interval(0, 0)
 
-_NAMES: Mapping[str, Distribution | Callable[..., Distribution]] = {
+_NAMED: Mapping[str, Distribution] = {
     "uniform": UNIFORM,
     "binary": BINARY,
     "ternary": TERNARY,
     "zero": NO_NOISE,
-    **{
-        kind.name: kind
-        for kind in (
-            Interval,
-            CentredBinomial,
-            DiscreteGaussian,
-            Flips,
-            SparseSigned,
-            SparseBinary,
-            SparseTernary,
-        )
-    },
 }
+_KINDS: tuple[Any, ...] = (
+    Interval,
+    CentredBinomial,
+    DiscreteGaussian,
+    Flips,
+    SparseSigned,
+    SparseBinary,
+    SparseTernary,
+)
 _FORMS = (
     "uniform, binary, ternary, zero, interval:LOW,HIGH, binomial:ETA, gaussian:SIGMA, flip:RATE, sparse:WEIGHT, "
     "sparse-binary:WEIGHT, sparse-ternary:P,R"
@@ -522,14 +443,14 @@ _FORMS = (
 
 
 @checked
-def distribution_words(law: Distribution) -> str:
+def distribution_words(distribution: Distribution) -> str:
     """The words of a distribution as files hold them; ValueError for one of your own, which no reader knows."""
-    if type(law) not in (Uniform, *_NAMES.values()):
+    if type(distribution) not in (Uniform, *_KINDS):
         raise ValueError(
-            f"The distribution {law} is of the type {type(law).__name__}: files hold {_FORMS}. Take one of these, or "
-            "use samples in memory."
+            f"The distribution {distribution} is of the type {type(distribution).__name__}: files hold {_FORMS}. Take "
+            "one of these, or use samples in memory."
         )
-    return law.words
+    return distribution.words
 
 
 @checked
@@ -545,22 +466,19 @@ def parse_distribution(text: str) -> Distribution:
     >>> parse_distribution("sparse-ternary:64,32")
     SparseTernary(p=64, r=32)
     """
-    name, colon, rest = text.partition(":")
-    kind = _NAMES.get(name)
-    if kind is None:
+    if text in _NAMED:
+        return _NAMED[text]
+    name, _, rest = text.partition(":")
+    kind = next((kind for kind in _KINDS if kind.name == name), None)
+    words = rest.split(",")
+    if kind is None or len(words) != len(fields(kind)):
         raise ValueError(f"The distribution is {shown(text)}: one of {_FORMS} is needed.")
+    number = float if kind in (DiscreteGaussian, Flips) else int
     try:
-        numbers = [_number(one) for one in rest.split(",")] if colon else []
+        numbers = [number(word) for word in words]
     except ValueError:
-        raise ValueError(f"The distribution is {shown(text)}: a number is needed after the colon.") from None
-    if isinstance(kind, Distribution):
-        if numbers:
-            raise ValueError(f"The distribution is {shown(text)}: {name} has no number.")
-        return kind
-    if len(numbers) != len(fields(kind)):  # type: ignore[arg-type]
-        raise ValueError(f"The distribution is {shown(text)}: one of {_FORMS} is needed.")
-    return kind(*map(float, numbers) if kind in (DiscreteGaussian, Flips) else numbers)
-
-
-def _number(text: str) -> int | float:
-    return int(text) if text.removeprefix("-").isdecimal() else float(text)
+        raise ValueError(
+            f"The distribution is {shown(text)}: {_FORMS} have whole numbers, but of sigma and rates."
+        ) from None
+    found: Distribution = kind(*numbers)
+    return found

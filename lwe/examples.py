@@ -1,51 +1,40 @@
 """Between the examples of a layer and samples: noisy labels on the gate, and samples (A, b) read off examples."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from attention import AttentionLayer, ExampleOracle
+from attention import AttentionLayer, ExampleOracle, Inputs
 from attention.inputs import Rng
-from attention.validation import NonNegativeInt, Real, checked
-from lower import HardInstance
-from lwe.families import LWRFamily, describe_instance
-from lwe.heads import covariates_of, kept_range, rows_of_tokens
-from lwe.parameters import LWEParameters, covariate_form, rounded
+from attention.validation import Real, checked
+from lwe.heads import covariates_of, rows_of_tokens
+from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples
 
 __all__ = ["noisy_examples", "samples_from_examples"]
 
 
-@checked
-def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
-    """The examples of an instance with errors in their labels: f(T + e) on the gate where the layer gives f(T).
+def noisy_examples(
+    layer: AttentionLayer,
+    inputs: Inputs,
+    form: Int[np.ndarray, " n"],
+    parameters: LWEParameters,
+    covered: tuple[int, int],
+    *,
+    rng: Rng = None,
+) -> ExampleOracle:
+    """The examples of a layer with errors in their labels, as `LWRFamily.examples` describes them.
 
-    Both rows of an example have the same error, from the law in the instance's parameters; off the gate there is no
-    error. ValueError if the instance is not of this family or contradicts itself.
-
-    Notes
-    -----
-    Errors are added to the inner product before rounding. This is learning with errors for p = q, and learning parity
-    with noise for p = q = 2 with flips. Beyond the range of a truncated layer T is the last value within the range.
-
-    Examples
-    --------
-    >>> from lwe.families import make_lwr_instance
-    >>> from lwe.distributions import Flips
-    >>> parity = make_lwr_instance(secret_dim=8, modulus=2, levels=2, noise=Flips(0.125), rng=0)
-    >>> x, y = noisy_examples(parity, rng=1).draw(4000)
-    >>> gate = x[:, 0, 0] != x[:, 1, 0]
-    >>> round(float(np.mean((y != parity.layer(x)).any(axis=(1, 2))[gate])), 2)
-    0.12
+    `form` is the integer form v of the secret, and `covered` the range of T = <v, a> that the heads cover.
     """
-    described = describe_instance(instance)
-    if not described.parameters.noisy:
-        return ExampleOracle(instance.layer, instance.inputs, rng=rng)
-    form = covariate_form(instance.secret, described.parameters)
-    noisy = _NoisyLabels(instance.layer, form, described)
-    return ExampleOracle(noisy.with_products, instance.inputs, noise=noisy.with_errors, rng=rng)
+    return ExampleOracle(
+        partial(_with_products, layer, form, parameters, covered),
+        inputs,
+        noise=partial(_with_errors, parameters),
+        rng=rng,
+    )
 
 
 @checked
@@ -54,7 +43,6 @@ def samples_from_examples(
     y: Float[np.ndarray, "N 2 d"],
     parameters: LWEParameters,
     *,
-    gate: NonNegativeInt = 0,
     allowed_error: Annotated[float, Real(least=0, below=0.5)] = 1e-6,
 ) -> LWRSamples:
     """The samples (A, b) in examples of a layer of the family "lwr": one for every example on the gate; O(N d).
@@ -68,8 +56,6 @@ def samples_from_examples(
         Token matrices and their labels, noisy or not.
     parameters : LWEParameters
         The parameters of the layer.
-    gate : int
-        The gate coordinate.
     allowed_error : float
         How far an output may be from a whole label. For layers with a small slope use `HardInstance.allowed_error`.
 
@@ -80,50 +66,48 @@ def samples_from_examples(
 
     Examples
     --------
-    >>> from lwe import make_lwr_instance
-    >>> instance = make_lwr_instance(secret_dim=6, modulus=16, levels=2, matrix="gadget", rng=0)
+    >>> from lwe import LWRFamily
+    >>> instance = LWRFamily(n=6, q=16, p=2, matrix="gadget").instance(rng=0)
     >>> x = instance.inputs.sample(100, rng=1)
     >>> samples = samples_from_examples(x, instance.layer(x), LWEParameters(6, 16, 2, matrix="gadget"))
     >>> samples.public.shape[1], bool(np.all(2 * (samples.public @ instance.secret % 16) // 16 == samples.labels))
     (6, True)
     """
-    public, on = rows_of_tokens(x, parameters, gate)
+    public, on = rows_of_tokens(x, parameters)
     if not on.any():
-        raise ValueError(f"x has {len(x)} examples, none on the gate {gate}: more are needed.")
-    values = x[on, :, gate] * y[on, :, gate] + parameters.centre
+        raise ValueError(f"x has {len(x)} examples, none on the gate: more are needed.")
+    values = x[on, :, 0] * y[on, :, 0] + parameters.centre
     labels = np.rint(values)
     wrong = np.abs(values - labels).max(axis=1) > allowed_error
     wrong |= (labels[:, 0] != labels[:, 1]) | (labels.min(axis=1) < 0) | (labels.max(axis=1) >= parameters.p)
     if wrong.any():
-        one, other = values[wrong][0]
+        first, second = values[wrong][0]
         raise ValueError(
-            f"y has the labels {one:g} and {other:g} in the two rows of an example on the gate: equal whole numbers "
+            f"y has the labels {first:g} and {second:g} in the two rows of an example on the gate: equal whole numbers "
             f"from 0 to {parameters.p - 1}, up to {allowed_error:g}, are needed for {parameters}."
         )
     return LWRSamples(public[on], labels[:, 0].astype(np.int64))
 
 
-@dataclass(frozen=True, eq=False)
-class _NoisyLabels:
-    """A layer's labels with errors; the arrays also hold T and, on the gate, x_rg, which the errors need."""
+def _with_products(
+    layer: AttentionLayer,
+    form: np.ndarray,
+    parameters: LWEParameters,
+    covered: tuple[int, int],
+    x: np.ndarray,
+) -> Float[np.ndarray, "N 2 columns"]:
+    """The labels, T and, on the gate, x_rg: the errors need the last two."""
+    t = np.clip(covariates_of(x, parameters) @ form, *covered)
+    signs = np.where(x[:, [0], 0] != x[:, [1], 0], x[:, :, 0], 0)
+    return np.concatenate([layer(x), np.stack(np.broadcast_arrays(t[:, None], signs), axis=2)], axis=2)
 
-    layer: AttentionLayer
-    form: np.ndarray
-    described: LWRFamily
 
-    def with_products(self, x: np.ndarray) -> Float[np.ndarray, "N 2 columns"]:
-        parameters, gate = self.described.parameters, self.described.gate
-        t = covariates_of(x, parameters, gate) @ self.form
-        if self.described.deviations is not None:
-            t = np.clip(t, *kept_range(self.form, parameters.matrix, self.described.deviations))
-        on = x[:, 0, gate] != x[:, 1, gate]
-        beside = np.stack([np.repeat(t[:, None], 2, axis=1), x[:, :, gate] * on[:, None]], axis=2)
-        return np.concatenate([self.layer(x), beside], axis=2)
-
-    def with_errors(self, y: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "N 2 d"]:
-        q, p = self.described.parameters.q, self.described.parameters.p
-        t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
-        errors = self.described.parameters.Xe.draw(len(y), q, rng=rng)
-        noisy = y[:, :, :-2].copy()
-        noisy[:, :, self.described.gate] += signs * (rounded(t + errors, q, p) - rounded(t, q, p))[:, None]
-        return noisy
+def _with_errors(
+    parameters: LWEParameters, y: np.ndarray, rng: np.random.Generator
+) -> Float[np.ndarray, "N 2 d"]:
+    q, p = parameters.q, parameters.p
+    t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
+    errors = parameters.Xe.draw(len(y), q, rng=rng)
+    noisy = y[:, :, :-2].copy()
+    noisy[:, :, 0] += signs * (rounded(t + errors, q, p) - rounded(t, q, p))[:, None]
+    return noisy

@@ -193,7 +193,7 @@ def root_mean_square_correlation(parameters: LWEParameters) -> float:
     """The root mean square correlation of the labels of two independent uniform secrets, for binary covariates.
 
     sqrt(E (E_a g(<v, a>) g(<v', a>))^2) over E g^2, where g is the label minus its mean on uniform residues: 2^(-n/2)
-    exactly if p = 2 and q is even. ValueError for other matrices or laws of the secret, or if p is above 2^22 and does
+    exactly if p = 2 and q is even. ValueError for other matrices or secrets, or if p is above 2^22 and does
     not divide q.
 
     Notes

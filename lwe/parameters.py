@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked
+from lower import Word
 from lwe.distributions import (
     NO_NOISE,
     UNIFORM,
@@ -24,6 +25,7 @@ from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array
 
 __all__ = [
     "LARGEST_MODULUS",
+    "OLD_NAMES",
     "LWEParameters",
     "Matrix",
     "centred",
@@ -34,10 +36,10 @@ __all__ = [
 
 Matrix = Literal["binary", "ternary", "gadget", "uniform"]
 
-_OLD_NAMES: Mapping[str, str] = MappingProxyType(
+OLD_NAMES: Mapping[str, str] = MappingProxyType(
     {"secret_dim": "n", "modulus": "q", "levels": "p", "secret": "Xs", "noise": "Xe"}
 )
-"""Names of the fields in files that were written before `m` and `tag` existed."""
+"""Names of the fields in older files."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class LWEParameters:
     References
     ----------
     Banerjee, Peikert and Rosen 2012 (learning with rounding); Regev 2005 (learning with errors); Blum, Furst, Kearns
-    and Lipton 1993 (learning parity with noise); Applebaum, Cash, Peikert and Sahai 2009 (secrets from the law of the
-    errors).
+    and Lipton 1993 (learning parity with noise); Applebaum, Cash, Peikert and Sahai 2009 (secrets from the
+    distribution of the errors).
 
     Examples
     --------
@@ -116,9 +118,9 @@ class LWEParameters:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, laws in words; `from_json` gives them back.
+        """The fields as plain JSON values, distributions in words; `from_json` gives them back.
 
-        ValueError for a law of one's own.
+        ValueError for a distribution of one's own.
         """
         return asdict(self) | {"Xs": distribution_words(self.Xs), "Xe": distribution_words(self.Xe)}
 
@@ -129,7 +131,7 @@ class LWEParameters:
 
         ValueError if an entry is missing or wrong.
         """
-        named = {_OLD_NAMES.get(name, name): value for name, value in data.items()}
+        named = {OLD_NAMES.get(name, name): value for name, value in data.items()}
         own = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
         if missing := [name for name in ("n", "q", "p", "matrix", "Xs", "Xe") if name not in own]:
             raise ValueError(
@@ -159,7 +161,7 @@ class LWEParameters:
 
     @property
     def noisy(self) -> bool:
-        """Whether labels have errors: whether the law of the errors gives anything but 0 mod q."""
+        """Whether errors may differ from 0 mod q."""
         return isinstance(self.Xe, FixedWeight) or self.Xe.error_rate(self.q) > 0
 
     @property
@@ -207,51 +209,27 @@ class LWEParameters:
         return self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.q == 2)
 
     @property
-    def normal_form(self) -> bool:
-        """Whether the secret is from the law of the errors, which loses nothing if rows are uniform and p = q."""
-        return self.uniform_rows and self.p == self.q and self.Xs == self.Xe
-
-    @property
     def standard(self) -> bool:
         """Whether it is the standard problem, and no variant in its rows or its secret."""
-        return self.uniform_rows and (self.normal_form or self.Xs.is_uniform(self.q))
+        normal_form = self.p == self.q and self.Xs == self.Xe  # loses nothing if rows are uniform
+        return self.uniform_rows and (normal_form or self.Xs.is_uniform(self.q))
 
     @property
-    def assumption(self) -> str:
-        """The problem that a learner would have to solve, as a sentence; `judge_secret` says what makes it easy.
+    def assumption(self) -> Word:
+        """The problem that a learner would have to solve, or that it is a variant of one.
 
-        A secret from the law of the errors is as hard as a uniform one where the public vectors are uniform (Applebaum,
-        Cash, Peikert and Sahai 2009). For bits and trits mod q > 2 no such reduction is known to us.
+        A secret from the distribution of the errors is as hard as a uniform one where the public vectors are uniform
+        (Applebaum, Cash, Peikert and Sahai 2009). For bits and trits mod q > 2 no such reduction is known to us.
         """
-        q, p = self.q, self.p
-        if self.Xs.secrets(self.n, q) == 0:
-            return "There is one secret only, and nothing to solve."
-        if self.Xe.is_uniform(q):
-            return (
-                f"Errors {self.Xe} are uniform mod {q}: labels do not depend on the secret; nothing to learn."
-            )
-        if p == q and not self.noisy:
-            if q == 2:
-                return "Noise-free parity, easy by Gaussian elimination; with label flips, learning parity with noise."
-            return "Linear equations mod q without errors, easy by elimination; with errors, learning with errors."
-        name = "parity with noise" if q == 2 else "with errors" if p == q else "with rounding"
-        noise = f"errors {self.Xe}{' before rounding' * (p < q)}" if self.noisy else "no noise"
-        size = f"dimension {self.n}, modulus {q}, " + (f"{p} levels, " if p < q else "")
-        standard = "the standard problem" + (" with a power-of-two modulus" if self.gadget and q > 2 else "")
-        changed = [] if self.uniform_rows else [f"a {self.matrix} public matrix"]
-        if self.normal_form:
-            standard += ", with a secret from the law of the errors (normal form)"
-        elif not self.Xs.is_uniform(q):
-            changed.append(f"a secret from the law {self.Xs}")
-        variant = f"a variant of {standard}, with {' and '.join(changed)}" if changed else standard
-        return f"Learning {name}, {size}{noise}: {variant}."
+        problem = "LPN" if self.q == 2 else "LWE" if self.p == self.q else "LWR"
+        return Word[problem if self.standard else f"VARIANT_OF_{problem}"]
 
 
 @checked
 def covariate_form(secret: ArrayLike, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
     """The centred integer vector v with label f(<v, a>) on covariates a: the secret itself, or its gadget multiples.
 
-    The secret is any representatives mod q; ValueError if it is not `secret_dim` whole numbers.
+    The secret is any representatives mod q; ValueError if it is not `n` whole numbers.
 
     Examples
     --------

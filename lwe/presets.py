@@ -52,41 +52,7 @@ _PRESETS = {
 }
 
 
-def _scheme(
-    tag: str, n: int, q: int, Xs: Distribution, Xe: Distribution, m: int | None = None, p: int = 0
-) -> tuple[str, LWEParameters]:
-    return tag.lower(), LWEParameters(n, q, p, "uniform", Xs, Xe, m, tag)
-
-
-def _binomial(tag: str, n: int, eta: int) -> tuple[str, LWEParameters]:
-    return _scheme(tag, n, 3329, CentredBinomial(eta), CentredBinomial(eta), n)
-
-
-def _saber(tag: str, n: int, eta: int) -> tuple[str, LWEParameters]:
-    return _scheme(tag, n, 8192, CentredBinomial(eta), NO_NOISE, n, 1024)
-
-
-def _frodo(n: int, q: int, sigma: float) -> tuple[str, LWEParameters]:
-    return _scheme(f"Frodo{n}", n, q, DiscreteGaussian(sigma), DiscreteGaussian(sigma), n + 8)
-
-
-def _dilithium(level: int, rows: int, columns: int, eta: int) -> tuple[str, LWEParameters]:
-    small = Interval(-eta, eta)
-    return _scheme(f"Dilithium{level}", 256 * columns, 8380417, small, small, 256 * rows)
-
-
-def _ntru(tag: str, n: int, q: int, ones: int | None) -> tuple[str, LWEParameters]:
-    return _scheme(tag, n, q, TERNARY, TERNARY if ones is None else SparseTernary(ones, ones), n)
-
-
-def _tfhe(tag: str, n: int, q: int, sigma: float) -> tuple[str, LWEParameters]:
-    return _scheme(tag, n, q, BINARY, DiscreteGaussian(sigma))
-
-
-def _homomorphic(tag: str, n: int, q: int, sigma: float = 3.19) -> tuple[str, LWEParameters]:
-    return _scheme(tag, n, q, TERNARY, DiscreteGaussian(sigma))
-
-
+_GAUSSIAN = DiscreteGaussian(3.19)
 _HES = {  # log2 q by dimension, for ternary secrets and 128, 192 and 256 bits of security against classical attacks
     1024: (27, 19, 14),
     2048: (54, 37, 29),
@@ -104,39 +70,44 @@ _SEAL = {
     32768: 2**889 - 2**54 - 2**53 - 2**52 + 1,
 }
 
-_SCHEMES = dict(
-    [
-        _binomial("Kyber512", 512, 3),
-        _binomial("Kyber768", 768, 2),
-        _binomial("Kyber1024", 1024, 2),
-        _saber("LightSaber", 512, 5),
-        _saber("Saber", 768, 4),
-        _saber("FireSaber", 1024, 3),
-        _frodo(640, 2**15, 2.8),
-        _frodo(976, 2**16, 2.3),
-        _frodo(1344, 2**16, 1.4),
-        _dilithium(2, 4, 4, 2),
-        _dilithium(3, 6, 5, 4),
-        _dilithium(5, 8, 7, 2),
-        _ntru("NTRU-HPS2048509", 508, 2048, 127),
-        _ntru("NTRU-HPS2048677", 676, 2048, 127),
-        _ntru("NTRU-HPS4096821", 820, 4096, 255),
-        _ntru("NTRU-HRSS701", 700, 8192, None),
-        _tfhe("TFHE630", 630, 2**32, 2.0**17),
-        _tfhe("TFHE1024", 1024, 2**32, 2.0**7),
-        # errors are uniform with weights at the ends: here a Gaussian of their deviation
-        _tfhe("TFHErs-LWE", 918, 2**64, math.sqrt((2**91 + 1) / 6)),
-        _tfhe("TFHErs-RLWE", 2048, 2**64, math.sqrt((2**35 + 1) / 6)),
-        *(
-            _homomorphic(f"HES-{n}-{bits}", n, 2**size, 3.2)
-            for n, sizes in _HES.items()
-            for bits, size in zip((128, 192, 256), sizes, strict=True)
-        ),
-        *(_homomorphic(f"HESv2-{n}-128", n, 2**size) for n, size in _HES2.items()),
-        *(_homomorphic(f"SEAL22-{n}", n, q) for n, q in _SEAL.items()),
-    ]
+_SCHEMES: tuple[tuple[str, int, int, int, Distribution, Distribution, int | None], ...] = (
+    # tag, n, q, p (0: no rounding), Xs, Xe, m
+    *(
+        (f"Kyber{n}", n, 3329, 0, CentredBinomial(eta), CentredBinomial(eta), n)
+        for n, eta in ((512, 3), (768, 2), (1024, 2))
+    ),
+    ("LightSaber", 512, 8192, 1024, CentredBinomial(5), NO_NOISE, 512),
+    ("Saber", 768, 8192, 1024, CentredBinomial(4), NO_NOISE, 768),
+    ("FireSaber", 1024, 8192, 1024, CentredBinomial(3), NO_NOISE, 1024),
+    *(
+        (f"Frodo{n}", n, q, 0, DiscreteGaussian(sigma), DiscreteGaussian(sigma), n + 8)
+        for n, q, sigma in ((640, 2**15, 2.8), (976, 2**16, 2.3), (1344, 2**16, 1.4))
+    ),
+    *(
+        (f"Dilithium{level}", 256 * columns, 8380417, 0, Interval(-eta, eta), Interval(-eta, eta), 256 * rows)
+        for level, rows, columns, eta in ((2, 4, 4, 2), (3, 6, 5, 4), (5, 8, 7, 2))
+    ),
+    ("NTRU-HPS2048509", 508, 2048, 0, TERNARY, SparseTernary(127, 127), 508),
+    ("NTRU-HPS2048677", 676, 2048, 0, TERNARY, SparseTernary(127, 127), 676),
+    ("NTRU-HPS4096821", 820, 4096, 0, TERNARY, SparseTernary(255, 255), 820),
+    ("NTRU-HRSS701", 700, 8192, 0, TERNARY, TERNARY, 700),
+    ("TFHE630", 630, 2**32, 0, BINARY, DiscreteGaussian(2.0**17), None),
+    ("TFHE1024", 1024, 2**32, 0, BINARY, DiscreteGaussian(2.0**7), None),
+    # errors are uniform with weights at the ends: here a Gaussian of their deviation
+    ("TFHErs-LWE", 918, 2**64, 0, BINARY, DiscreteGaussian(math.sqrt((2**91 + 1) / 6)), None),
+    ("TFHErs-RLWE", 2048, 2**64, 0, BINARY, DiscreteGaussian(math.sqrt((2**35 + 1) / 6)), None),
+    *(
+        (f"HES-{n}-{bits}", n, 2**size, 0, TERNARY, DiscreteGaussian(3.2), None)
+        for n, sizes in _HES.items()
+        for bits, size in zip((128, 192, 256), sizes, strict=True)
+    ),
+    *((f"HESv2-{n}-128", n, 2**size, 0, TERNARY, _GAUSSIAN, None) for n, size in _HES2.items()),
+    *((f"SEAL22-{n}", n, q, 0, TERNARY, _GAUSSIAN, None) for n, q in _SEAL.items()),
 )
-PRESETS: Mapping[str, LWEParameters] = MappingProxyType(_PRESETS | _SCHEMES)
+PRESETS: Mapping[str, LWEParameters] = MappingProxyType(
+    _PRESETS
+    | {tag.lower(): LWEParameters(n, q, p, "uniform", Xs, Xe, m, tag) for tag, n, q, p, Xs, Xe, m in _SCHEMES}
+)
 """Parameters by name.
 
 * toy-...: broken in seconds, for trying things out.

@@ -1,4 +1,4 @@
-"""Cards: the assumption a problem rests on, and what each known reduction to it loses at its parameters."""
+"""The assumption of a problem, what known reductions to it lose at its parameters, and two that run on samples."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
-__all__ = ["Card", "Reduction", "card_of", "rounded_samples", "small_row_samples"]
+__all__ = ["Reduction", "Reductions", "known_reductions", "rounded_samples", "small_row_samples"]
 
 Evidence = Literal["derived", "abstract read", "unchecked"]
 
@@ -56,64 +56,61 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Card:
-    """The assumption of a problem, and known reductions that lead to it; none if nothing is assumed."""
+class Reductions:
+    """Known reductions that lead to a problem; none if nothing is assumed."""
 
     parameters: LWEParameters
     samples: int  #: so many samples determine the secret, by their bits; 0 if there is nothing to find
-    reductions: tuple[Reduction, ...]
-
-    @property
-    def assumption(self) -> str:
-        """The problem that is assumed to be hard, or why it is easy."""
-        return self.parameters.assumption
+    steps: tuple[Reduction, ...]
 
     @property
     def rests_on(self) -> str:
-        """The problem from which covering reductions of this card lead here, as far back as they go."""
-        if not self.reductions:
+        """The problem from which covering reductions lead here, as far back as they go."""
+        if not self.steps:
             return "nothing"
-        ways = {one.to: one.start for one in reversed(self.reductions) if one.covers}
-        found = self.reductions[-1].start
-        while found in ways:
-            found = ways[found]
-        return found
+        sources = {step.to: step.start for step in reversed(self.steps) if step.covers}
+        problem = self.steps[-1].start
+        while problem in sources:
+            problem = sources[problem]
+        return problem
 
     def __str__(self) -> str:
-        lines = [f"Card of {self.parameters}", f"  assumption: {self.assumption}"]
-        if self.reductions:
-            lines.append(f"  samples that determine the secret: {self.samples}")
-            lines += [f"  {one}" for one in self.reductions]
-            lines.append(
-                f"  rests on: {self.rests_on}, as far as these reductions lead. A reduction is no claim of security "
-                "at this size."
-            )
-        return "\n".join(lines)
+        if not self.steps:
+            return f"Reductions to {self.parameters}: none, since nothing is assumed to be hard."
+        return "\n".join(
+            [
+                f"Reductions to {self.parameters}, {self.parameters.assumption}",
+                f"  samples that determine the secret: {self.samples}",
+                *(f"  {step}" for step in self.steps),
+                f"  rests on: {self.rests_on}, as far as these reductions lead. A reduction is no claim of security at "
+                "this size.",
+            ]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         return {
             "parameters": self.parameters.to_json(),
-            "assumption": self.assumption,
+            "assumption": self.parameters.assumption,
             "samples": self.samples,
-            "reductions": [asdict(one) | {"covers": one.covers} for one in self.reductions],
+            "reductions": [asdict(step) | {"covers": step.covers} for step in self.steps],
             "rests_on": self.rests_on,
         }
 
 
 @checked
-def card_of(parameters: LWEParameters) -> Card:
-    """The card of a problem, computed from its parameters.
+def known_reductions(parameters: LWEParameters) -> Reductions:
+    """Known reductions to a problem, and what each loses at its parameters.
 
     Notes
     -----
     Rounding by p of q residues with errors of size B before it: among q residues at most 2 B p change their label by
     some error of that size, two runs of B at each of the p ends. If labels with errors look uniform, m of them round to
     other labels than without errors with probability at most 2 B p m / q (Banerjee, Peikert and Rosen 2012, derived
-    here). B is 1 on cards, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
+    here). B is 1, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
     about solvers that succeed with a probability above 1/2.
 
-    Cards do not have every known reduction. Where p divides q, learning with errors that are uniform on q/p
+    Not every known reduction is listed. Where p divides q, learning with errors that are uniform on q/p
     neighbouring residues leads to learning with rounding, at a loss of a factor q/p in samples (page "Reductions and
     what they lose").
 
@@ -125,14 +122,14 @@ def card_of(parameters: LWEParameters) -> Card:
 
     Examples
     --------
-    >>> card = card_of(LWEParameters(16, 256, 2, "gadget"))
-    >>> card.samples, card.rests_on, card.reductions[-1].heads
+    >>> known = known_reductions(LWEParameters(16, 256, 2, "gadget"))
+    >>> known.samples, known.rests_on, known.steps[-1].heads
     (128, 'LWR', 66.0)
     """
     sizes = deviations(parameters)
     easy = parameters.p == parameters.q and not parameters.noisy
-    if easy or sizes.secret_bits == 0 or sizes.told == 0:
-        return Card(parameters, 0, ())
+    if easy or sizes.secret_bits == 0 or sizes.label_bits == 0:
+        return Reductions(parameters, 0, ())
     needed, q = fewest_samples(parameters), parameters.q
     errors, problem = (
         "LPN" if q == 2 else "LWE",
@@ -140,14 +137,14 @@ def card_of(parameters: LWEParameters) -> Card:
     )
     secret = "" if parameters.Xs.is_uniform(q) else f", {parameters.Xs} secret"
     rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
-    found = (
+    steps = (
         *_from_lattices(parameters, errors),
         *_to_small_secrets(parameters, errors, errors + secret),
         *_to_small_rows(parameters, errors + secret, errors + rows + secret),
         *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
         _to_layers(parameters, problem + rows + secret),
     )
-    return Card(parameters, needed, found)
+    return Reductions(parameters, needed, steps)
 
 
 @checked
@@ -163,7 +160,7 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Wh
     >>> rounded_samples(fine, 16, 4).labels.tolist()
     [0, 3]
     """
-    coarse = LWEParameters(samples.secret_dim, modulus, levels)
+    coarse = LWEParameters(samples.n, modulus, levels)
     return replace(samples, labels=rounded_labels(samples.labels, coarse, samples.rounding))
 
 
@@ -194,11 +191,11 @@ def small_row_samples(
         raise ValueError(
             f"parameters is {parameters}: q a power of two, p = q and a binary or ternary matrix is needed."
         )
-    if samples.secret_dim != n // digits:
+    if samples.n != n // digits:
         raise ValueError(
-            f"samples have rows of {samples.secret_dim} residues: {n // digits} are needed for {parameters}."
+            f"samples have rows of {samples.n} residues: {n // digits} are needed for {parameters}."
         )
-    generator, number, used = random_generator(rng), len(samples), samples.secret_dim * digits
+    generator, number, used = random_generator(rng), len(samples), samples.n * digits
     residues, rows = np.mod(samples.public, q), np.zeros((number, n), dtype=np.int64)
     if parameters.matrix == "ternary":  # a bit minus a bit, and both rows of bits uniform
         rows -= generator.integers(2, size=(number, n))
@@ -218,39 +215,28 @@ def _small_rows(parameters: LWEParameters) -> bool:
 
 def _from_lattices(parameters: LWEParameters, errors: str) -> list[Reduction]:
     """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
-    q, n, noise = parameters.q, parameters.n, parameters.Xe
-    if q == 2 or not isinstance(noise, DiscreteGaussian):
+    q, n, distribution = parameters.q, parameters.n, parameters.Xe
+    if q == 2 or not isinstance(distribution, DiscreteGaussian):
         return []
     n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
-    lattices, width, least = (
-        "lattices in the worst case",
-        math.sqrt(2 * math.pi) * noise.sigma,
-        2 * math.sqrt(n),
+    width, least = math.sqrt(2 * math.pi) * distribution.sigma, 2 * math.sqrt(n)
+    condition = (
+        f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
     )
-    quantum, short = f"{lattices}, by quantum algorithms", math.log2(least / width)
-    told = f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
-    both = f"{told} q has to be at least 2^(n/2) = 2^{n / 2:g}."
-    lost = (
-        "For q polynomial in n, with losses polynomial in n: they are not computed, and nothing is claimed."
-    )
-    larger = max(short, n / 2 - math.log2(q))
-    return [
-        Reduction(quantum, errors, "Regev 2005", "abstract read", told, short),
-        Reduction(lattices, errors, "Peikert 2009", "unchecked", both, larger),
-        Reduction(lattices, errors, "Brakerski and others 2013", "abstract read", lost, math.inf),
-    ]
+    lattices = "lattices in the worst case, by quantum algorithms"
+    return [Reduction(lattices, errors, "Regev 2005", "abstract read", condition, math.log2(least / width))]
 
 
 def _to_small_secrets(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
-    """From learning with errors with uniform secrets to that with secrets from the law of the errors."""
+    """From learning with errors with uniform secrets to that with secrets from the distribution of the errors."""
     if start == to:
         return []
-    told = (
-        f"About n = {parameters.n} samples become the secret, which then has the law of the errors; the "
+    condition = (
+        f"About n = {parameters.n} samples become the secret, which then has the distribution of the errors; the "
         "secret here has to have it, too."
     )
     short = -math.inf if parameters.Xs == parameters.Xe else math.inf
-    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", told, short)]
+    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", condition, short)]
 
 
 def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
@@ -259,44 +245,37 @@ def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduc
         return []
     q, n, digits = parameters.q, parameters.n, parameters.q.bit_length() - 1
     covers = q & (q - 1) == 0 and n >= digits and parameters.Xs.is_uniform(q)
-    told = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
+    condition = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
     source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
-    return [Reduction(start, to, source, "derived", told, -math.inf if covers else math.inf, executable=run)]
+    return [
+        Reduction(start, to, source, "derived", condition, -math.inf if covers else math.inf, executable=run)
+    ]
 
 
 def _to_rounding(parameters: LWEParameters, start: str, to: str, needed: int) -> list[Reduction]:
     """From learning with errors to learning with rounding."""
-    from sympy import primefactors
-
-    q, p, n, run = parameters.q, parameters.p, parameters.n, "lwe.rounded_samples"
+    q, p, run = parameters.q, parameters.p, "lwe.rounded_samples"
     if start == to:
         return []
     if parameters.noisy:
-        told = "Labels of learning with errors, rounded, are exactly these labels."
-        return [Reduction(start, to, "derived here", "derived", told, -math.inf, executable=run)]
+        condition = "Labels of learning with errors, rounded, are exactly these labels."
+        return [Reduction(start, to, "derived here", "derived", condition, -math.inf, executable=run)]
     wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
-    told = (
+    condition = (
         f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
         "sum has to be at most 1/2."
     )
     source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
-    found = [Reduction(start, to, source, "derived", told, short, 1 / (2 * wrong), executable=run)]
+    steps = [Reduction(start, to, source, "derived", condition, short, 1 / (2 * wrong), executable=run)]
     if _small_rows(parameters):
-        return found
-    prime, least = max(primefactors(q)), 2 * n * needed * p
-    told = (
-        f"The largest prime factor of q, {prime}, has to be at least 2 n m p = {least} for m = {needed} samples; and "
-        "the dimension falls by a factor of about log2 q."
-    )
-    source, short = "Alwen, Krenn, Pietrzak and Wichs 2013", math.log2(least / prime)
-    found.append(Reduction(start, to, source, "unchecked", told, short, prime / (2 * n * p)))
-    told = (
+        return steps
+    condition = (
         "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
         f"samples gives e^2 / (1 + 2p/q)^m. The power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}."
     )
     source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
-    found.append(Reduction(start, to, source, "abstract read", told, short, 1 / wrong))
-    return found
+    steps.append(Reduction(start, to, source, "abstract read", condition, short, 1 / wrong))
+    return steps
 
 
 def _to_layers(parameters: LWEParameters, start: str) -> Reduction:
@@ -304,23 +283,23 @@ def _to_layers(parameters: LWEParameters, start: str) -> Reduction:
     q, here, layer = parameters.q, "derived here", parameters
     if parameters.matrix == "uniform":
         if q & (q - 1):
-            told = "No heads realise uniform rows mod q, unless q is a power of two."
-            return Reduction(start, "layer", here, "derived", told, math.inf)
+            condition = "No heads realise uniform rows mod q, unless q is a power of two."
+            return Reduction(start, "layer", here, "derived", condition, math.inf)
         layer = parameters.updated(matrix="gadget")
-    told = "A sample is an example on the gate with the same label, and none is lost."
+    condition = "A sample is an example on the gate with the same label, and none is lost."
     if layer.gadget:
-        told = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {told}"
+        condition = f"Rows mod 2^k are written in bits a, and <v, a> = <s, row> exactly. {condition}"
     heads, run = _mean_heads(layer), "lwe.LearnerAttack"
-    return Reduction(start, "layer", here, "derived", told, -math.inf, None, heads, run)
+    return Reduction(start, "layer", here, "derived", condition, -math.inf, None, heads, run)
 
 
 def _mean_heads(parameters: LWEParameters) -> float:
     """About p E|v|_1 / q jumps, twice as many for ternary rows, and two pads."""
-    q, n, law = parameters.q, parameters.n, parameters.Xs
-    if law.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
+    q, n, distribution = parameters.q, parameters.n, parameters.Xs
+    if distribution.is_uniform(q):  # multiples by powers of two of a uniform residue have the same mean size
         size = parameters.digits * (q * q - q % 2) / (4 * q)
     else:
-        values, weights = law.entries(n, q)
+        values, weights = distribution.entries(n, q)
         multiples = np.multiply.outer(values, 1 << np.arange(parameters.digits))
         residues = centred(multiples, q) if q <= LARGEST_MODULUS else multiples  # small ones are centred
         size = float(weights @ np.abs(residues).sum(axis=1))

@@ -1,12 +1,12 @@
-"""Samples as files: .npz, JSON, Python text, the text of the LWE challenges, and matrices as .npy or as text."""
+"""Samples as files: .npz, the text of the LWE challenges, and matrices as .npy or as the text of fplll."""
 
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,27 +15,19 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention import FileFormatError
-from attention.files import guarded, read_npy, read_npz, write_whole, wrong
+from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
 from attention.foreign import strict_json
-from attention.validation import PositiveInt, checked, count
-from lwe.distributions import NO_NOISE, DiscreteGaussian, Distribution
+from attention.validation import checked, count
+from lwe.distributions import NO_NOISE, DiscreteGaussian
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import LARGEST_MODULUS, whole_array
-from lwe.sample_text import matrix_of_text, named_values, names_samples, read_text, text_of_array
 from lwe.samples import LWRSamples, Rounding, require_no_signs
 
-__all__ = [
-    "StoredSamples",
-    "kind_of_file",
-    "read_matrix",
-    "read_samples",
-    "save_samples",
-    "write_matrix",
-]
+__all__ = ["StoredSamples", "kind_of_file", "read_matrix", "read_samples", "save_samples", "write_matrix"]
 
-_NAMES = (("A", "b"), ("X", "y"))
-_FIELDS = {"q": "q", "modulus": "q", "p": "p", "levels": "p"}
 _START = 1 << 16  # bytes that show what a file is
+_ROW = re.compile(r"\[[^\[\]]*\]")
+_PLAIN = re.compile(r"[-+\d,\s]*\d[-+\d,\s]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +37,25 @@ class StoredSamples:
     samples: LWRSamples
     parameters: LWEParameters
     secret: Int[np.ndarray, " n"] | None  #: the secret, centred mod q, if the file has it
-    #: how many columns of labels the file has, each of a secret of its own; one of them was read
-    columns: int = 1
     rounding_known: bool = True  #: whether the file or the caller says how labels are rounded
 
 
 @checked
 def save_samples(
-    path: str | Path, samples: LWRSamples, parameters: LWEParameters, *, secret: ArrayLike | None = None
+    path: str | Path,
+    samples: LWRSamples,
+    parameters: LWEParameters,
+    *,
+    secret: ArrayLike | None = None,
+    labels_path: str | Path | None = None,
 ) -> None:
-    """Write samples as one file that `read_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
+    """Write samples as a file that `read_samples` reads back unchanged: .npz, or .txt as in the LWE challenges.
 
     .npz has the arrays A and b, the parameters as a JSON text, and the secret if it is given. .txt has lines with n, m,
     q and alpha, the vector b and the matrix A in brackets; alpha q is the standard deviation of the errors. It holds
-    only learning with errors with a uniform matrix and secret, and Gaussian errors or none. ValueError if it cannot
-    hold the problem, the ending is another one, or the samples do not fit the parameters.
+    only learning with errors with a uniform matrix and secret, and Gaussian errors or none. With a `labels_path` the
+    two files are the matrices A and b alone, as .npy or, for any other ending, in the text of fplll. ValueError if a
+    file cannot hold the problem, the ending is another one, or the samples do not fit the parameters.
 
     Examples
     --------
@@ -77,7 +73,12 @@ def save_samples(
     """
     path = Path(path)
     own = _fitting(path, samples.public, samples.labels, parameters, samples.rounding)
-    if path.suffix == ".npz":
+    if labels_path is not None:
+        if secret is not None:
+            raise ValueError(f"{path}: matrices hold no secret; take .npz.")
+        write_matrix(path, own.public)
+        write_matrix(labels_path, own.labels)
+    elif path.suffix == ".npz":
         arrays: dict[str, Any] = {
             "A": own.public,
             "b": own.labels,
@@ -90,26 +91,14 @@ def save_samples(
         written = io.BytesIO()
         np.savez_compressed(written, **arrays)
         write_whole(path, written.getvalue())
-        return
-    if path.suffix != ".txt":
+    elif path.suffix == ".txt" and secret is None:
+        write_whole(path, _challenge(path, own, parameters).encode())
+    elif path.suffix == ".txt":
+        raise ValueError(f"{path}: the text of the LWE challenges holds no secret; take .npz.")
+    else:
         raise ValueError(
             f"{path}: samples are written as .npz, or as .txt in the format of the LWE challenges."
         )
-    n, q, noise = parameters.n, parameters.q, parameters.Xe
-    plain = LWEParameters(n, q, q, "uniform", Xe=noise)
-    sigma = noise.sigma if isinstance(noise, DiscreteGaussian) else 0.0
-    unnamed = parameters.updated(m=None, tag="")
-    if unnamed != plain or (noise != NO_NOISE and sigma == 0) or secret is not None:
-        raise ValueError(
-            f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
-            f"Gaussian errors or none, and holds no secret; {parameters} needs .npz."
-        )
-    if sigma >= q:
-        raise ValueError(
-            f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz."
-        )
-    head = f"{n}\n{len(own)}\n{q}\n{_alpha(sigma, q)}\n"
-    write_whole(path, f"{head}{text_of_array(own.labels)}\n{text_of_array(own.public)}\n".encode())
 
 
 @checked
@@ -120,9 +109,8 @@ def read_samples(
     labels_path: str | Path | None = None,
     secret_path: str | Path | None = None,
     rounding: Rounding | None = None,
-    column: PositiveInt = 1,
 ) -> StoredSamples:
-    """Samples of .npz, JSON or Python text with A and b, or X and y; of an LWE challenge; or of matrices, one a file.
+    """Samples of .npz with A and b; of an LWE challenge; or of matrices, one a file.
 
     FileFormatError if a file is missing or damaged, holds Python objects (which are never unpickled), numbers that are
     not whole, an array of another shape, or a number out of range. ValueError if parameters are missing or given twice.
@@ -140,13 +128,10 @@ def read_samples(
         The secret of shape (n,), where it is known.
     rounding : {"down", "nearest"}, optional
         How labels are rounded; by default as the file says, else to the nearest if there are labels p, else down.
-    column : int
-        Where b has several columns, each of a secret of its own: the one that is read, from 1.
 
     Notes
     -----
-    A may be transposed, (n, N): the length of b shows it, unless A is square; then its rows are the samples. Files of
-    other programs may name q (or modulus), p (or levels), alpha or sigma (of the errors), and s or secret.
+    A may be transposed, (n, N): the length of b shows it, unless A is square; then its rows are the samples.
 
     Labels that are not rounded (p = q), and a uniform matrix, may be given centred, between -q/2 and q/2; they are
     reduced mod q. In a ternary matrix q - 1 may stand for -1. Modulo 2, entries that are all -1 or 1 are refused: they
@@ -161,8 +146,8 @@ def read_samples(
     >>> np.save(folder / "A.npy", np.array([[1, -2], [3, 0], [0, 1]]))
     >>> write_matrix(folder / "b.txt", np.array([-1, 3, 1]))
     >>> problem = {"q": 7, "matrix": "uniform"}
-    >>> found = read_samples(folder / "A.npy", problem, labels_path=folder / "b.txt")
-    >>> found.samples.public.tolist(), found.samples.labels.tolist(), str(found.parameters)
+    >>> stored = read_samples(folder / "A.npy", problem, labels_path=folder / "b.txt")
+    >>> stored.samples.public.tolist(), stored.samples.labels.tolist(), str(stored.parameters)
     ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], 'LWE n=2 q=7 p=7 uniform')
     """
     path, kind = Path(path), kind_of_file(path)
@@ -178,11 +163,10 @@ def read_samples(
     elif kind == "challenge":
         stored, public, labels = _read_challenge(path)
     else:
-        arrays = named_values(path) if kind == "text" else read_npz(path)
-        names = next((pair for pair in _NAMES if set(pair) <= set(arrays)), None)
-        if names is None:
-            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b, or X and y, are needed")
-        public, labels = np.asarray(arrays[names[0]]), np.asarray(arrays[names[1]])
+        arrays = read_npz(path)
+        if not {"A", "b"} <= set(arrays):
+            raise wrong(path, f"it has the arrays {', '.join(arrays)[:200]}: A and b are needed")
+        public, labels = np.asarray(arrays["A"]), np.asarray(arrays["b"])
         if "parameters" in arrays:
             text = str(arrays["parameters"])
             stored = guarded(
@@ -192,24 +176,26 @@ def read_samples(
         raise ValueError(
             f"{path} says itself that it is {stored}: leave parameters, such as the modulus, out."
         )
-    public, labels = _oriented(public, labels)
-    columns = labels.shape[1] if labels.ndim == 2 else 1
-    if column > columns:
-        raise ValueError(f"column is {column}: b has {columns}.")
-    labels = labels[:, column - 1] if labels.ndim == 2 else labels
+    labels = labels.ravel() if 1 in labels.shape else labels
+    if public.ndim == 2 and labels.size == public.shape[1] != len(public):
+        public = public.T
     known = stored or parameters
     if not isinstance(known, LWEParameters):
-        known = _problem(path, public, arrays, dict(known or {}))
+        if public.ndim != 2 or not public.size:
+            raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
+        if not known or "q" not in known:
+            raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
+        known = LWEParameters(n=public.shape[1], **known)
     stated = rounding is not None or stored is not None or "rounding" in arrays
     if (
         known.p < known.q and not stated and np.any(labels == known.p)
     ):  # p stands for 0 after rounding to the nearest
         rounding, stated = "nearest", True
     samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
-    secret = arrays.get("secret", arrays.get("s")) if secret_path is None else read_matrix(secret_path)
+    secret = arrays.get("secret") if secret_path is None else read_matrix(secret_path)
     if secret is not None:
-        secret = _fitting_secret(secret_path or path, np.asarray(secret), known, columns, column)
-    return StoredSamples(samples, known, secret, columns, stated or known.p == known.q)
+        secret = _fitting_secret(secret_path or path, np.asarray(secret), known)
+    return StoredSamples(samples, known, secret, stated or known.p == known.q)
 
 
 @checked
@@ -222,24 +208,24 @@ def read_matrix(path: str | Path) -> np.ndarray:
     path = Path(path)
     if path.suffix == ".npy":
         return read_npy(path)
-    return matrix_of_text(path, read_text(path))
+    return _matrix_of_text(path, _read_text(path))
 
 
 @checked
 def write_matrix(path: str | Path, array: ArrayLike) -> None:
     """Write a matrix or a vector of whole numbers, as .npy or, for any other ending, in the text of fplll."""
-    found = whole_array("array", array)
-    if found.ndim not in (1, 2) or not found.size:
-        raise ValueError(f"array has shape {found.shape}: a matrix or a vector with entries is needed.")
+    array = whole_array("array", array)
+    if array.ndim not in (1, 2) or not array.size:
+        raise ValueError(f"array has shape {array.shape}: a matrix or a vector with entries is needed.")
     if Path(path).suffix == ".npy":
         written = io.BytesIO()
-        np.save(written, found, allow_pickle=False)
+        np.save(written, array, allow_pickle=False)
         write_whole(path, written.getvalue())
     else:
-        write_whole(path, f"{text_of_array(found)}\n".encode())
+        write_whole(path, f"{_text_of_array(array)}\n".encode())
 
 
-def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge", "text"] | None:
+def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge"] | None:
     """What a file looks like; None if it looks like none of these or is not there."""
     path = Path(path)
     if path.suffix in (".npy", ".npz"):
@@ -254,57 +240,7 @@ def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge", "tex
     if first.isdigit() or first == b"-":
         rows = b"[" not in start and len(start.strip().split(b"\n")[0].replace(b",", b" ").split()) > 1
         return "matrix" if rows else "challenge"
-    return "matrix" if first == b"[" else "text" if names_samples(start) else None
-
-
-def _oriented(public: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A with a row for each label, and b with a column for each secret if there are several."""
-    if labels.ndim == 2:
-        # a row of labels for each secret, or a row for each sample
-        across = len(labels) not in public.shape or (
-            len(labels) != len(public) and labels.shape[1] == len(public)
-        )
-        labels = labels.T if across else labels
-        labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
-    number = len(labels) if labels.ndim else 0
-    transposed = public.ndim == 2 and len(public) != number and public.shape[1] == number
-    return (public.T if transposed else public), labels
-
-
-def _problem(
-    path: Path, public: np.ndarray, arrays: Mapping[str, Any], given: dict[str, Any]
-) -> LWEParameters:
-    """The problem that was given, completed by what the file says of it."""
-    if public.ndim != 2 or not public.size:
-        raise wrong(path, f"A has shape {public.shape}: a matrix of one row a sample is needed")
-    says: dict[str, Any] = {}
-    for name, value in arrays.items():
-        if name in _FIELDS:
-            use: Callable[[], int] = partial(_whole_number, name, value)
-            says[_FIELDS[name]] = guarded(path, f"its {name} is no whole number", use)
-    if "q" in given and says.get("q", given["q"]) != given["q"]:
-        raise ValueError(f"{path} says that q is {says['q']}, not {given['q']}: leave the modulus out.")
-    problem = ({"matrix": "uniform"} if says else {}) | says | given
-    if "q" not in problem:
-        raise ValueError(f"{path} does not say its modulus: give the modulus in parameters.")
-    problem.setdefault("p", problem["q"])
-    for name, scale in (("alpha", problem["q"]), ("sigma", 1)):
-        if name in arrays and "Xe" not in given:
-            law: Callable[[], Distribution] = partial(_errors, name, str(arrays[name]), scale)
-            problem["Xe"] = guarded(path, f"its {name} is wrong", law)
-    return LWEParameters(n=public.shape[1], **problem)
-
-
-def _whole_number(name: str, value: Any) -> int:
-    return int(whole_array(name, value))
-
-
-def _errors(name: str, number: str, scale: int) -> Distribution:
-    """The law of errors of standard deviation sigma, or alpha q."""
-    if name == "alpha" and not Decimal(number) < 1:
-        raise ValueError(f"alpha is {number}: the standard deviation as a share of q, below 1, is needed")
-    sigma = float(Decimal(number) * scale)
-    return DiscreteGaussian(sigma) if sigma else NO_NOISE
+    return "matrix" if first == b"[" else None
 
 
 def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> Rounding:
@@ -346,13 +282,8 @@ def _fitting(
     )
 
 
-def _fitting_secret(
-    path: str | Path, secret: np.ndarray, parameters: LWEParameters, columns: int = 1, column: int = 1
-) -> Int[np.ndarray, " n"]:
-    n = parameters.n
-    if secret.ndim == 2 and columns > 1 and secret.shape in ((n, columns), (columns, n)):
-        secret = secret[:, column - 1] if secret.shape == (n, columns) else secret[column - 1]
-    secret = _whole(path, "The secret", secret.ravel() if 1 in secret.shape else secret, (n,))
+def _fitting_secret(path: str | Path, secret: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
+    secret = _whole(path, "The secret", secret.ravel() if 1 in secret.shape else secret, (parameters.n,))
     _require_range(path, "The secret", secret, -parameters.q + 1, parameters.q - 1)
     return centred(secret, parameters.q)
 
@@ -362,7 +293,7 @@ def _whole(path: str | Path, name: str, array: np.ndarray, shape: tuple[int | st
         array = whole_array(name, array.astype(np.int64) if array.dtype == bool else array)
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}") from None
-    if array.ndim != len(shape) or array.shape[-1] != shape[-1] or not array.size:
+    if array.ndim != len(shape) or array.shape[-1:] != shape[-1:] or not array.size:
         needed = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
         raise FileFormatError(f"{path}: {name} has shape {array.shape}: {needed} is needed.")
     return array
@@ -376,9 +307,30 @@ def _require_range(path: str | Path, name: str, array: np.ndarray, least: int, m
         )
 
 
+def _challenge(path: Path, samples: LWRSamples, parameters: LWEParameters) -> str:
+    """The text of an LWE challenge; ValueError if it cannot hold the problem."""
+    n, q, errors = parameters.n, parameters.q, parameters.Xe
+    sigma = errors.sigma if isinstance(errors, DiscreteGaussian) else 0.0
+    challenge = LWEParameters(n, q, q, "uniform", Xe=DiscreteGaussian(sigma) if sigma else NO_NOISE)
+    if parameters.updated(m=None, tag="") != challenge:
+        raise ValueError(
+            f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
+            f"Gaussian errors or none; {parameters} needs .npz."
+        )
+    if sigma >= q:
+        raise ValueError(
+            f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz."
+        )
+    alpha = repr(sigma / q)
+    if float(Decimal(alpha) * q) != sigma:
+        alpha = str(Decimal(sigma) / q)
+    head = f"{n}\n{len(samples)}\n{q}\n{alpha}\n"
+    return f"{head}{_text_of_array(samples.labels)}\n{_text_of_array(samples.public)}\n"
+
+
 def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     """The parameters, A and b of the text of an LWE challenge."""
-    head, _, rest = read_text(path).partition("[")
+    head, _, rest = _read_text(path).partition("[")
     vector, closed, rest = rest.partition("]")
     numbers = head.split()
     if len(numbers) != 4 or not closed or not rest.strip(" \t\r\n,"):
@@ -390,17 +342,53 @@ def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     def read() -> tuple[int, LWEParameters]:
         n, m, q = map(int, numbers[:3])
         count("q", q, least=2, most=LARGEST_MODULUS)
-        return m, LWEParameters(n, q, q, "uniform", Xe=_errors("alpha", numbers[3], q))
+        alpha = Decimal(numbers[3])
+        if not alpha < 1:
+            raise ValueError(f"alpha is {alpha}: the standard deviation as a share of q, below 1, is needed")
+        return m, LWEParameters(
+            n, q, q, "uniform", Xe=DiscreteGaussian(float(alpha * q)) if alpha else NO_NOISE
+        )
 
     m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
-    public, labels = matrix_of_text(path, rest.strip(" ,\t\r\n")), matrix_of_text(path, f"[{vector}]")
-    public = np.atleast_2d(public)
+    public = np.atleast_2d(_matrix_of_text(path, rest.strip(" ,\t\r\n")))
     if len(public) != m:
         raise wrong(path, f"it has {len(public)} rows of A and says that m is {m}")
-    return parameters, public, labels
+    return parameters, public, _matrix_of_text(path, f"[{vector}]")
 
 
-def _alpha(sigma: float, modulus: int) -> str:
-    """The shortest text of sigma / q that gives sigma back."""
-    short = repr(sigma / modulus)
-    return short if float(Decimal(short) * modulus) == sigma else str(Decimal(sigma) / modulus)
+def _read_text(path: Path) -> str:
+    require_file(path)
+    text: str = guarded(path, "the file is no valid text", lambda: path.read_text(encoding="ascii"))
+    return text
+
+
+def _matrix_of_text(path: Path, text: str) -> Int[np.ndarray, "..."]:
+    """The matrix or vector of whole numbers in a text such as [[1 2][3 4]], with or without the brackets."""
+    if _PLAIN.fullmatch(text):
+        matrix = _rows(path, [f"[{line}]" for line in text.splitlines() if line.strip(" \t,")])
+        return matrix.ravel() if 1 in matrix.shape else matrix
+    rows = _ROW.findall(text)
+    around = re.sub(r"[\s,]", "", _ROW.sub("r", text))  # what is left of the text, with "r" for each row
+    if around not in ("r" * max(1, len(rows)), f"[{'r' * len(rows)}]"):
+        raise wrong(path, "the file is no valid .npy file and no matrix such as [[1 2][3 4]]")
+    matrix = _rows(path, rows)
+    return matrix[0] if around == "r" else matrix
+
+
+def _rows(path: Path, rows: list[str]) -> Int[np.ndarray, "rows columns"]:
+    numbers = [row[1:-1].replace(",", " ").split() for row in rows]
+    if len({len(row) for row in numbers}) != 1:
+        raise wrong(path, "its rows have different lengths, or there are none")
+    matrix: np.ndarray = guarded(
+        path,
+        "its entries are not whole numbers of at most 64 bits",
+        lambda: np.array([[int(entry) for entry in row] for row in numbers], dtype=np.int64),
+    )
+    return matrix
+
+
+def _text_of_array(array: np.ndarray) -> str:
+    """A vector or a matrix of whole numbers in brackets, without commas."""
+    if array.ndim == 1:
+        return f"[{' '.join(map(str, array.tolist()))}]"
+    return "[" + "\n".join(map(_text_of_array, array)) + "]"

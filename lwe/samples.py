@@ -50,7 +50,7 @@ class LWRSamples:
         return len(self.labels)
 
     @property
-    def secret_dim(self) -> int:
+    def n(self) -> int:
         """The number n of columns."""
         return int(self.public.shape[1])
 

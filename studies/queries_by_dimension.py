@@ -9,7 +9,7 @@ import numpy as np
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.evaluation import Predictor
 from lower import FAMILIES, HardInstance, Key
-from lwe import make_lwr_instance
+from lwe import LWRFamily
 from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
 from sq import SQFamily
@@ -109,7 +109,7 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
         family = FAMILIES[parameters.pop("family")].preset(dim=dim, **parameters)
         assert isinstance(family, SQFamily)
         return family.instance(rng=rng)
-    return make_lwr_instance(secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, rng=rng)
+    return LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS).instance(rng=rng)
 
 
 def _statistical_queries(instance: HardInstance) -> int | None:

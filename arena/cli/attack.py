@@ -27,31 +27,21 @@ from arena.engines import require_engine
 from arena.learning import learn
 from arena.targets import Target, load_target
 from attention.validation import PositiveFloat, check
-from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples
-from lwe.sample_files import kind_of_file
+from lwe import AttackOutcome, AttackResult, parse_distribution, read_samples
+from lwe.sample_files import StoredSamples, kind_of_file
 from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
 
-_FOR_SAMPLES = (
-    "labels",
-    "modulus",
-    "levels",
-    "matrix",
-    "secret",
-    "secret_law",
-    "noise",
-    "rounding",
-    "column",
-)
+_FOR_SAMPLES = ("labels", "q", "p", "matrix", "secret", "Xs", "Xe", "rounding")
 
 
 def attack_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An instance of learning with rounding or of sq-periodic; samples as .npz, JSON, Python text or an "
-            "LWE challenge; or the matrix A, as .npy or as [[1 2][3 4]]."
+            help="An instance of learning with rounding or of sq-periodic; samples as .npz or an LWE "
+            "challenge; or the matrix A, as .npy or as [[1 2][3 4]]."
         ),
     ],
     attacks: Annotated[
@@ -67,13 +57,13 @@ def attack_command(
     labels: Annotated[
         Path | None, typer.Option(help="With a matrix: the labels b, as .npy or as [1 2].")
     ] = None,
-    modulus: Annotated[
-        int | None, typer.Option(help="With a matrix, or .npz of another program: q, at most 2^52.")
+    q: Annotated[
+        int | None, typer.Option(help="With a matrix, or .npz of another program: the modulus, at most 2^52.")
     ] = None,
-    levels: Annotated[
+    p: Annotated[
         int | None,
         typer.Option(
-            help="With a matrix: p, if labels are rounded down to that many values: floor(p x / q)."
+            help="With a matrix: the levels, if labels are rounded down to so many values, floor(p x / q)."
         ),
     ] = None,
     matrix: Annotated[
@@ -82,23 +72,27 @@ def attack_command(
     secret: Annotated[
         Path | None, typer.Option(help="With samples: the true secret, as .npy or as [1 2], for comparison.")
     ] = None,
-    secret_law: Annotated[
+    Xs: Annotated[
         str | None,
-        typer.Option(help="With a matrix: uniform (the default), binary, ternary, binomial:2, sparse:8, ..."),
+        typer.Option(
+            "--Xs",
+            help="With a matrix: the distribution of the secret: uniform (the default), binary, binomial:2, sparse:8, "
+            "...",
+        ),
     ] = None,
-    noise: Annotated[
+    Xe: Annotated[
         str | None,
-        typer.Option(help="With a matrix: zero (the default), gaussian:3, binomial:2, flip:0.1, ..."),
+        typer.Option(
+            "--Xe",
+            help="With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...",
+        ),
     ] = None,
     rounding: Annotated[
         str | None,
         typer.Option(
-            help="With samples and --levels: down, or nearest: floor(p x / q + 1/2).  [default: down, and nearest if "
+            help="With samples and --p: down, or nearest: floor(p x / q + 1/2).  [default: down, and nearest if "
             "that breaks nothing]"
         ),
-    ] = None,
-    column: Annotated[
-        int | None, typer.Option(help="Where b has several columns, one for each secret: which, from 1.")
     ] = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
@@ -124,7 +118,7 @@ def attack_command(
 
     Samples from files: attention-bounds attack LWE_40_005.txt --budget 300
 
-    Matrices: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
+    Matrices: attention-bounds attack A.npy --labels b.npy --q 3329 --Xe gaussian:3
     """
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
@@ -134,7 +128,7 @@ def attack_command(
         name: value
         for name, value in zip(
             _FOR_SAMPLES,
-            (labels, modulus, levels, matrix, secret, secret_law, noise, rounding, column),
+            (labels, q, p, matrix, secret, Xs, Xe, rounding),
             strict=True,
         )
         if value is not None
@@ -151,7 +145,7 @@ def attack_command(
     stored, title = _samples(file, samples, given, seed)
     drawn, parameters = stored.samples, stored.parameters
     truth = None if stored.secret is None else tuple(map(int, stored.secret))
-    for hint in _hints(stored, given) if given or stored.columns > 1 or not stored.rounding_known else ():
+    for hint in _hints(stored) if given or not stored.rounding_known else ():
         say(hint, quiet=as_json)
     if out is not None:
         require_writable(out, source=file)
@@ -235,25 +229,20 @@ def _samples(file: Path, number: int | None, given: dict[str, Any], seed: int) -
         target = load_target(file)
         own, parameters, truth = samples_of(target, 20_000 if number is None else number, seed=seed)
         return StoredSamples(own, parameters, np.array(truth)), target.record.title
-    of_problem = {*given} - {"secret", "rounding", "column"}
-    for name in ("labels", "modulus") if kind == "matrix" else ():
+    of_problem = {*given} - {"secret", "rounding"}
+    for name in ("labels", "q") if kind == "matrix" else ():
         if name not in given:
             raise ValueError(f"{file} holds a matrix: --{name} is needed, too.")
-    problem: dict[str, Any] = {
-        name: given[option] for name, option in (("q", "modulus"), ("p", "levels")) if option in given
-    }
+    problem: dict[str, Any] = {name: given[name] for name in ("q", "p") if name in given}
     if of_problem:
         problem["matrix"] = given.get("matrix", "uniform")
-    for name, option in (("Xs", "secret_law"), ("Xe", "noise")):
-        if option in given:
-            problem[name] = parse_distribution(given[option])
+    problem |= {name: parse_distribution(given[name]) for name in ("Xs", "Xe") if name in given}
     stored = read_samples(
         file,
         problem or None,
         labels_path=given.get("labels"),
         secret_path=given.get("secret"),
         rounding=given.get("rounding"),
-        column=given.get("column", 1),
     )
     if number is not None:
         if number > len(stored.samples):
@@ -262,21 +251,16 @@ def _samples(file: Path, number: int | None, given: dict[str, Any], seed: int) -
     return stored, f"{file} and {given['labels']}" if kind == "matrix" else str(file)
 
 
-def _hints(stored: StoredSamples, given: dict[str, Any]) -> Iterator[str]:
+def _hints(stored: StoredSamples) -> Iterator[str]:
     """What was assumed, and options that the command may have to add."""
     samples, parameters = stored.samples, stored.parameters
-    if stored.columns > 1:
-        yield (
-            f"b has {stored.columns} columns, one for each secret: column {given.get('column', 1)} is attacked; "
-            "--column takes another."
-        )
     if not stored.rounding_known:
         yield (
             "Labels are taken as rounded down, and if that breaks nothing, to the nearest; --rounding says which."
         )
     if parameters.p == parameters.q and not parameters.noisy:
-        yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
-    if len(samples) == samples.secret_dim:
+        yield "Labels are taken as exact: where they have errors or are rounded, give --Xe or --p."
+    if len(samples) == samples.n:
         yield "A is square: its rows are taken as samples; where its columns are, save the transpose."
     if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
         yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

@@ -117,18 +117,18 @@ def curves_command(
 @curves_app.command("lwr")
 @takes_run_options
 def lwr_curve_command(
-    dims: Annotated[
-        str, typer.Option(help="Comma-separated sizes n of the secret.")
+    n: Annotated[
+        str, typer.Option(help="Comma-separated numbers of entries of the secret.")
     ] = "4,8,12,16,24,32,48,64",
-    modulus: Annotated[int, typer.Option(help="Modulus q.")] = 64,
-    levels: Annotated[
-        str, typer.Option(help="Comma-separated numbers p of levels, from 2 to q.")
+    q: Annotated[int, typer.Option(help="Modulus.")] = 64,
+    p: Annotated[
+        str, typer.Option(help="Comma-separated numbers of rounding levels, from 2 to q.")
     ] = "2,4,8,16,32",
     matrix: Annotated[
         str, typer.Option(help="Public matrix: binary, ternary, gadget (q a power of 2) or uniform.")
     ] = "binary",
-    secret_law: Annotated[
-        str, typer.Option(help="Law of the secret: uniform, ternary, sparse:8, ...")
+    Xs: Annotated[
+        str, typer.Option("--Xs", help="Distribution of the secret: uniform, ternary, sparse:8, ...")
     ] = "uniform",
     attacks: Annotated[
         str, typer.Option(help=f"Comma-separated among {', '.join(ATTACKS)}; all if empty.")
@@ -146,15 +146,15 @@ def lwr_curve_command(
     Writes lwr.json, .csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: after an
     interruption the same command continues.
 
-    Example: attention-bounds curves lwr --modulus 64 --levels 2,4,8,16,32 --budget 5 --out lwr-curves
+    Example: attention-bounds curves lwr --q 64 --p 2,4,8,16,32 --budget 5 --out lwr-curves
     """
     names = find_names(attacks, ATTACKS, "attack") if attacks else list(ATTACKS)
-    sizes = listed("--dims", dims, int, "whole numbers", "8,16,24")
-    numbers = listed("--levels", levels, int, "whole numbers", "2,8,32")
-    given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
+    sizes = listed("--n", n, int, "whole numbers", "8,16,24")
+    numbers = listed("--p", p, int, "whole numbers", "2,8,32")
+    given: dict[str, Any] = {"matrix": matrix, "secret": Xs, "samples": samples, "seconds": budget}
     options = run.begin(out, "lwr") | {"seed": seed, **given}
     done, whole = gather(
-        lambda keep: lwr_curve(names, sizes, modulus, numbers, on_point=keep, **options),
+        lambda keep: lwr_curve(names, sizes, q, numbers, on_point=keep, **options),
     )
     if done:
         report_curve(out, "lwr", done, draw_lwr_curve(done), lwr_table(done), as_json)

@@ -26,30 +26,27 @@ def estimate_command(
             help="A named set of parameters, instead of numbers; `attention-bounds presets` lists them."
         ),
     ] = None,
-    n: Annotated[int | None, typer.Option("--n", help="Number n of entries of the secret.")] = None,
-    q: Annotated[
-        str | None, typer.Option("--q", help="Modulus q: a number, or a power such as 2^64.")
-    ] = None,
-    levels: Annotated[
-        str | None, typer.Option("--levels", help="Rounding levels p: a number, or a power such as 2^10.")
-    ] = None,
-    sigma: Annotated[float | None, typer.Option(help="Standard deviation of Gaussian errors.")] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(help="Distribution of other errors: binomial:2, interval:-2,2, sparse-ternary:127,127."),
-    ] = None,
-    secret: Annotated[
+    n: Annotated[int | None, typer.Option(help="Number of entries of the secret.")] = None,
+    q: Annotated[str | None, typer.Option(help="Modulus: a number, or a power such as 2^64.")] = None,
+    p: Annotated[str | None, typer.Option(help="Rounding levels: a number, or a power such as 2^10.")] = None,
+    Xs: Annotated[
         str,
         typer.Option(
+            "--Xs",
             help="Distribution of the secret: uniform, binary, ternary, interval:-2,2, binomial:2, gaussian:3, "
-            "sparse-binary:64, sparse-ternary:32,32."
+            "sparse-ternary:32,32.",
         ),
     ] = "uniform",
-    samples: Annotated[
-        int | None,
+    Xe: Annotated[
+        str | None,
         typer.Option(
-            "--samples", "--m", help="How many samples there are; by default those of the named set."
+            "--Xe",
+            help="Distribution of the errors: gaussian:3, binomial:2, interval:-2,2, sparse-ternary:127,127.",
         ),
+    ] = None,
+    m: Annotated[
+        int | None,
+        typer.Option(help="How many samples there are; by default those of the named set."),
     ] = None,
     model: Annotated[
         CostModelName,
@@ -64,7 +61,7 @@ def estimate_command(
 
     Example: attention-bounds estimate kyber512
     """
-    parameters = _problem(name, n, q, levels, sigma, noise, secret, samples)
+    parameters = _problem(name, n, q, p, Xs, Xe, m)
     with showing_steps("Estimates"):
         costs = estimate(parameters, model=model)
     if as_json:
@@ -108,39 +105,21 @@ def _show(costs: Sequence[Cost]) -> None:
 
 
 def _problem(
-    name: str | None,
-    n: int | None,
-    q: str | None,
-    levels: str | None,
-    sigma: float | None,
-    noise: str | None,
-    secret: str,
-    samples: int | None,
+    name: str | None, n: int | None, q: str | None, p: str | None, Xs: str, Xe: str | None, m: int | None
 ) -> LWEParameters:
     if name is not None:
-        if not (n is q is levels is sigma is noise is None and secret == "uniform"):
-            raise ValueError(
-                f"{name} has numbers of its own: leave --n, --q, --levels, --sigma, --noise and --secret out."
-            )
+        if not (n is q is p is Xe is None and Xs == "uniform"):
+            raise ValueError(f"{name} has numbers of its own: leave --n, --q, --p, --Xs and --Xe out.")
         found = PRESETS[find_name(name, PRESETS, "set of parameters")]
-        return found if samples is None else found.updated(m=samples)
-    if n is None or q is None or (sigma is not None and noise is not None):
+        return found if m is None else found.updated(m=m)
+    if n is None or q is None or Xe is p is None:
         raise ValueError(
-            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --sigma, --noise and "
-            "--levels."
+            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --Xe and --p: without "
+            "errors or rounding there is nothing to estimate."
         )
-    if sigma is noise is levels is None:
-        raise ValueError("Labels have no errors: give one of --sigma, --noise and --levels.")
-    noise = noise or ("zero" if sigma is None else f"gaussian:{sigma!r}")
-    return LWEParameters(
-        n,
-        _whole("q", q),
-        0 if levels is None else _whole("levels", levels),
-        "uniform",
-        parse_distribution(secret),
-        parse_distribution(noise),
-        samples,
-    )
+    levels = 0 if p is None else _whole("p", p)
+    secret, errors = parse_distribution(Xs), parse_distribution(Xe or "zero")
+    return LWEParameters(n, _whole("q", q), levels, "uniform", secret, errors, m)
 
 
 def _whole(name: str, text: str) -> int:

@@ -30,7 +30,7 @@ from arena.targets import checkpoint_target, nice_target, registered_families
 if TYPE_CHECKING:
     from lower import Family
     from lower.family import Option
-    from lwe import StoredSamples
+    from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
 
@@ -134,7 +134,7 @@ def samples_command(
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
     from arena.attacking import open_samples
-    from lwe import save_samples, write_matrix
+    from lwe import save_samples
 
     for path in (out, labels_out):
         if path is not None:
@@ -144,11 +144,7 @@ def samples_command(
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
-    if labels_out is None:
-        save_samples(out, found.samples, found.parameters, secret=secret)
-    else:
-        write_matrix(out, found.samples.public)
-        write_matrix(labels_out, found.samples.labels)
+    save_samples(out, found.samples, found.parameters, secret=secret, labels_path=labels_out)
     say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
     if labels_out is not None:
         say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found)}", quiet=as_json)
@@ -160,11 +156,11 @@ def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
     """The command that attacks samples in two files of matrices."""
     parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
     given = {
-        "modulus": parameters.q,
-        "levels": None if parameters.p == parameters.q else parameters.p,
+        "q": parameters.q,
+        "p": None if parameters.p == parameters.q else parameters.p,
         "matrix": "uniform" if parameters.gadget else parameters.matrix,
-        "secret-law": parameters.Xs.words,
-        "noise": parameters.Xe.words,
+        "Xs": parameters.Xs.words,
+        "Xe": parameters.Xe.words,
         "rounding": "nearest" if nearest else None,
     }
     options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)

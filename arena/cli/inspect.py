@@ -21,7 +21,7 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
-from lwe import PRESETS, card_of
+from lwe import PRESETS, known_reductions
 from lwe.sample_files import kind_of_file
 
 __all__ = ["inspect_command"]
@@ -57,8 +57,8 @@ def inspect_command(
 ) -> None:
     """Show a layer's shape and conditions; for a hard instance, its certificate and its known part.
 
-    For a layer of a trained model, the parts that were dropped are also shown. Learning with rounding has a card: its
-    assumption, and what known reductions lose at its parameters.
+    For a layer of a trained model, the parts that were dropped are also shown. Learning with rounding has an
+    assumption, and known reductions, with what they lose at its parameters.
 
     Example: attention-bounds inspect parity.safetensors --verify
     """
@@ -96,17 +96,17 @@ def inspect_command(
 
 
 def _show_samples(file: Path, as_json: bool) -> None:
-    """The number of samples and the card of their problem; of a set of parameters, the card alone."""
+    """The number of samples and the reductions to their problem; of a set of parameters, the reductions alone."""
     stored = open_samples(file) if os.path.exists(file) else None
-    card = card_of(PRESETS[str(file)] if stored is None else stored.parameters)
+    reductions = known_reductions(PRESETS[str(file)] if stored is None else stored.parameters)
     if as_json:
         held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}
-        print_json({**held, **card.to_json()})
+        print_json({**held, **reductions.to_json()})
         return
     if stored is not None:
         known = "with" if stored.secret is not None else "without"
         say(f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n")
-    say(str(card))
+    say(str(reductions))
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

@@ -26,6 +26,19 @@ _INTERRUPTED = 130  # the command-line library's status for Ctrl-C
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _CommandLineError: type[Exception] = _UsageError.__bases__[0]
 
+_NEW_NAMES: Mapping[str, str] = {
+    "--secret-dim": "--n",
+    "--modulus": "--q",
+    "--levels": "--p",
+    "--secret-law": "--Xs",
+    "--secret": "--Xs",
+    "--noise": "--Xe",
+    "--sigma": "--Xe gaussian:SIGMA",
+    "--samples": "--m",
+    "--dims": "--n",
+}
+"""The options of problems, by the names that they had before."""
+
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "generate": (
         "generate:generate_app",
@@ -162,7 +175,7 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
             typer.echo(error.format_message())  # type: ignore[attr-defined]
             return _WRONG_USE
-        return _complain(error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
+        return _complain(_renamed(error) or error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         return _complain("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
@@ -188,6 +201,15 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ != "PanicException":  # of a library in Rust, which has no more memory
             raise
         return _complain(f"The work failed: {error}", _FAILED)
+
+
+def _renamed(error: Any) -> str:
+    """The error of an option that the command has under a new name; empty if it is another error."""
+    old = getattr(error, "option_name", "")
+    new = _NEW_NAMES.get(old, "")
+    known = () if error.ctx is None else error.ctx.command.params
+    has_it = any(new.partition(" ")[0] in option.opts for option in known)
+    return f"{old} has a new name: give {new} in its place" if new and has_it else ""
 
 
 @contextmanager

@@ -143,7 +143,7 @@ def _plan(parameters: LWEParameters) -> _Plan | None:
     likely = possible[np.argsort(-weights, kind="stable")]
     # s^v = s for entries of v values that hold 0, 1 and perhaps -1, and for all q residues
     small = isinstance(parameters.Xs, FixedWeight) or parameters.Xs in (BINARY, TERNARY)
-    values = (parameters.Xs.nonzero(q) or 0) + 1 if small else q
+    values = (parameters.Xs.statistics(parameters.n, q).nonzero or 0) + 1 if small else q
     for size in range(1, len(likely) + 1):
         degree = len(_offsets(longest, likely[:size], q))
         if degree >= q or degree > _LARGEST_DEGREE:

@@ -233,9 +233,9 @@ class Attack(ABC):
 @checked
 def require_samples(samples: LWRSamples, parameters: LWEParameters) -> None:
     """Raise ValueError unless the columns, labels and entries of the samples fit the parameters."""
-    if samples.secret_dim != parameters.n:
+    if samples.n != parameters.n:
         raise ValueError(
-            f"The samples have {samples.secret_dim} columns and the parameters {parameters.n} secret entries: "
+            f"The samples have {samples.n} columns and the parameters {parameters.n} secret entries: "
             "they must agree."
         )
     require_no_signs("public", samples.public, parameters.q)

@@ -139,7 +139,7 @@ def distinguish(
         The level delta of the test of a run.
     confidence : float
         The confidence that both intervals hold; each has half the error.
-    secret : array of int (secret_dim,), optional
+    secret : array of int (n,), optional
         One secret for all runs; then conclusions hold for this secret only. By default each run draws a secret.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).

@@ -162,8 +162,8 @@ class AttackLearner(LearnerBase):
     Examples
     --------
     >>> from attention import ExampleOracle
-    >>> from lwe import ExhaustiveAttack, make_lwr_instance
-    >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    >>> from lwe import ExhaustiveAttack, LWRFamily
+    >>> instance = LWRFamily(n=8, q=4, p=2).instance(rng=0)
     >>> parameters = LWEParameters(n=8, q=4, p=2)
     >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name

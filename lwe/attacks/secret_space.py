@@ -89,7 +89,7 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
     """
     n, q, law = parameters.n, parameters.q, parameters.Xs
     if isinstance(law, FixedWeight):  # all signs: a superset where their numbers are fixed too
-        weight, signs = law.total, q > 2 and law.minus_ones > 0
+        weight, signs = law.total, q > 2 and law.counts[1] > 0
 
         def halves(size: int) -> list[tuple[Half, Half]]:
             weights = range(max(0, weight - size), min(weight, n - size) + 1)

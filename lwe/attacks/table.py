@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from lwe.attacks.arora_ge import AroraGeAttack
 from lwe.attacks.attack import Attack
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.dual import DualAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack
@@ -24,6 +23,5 @@ ATTACKS: Mapping[str, type[Attack]] = {
     "arora-ge": AroraGeAttack,
     "bkw": BKWAttack,
     "lattice": LatticeAttack,
-    "dual": DualAttack,
 }
 """All attacks except those by learners, by their names at the command line, in the order of tables."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from operator import mul
 
 from lwe.costs.cost import MOST, Cost, log2_comb
-from lwe.costs.hybrid import normal_form
+from lwe.costs.deviations import normal_form
 from lwe.distributions import DiscreteGaussian
 from lwe.parameters import LWEParameters
 from lwe.residues import is_prime

@@ -9,14 +9,14 @@ import scipy
 from jaxtyping import Float
 
 from lwe.costs.cost import MOST, TELLING_SUMS, Cost
-from lwe.costs.deviations import error_character
-from lwe.costs.hybrid import NormalForm, normal_form, refine
+from lwe.costs.deviations import Deviations, error_character, normal_form
+from lwe.costs.hybrid import refine
 from lwe.parameters import LWEParameters
 
 __all__ = ["agreement_chances", "bkw_cost", "coded_bkw_cost"]
 
 _MOST_STEPS = 64
-_LONG_LAW = 1 << 12
+_LONGEST_LIST = 1 << 12
 _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 
@@ -90,14 +90,14 @@ def agreement_chances(parameters: LWEParameters, steps: int) -> Float[np.ndarray
     they are spread over all residues; residues agree with chance 1/q.
     """
     q, chances = parameters.q, np.full(steps, 1 / parameters.q)
-    law = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
-    if law is None:
+    weights = {"binary": np.full(2, 0.5), "ternary": np.array([0.25, 0.5, 0.25])}.get(parameters.matrix)
+    if weights is None:
         return chances
     for step in range(steps):
-        if len(law) < _LONG_LAW:
-            chances[step] = law @ law
-            law = np.convolve(law, law[::-1])
-            law = np.bincount(np.arange(len(law)) % q, law)
+        if len(weights) < _LONGEST_LIST:
+            chances[step] = weights @ weights
+            weights = np.convolve(weights, weights[::-1])
+            weights = np.bincount(np.arange(len(weights)) % q, weights)
         else:  # nearly normal: the variance doubles
             chances[step] = max(chances[step - 1] / math.sqrt(2), 1 / q)
     return chances
@@ -151,7 +151,7 @@ def coded_bkw_cost(parameters: LWEParameters) -> Cost | None:
     )
 
 
-def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
+def _with_combined(form: Deviations, values: float, combined: int) -> tuple[float, float, int, int]:
     """The result of `_best_tables` if the samples are signed sums of `combined` samples."""
     sums = (
         scipy.special.gammaln(form.samples + 1)
@@ -163,7 +163,7 @@ def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[floa
 
 
 def _best_tables(
-    form: NormalForm, values: float, log2_error: float, most_samples: float
+    form: Deviations, values: float, log2_error: float, most_samples: float
 ) -> tuple[float, float, int, int]:
     """The least exponent, log2 of its samples, entries of a block and steps."""
     at = cache(partial(_best_steps, form, values, log2_error, most_samples))
@@ -175,7 +175,7 @@ def _best_tables(
 
 
 def _best_steps(
-    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int
+    form: Deviations, values: float, log2_error: float, most_samples: float, width: int
 ) -> tuple[float, float, int]:
     at = cache(partial(_tables, form, values, log2_error, most_samples, width))
     # t steps multiply the variance of the errors by 2^t, and beyond q^2 nothing is left to tell
@@ -203,7 +203,7 @@ def _layout(n: int, b: int, log_q: float, coded: int) -> tuple[int, np.ndarray, 
 
 
 def _tables(
-    form: NormalForm, values: float, log2_error: float, most_samples: float, width: int, steps: int
+    form: Deviations, values: float, log2_error: float, most_samples: float, width: int, steps: int
 ) -> tuple[float, float]:
     """log2 of the operations and of the samples: b entries a block, plain steps first and coded ones after.
 
@@ -222,8 +222,10 @@ def _tables(
     log_square = -4 * math.pi**2 * 2.0 ** min(log2_noise, 20.0)
     if log_square < -MOST:
         return math.inf, math.inf
-    told = log_square if log_square < -40 else math.log(-math.log1p(-min(math.exp(log_square), 1 - 1e-12)))
-    sums = math.log2(TELLING_SUMS) - told / math.log(2)
+    log_advantage = (
+        log_square if log_square < -40 else math.log(-math.log1p(-min(math.exp(log_square), 1 - 1e-12)))
+    )
+    sums = math.log2(TELLING_SUMS) - log_advantage / math.log(2)
     half = b * log_q - 1
     samples = _log2_sum(math.log2(steps) + half, sums)
     parts = [math.log2(n + 1 - i * b) + samples for i in range(1, plain + 1)]

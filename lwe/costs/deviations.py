@@ -1,7 +1,7 @@
 """The sizes of secrets and errors, as the estimates of costs use them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -9,10 +9,11 @@ import numpy as np
 from lwe.distributions import NO_NOISE
 from lwe.parameters import LWEParameters
 
-__all__ = ["Deviations", "deviations", "error_character"]
+__all__ = ["Deviations", "deviations", "error_character", "lengths_tell", "normal_form"]
 
 _LEAST_CHARACTER = 1e-15  # smaller values are rounding errors
 _LEAST_BITS = 1e-12  # if a label has less information, it is a rounding error
+_LEAST_LOG2_ERROR = math.log2(1e-3)  # lattices have no vectors of length 0
 _LOG2_UNIFORM = -0.5 * math.log2(12)  # of the deviation of a uniform residue, less log2 q
 
 
@@ -20,9 +21,10 @@ _LOG2_UNIFORM = -0.5 * math.log2(12)  # of the deviation of a uniform residue, l
 class Deviations:
     """Means and standard deviations of the entries of a secret and of the errors, rounding included."""
 
-    #: entries of the secret, and the modulus
+    #: entries of the secret, the modulus, and the number of samples, infinite if there is no limit
     n: int
     q: int
+    samples: float
     #: of an entry of the secret, centred mod q
     secret_mean: float
     log2_secret: float
@@ -34,11 +36,10 @@ class Deviations:
     column: float
     secret_bits: float  #: the entropy of the secret
     #: the most bits of information that a label has about the inner product; 0 if they are a rounding error
-    told: float
-    weight: float  #: the expected number of entries of the secret that are not zero
-    nonzero: (
-        int | None
-    )  #: values besides 0 that an entry may take; None for Gaussian and uniform distributions
+    label_bits: float
+    weight: int  #: the expected number of entries of the secret that are not zero
+    #: values besides 0 that an entry may take; None for Gaussian and uniform distributions
+    nonzero: int | None
 
     @property
     def secret(self) -> float:
@@ -50,11 +51,22 @@ class Deviations:
         """The standard deviation of an error; infinite beyond floating point."""
         return _power(self.log2_error)
 
+    @property
+    def log_secret(self) -> float:
+        """The natural logarithm of the deviation of an entry of the secret."""
+        return self.log2_secret * math.log(2)
+
+    @property
+    def log_error(self) -> float:
+        """The natural logarithm of the deviation of an error."""
+        return self.log2_error * math.log(2)
+
 
 def _power(exponent: float) -> float:
     return 2.0**exponent if exponent < 1000 else math.inf
 
 
+@lru_cache(maxsize=256)
 def deviations(parameters: LWEParameters) -> Deviations:
     """The means and standard deviations of a problem.
 
@@ -63,33 +75,64 @@ def deviations(parameters: LWEParameters) -> Deviations:
     After rounding to p levels, <v, a> mod q is uniform in an interval of about q/p integers. This is an error of
     variance ((q/p)^2 - 1)/12 about its middle. O(s) for distributions of s values, for any q.
     """
-    return _deviations(parameters)
-
-
-@lru_cache(maxsize=256)
-def _deviations(parameters: LWEParameters) -> Deviations:
     n, q, p, secret, noise = parameters.n, parameters.q, parameters.p, parameters.Xs, parameters.Xe
     errors = parameters.m or 1  # only fixed weights depend on it
-    log2_secret, log2_noise = secret.log2_deviation(n, q), noise.log2_deviation(errors, q)
+    of_secret, of_errors = secret.statistics(n, q), noise.statistics(errors, q)
+    log2_secret = of_secret.log2_deviation
     log2_width = math.log2(q) - math.log2(p)
     log2_rounding = -math.inf
     if p < q:
         log2_rounding = log2_width + _LOG2_UNIFORM + 0.5 * math.log1p(-((p / q) ** 2)) / math.log(2)
-    told = min(math.log2(p), math.log2(q) - noise.entropy(errors, q) / errors)
+    label_bits = min(math.log2(p), math.log2(q) - of_errors.entropy / errors)
     return Deviations(
         n,
         q,
-        secret.mean(n, q),
+        math.inf if parameters.m is None else float(parameters.m),
+        of_secret.mean,
         log2_secret,
-        noise.mean(errors, q),
-        0.5 * float(np.logaddexp2(2 * log2_rounding, 2 * log2_noise)),
+        of_errors.mean,
+        0.5 * float(np.logaddexp2(2 * log2_rounding, 2 * of_errors.log2_deviation)),
         small_secret=not secret.is_uniform(q) and log2_secret < math.log2(0.9) + math.log2(q) + _LOG2_UNIFORM,
         column={"binary": 0.25, "ternary": 0.5}.get(parameters.matrix, 0.0),
-        secret_bits=secret.entropy(n, q),
-        told=told if told > _LEAST_BITS else 0.0,
-        weight=secret.weight(n, q),
-        nonzero=secret.nonzero(q),
+        secret_bits=of_secret.entropy,
+        label_bits=label_bits if label_bits > _LEAST_BITS else 0.0,
+        weight=round(of_secret.weight),
+        nonzero=of_secret.nonzero,
     )
+
+
+def lengths_tell(parameters: LWEParameters) -> bool:
+    """Whether short vectors carry information on the secret.
+
+    They do not for q = 2, for errors as wide as q or uniform mod q, or if there is only one secret.
+    """
+    sizes = deviations(parameters)
+    return (
+        sizes.q > 2
+        and sizes.log2_secret > -math.inf
+        and sizes.log2_error < math.log2(0.95) + _LOG2_UNIFORM + math.log2(sizes.q)
+        and sizes.label_bits > 0
+    )
+
+
+def normal_form(parameters: LWEParameters) -> Deviations | None:
+    """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and `lengths_tell`.
+
+    References
+    ----------
+    Applebaum, Cash, Peikert and Sahai 2009: with n samples, the secret can be replaced by one with the distribution of
+    the errors.
+    """
+    if parameters.matrix != "uniform" or not lengths_tell(parameters):
+        return None
+    sizes = deviations(parameters)
+    sizes = replace(sizes, log2_error=max(sizes.log2_error, _LEAST_LOG2_ERROR))
+    n, known, secret, error = sizes.n, sizes.samples, sizes.log2_secret, sizes.log2_error
+    if error < secret and known >= 2 * n:
+        return replace(sizes, samples=known - n, log2_secret=error, weight=n, nonzero=None)
+    if error < secret and known == n:
+        return replace(sizes, log2_secret=error, log2_error=secret, weight=n, nonzero=None)
+    return sizes
 
 
 def error_character(parameters: LWEParameters) -> float:

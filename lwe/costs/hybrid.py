@@ -11,12 +11,11 @@ import scipy
 from jaxtyping import Float
 
 from lwe.costs.cost import MOST, Cost
-from lwe.costs.deviations import deviations
-from lwe.costs.primal import lengths_tell
-from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, root_hermite_factor
+from lwe.costs.deviations import Deviations, normal_form
+from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, lattice_cost, root_hermite_factor
 from lwe.parameters import LWEParameters
 
-__all__ = ["BLOCKS", "NormalForm", "decoding_cost", "hybrid_cost", "normal_form", "refine"]
+__all__ = ["BLOCKS", "decoding_cost", "hybrid_cost", "refine"]
 
 BLOCKS = range(40, 1755)
 """The blocks that hybrid attacks try; a classical sieve in the largest is beyond 2^512."""
@@ -24,51 +23,6 @@ BLOCKS = range(40, 1755)
 _SUCCESS = 0.99
 _LONGEST = 4096  # lattices of larger dimensions have a last block below it
 _NODES = 48  # of the rule of integration: sums are right to 1e-6
-
-
-@dataclass(frozen=True)
-class NormalForm:
-    """A problem whose secret is no wider than its errors, with a uniform matrix."""
-
-    #: entries of the secret, and the modulus
-    n: int
-    q: int
-    samples: float  #: the number of samples; infinite if there is no limit
-    #: log2 of the standard deviations of an entry
-    log2_secret: float
-    log2_error: float
-    weight: int  #: the number of entries of the secret that are not zero
-    nonzero: int | None  #: values besides 0 that an entry may take; None if they are too many to guess
-
-    @property
-    def log_secret(self) -> float:
-        """The natural logarithm of the deviation of an entry of the secret."""
-        return self.log2_secret * math.log(2)
-
-    @property
-    def log_error(self) -> float:
-        """The natural logarithm of the deviation of an error."""
-        return self.log2_error * math.log(2)
-
-
-def normal_form(parameters: LWEParameters) -> NormalForm | None:
-    """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and `lengths_tell`.
-
-    References
-    ----------
-    Applebaum, Cash, Peikert and Sahai 2009: with n samples, the secret can be replaced by one with the law of the
-    errors.
-    """
-    if parameters.matrix != "uniform" or not lengths_tell(parameters):
-        return None
-    sizes, known = deviations(parameters), math.inf if parameters.m is None else float(parameters.m)
-    secret, error = sizes.log2_secret, max(sizes.log2_error, math.log2(1e-3))
-    weight, nonzero = round(sizes.weight), sizes.nonzero
-    if error < secret and known >= 2 * sizes.n:
-        known, secret, weight, nonzero = known - sizes.n, error, sizes.n, None
-    elif error < secret and known == sizes.n:
-        secret, error, weight, nonzero = error, secret, sizes.n, None
-    return NormalForm(sizes.n, sizes.q, known, secret, error, weight, nonzero)
 
 
 def decoding_cost(
@@ -88,7 +42,7 @@ def decoding_cost(
     --------
     >>> from lwe.presets import PRESETS
     >>> print(decoding_cost(PRESETS["kyber512"], model="MATZOV"))  # doctest: +ELLIPSIS
-    bdd: about 2^140.2 (LWE n=512 ...; mem 2^98.0, m 493, beta 389, eta 422, d 1005)
+    bdd: about 2^140.2 (LWE n=512 ...; mem 2^98.0, m 493, beta 389, d 1005, eta 422)
     """
     form = normal_form(parameters)
     if form is None:
@@ -191,31 +145,21 @@ class _Attack:
 def _cost(name: str, parameters: LWEParameters, found: _Attack, model: CostModelName) -> Cost | None:
     if math.isinf(found.exponent):
         return None
-    details: dict[str, int | float] = {"beta": found.block_size}
-    if found.sieve > 2:
-        details["eta"] = found.sieve
-    details["d"] = found.dimension
+    block, dim, sieve = found.block_size, found.dimension, found.sieve
+    details: dict[str, int | float] = {"eta": sieve} if sieve > 2 else {}
     if found.guessed:
         details |= {"zeta": found.guessed, "|S|": found.guesses}
-    form, sieve = normal_form(parameters), max(found.block_size, found.sieve)
+    form = normal_form(parameters)
     assert form is not None
-    memory = COST_MODELS[model].log2_memory(sieve, found.dimension)
-    if found.guessed and found.sieve <= 2:
-        memory = max(memory, found.guesses / 2 + math.log2(found.dimension))
     secret = form.n - found.guessed if form.log2_secret <= form.log2_error else 0
-    return Cost(
-        name,
-        found.exponent,
-        parameters,
-        COST_MODELS[model].unit,
-        model,
-        log2_mem=memory,
-        log2_m=math.log2(max(found.dimension - secret, 1)),
-        details=details,
-    )
+    cost = lattice_cost(name, parameters, model, found.exponent, block, dim, max(dim - secret, 1), **details)
+    memory = COST_MODELS[model].log2_memory(max(block, sieve), dim)
+    if found.guessed and sieve <= 2:
+        memory = max(memory, found.guesses / 2 + math.log2(dim))
+    return replace(cost, log2_mem=memory)
 
 
-def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) -> _Attack:
+def _best_block(form: Deviations, model: CostModel, meet: bool, guessed: int) -> _Attack:
     guesses, chances = _guesses(form, guessed)
     at = cache(partial(_attack, form, guessed, model, meet, guesses, chances))
     least, most = BLOCKS[0], BLOCKS[-1]
@@ -230,7 +174,7 @@ def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) ->
     return at(block, refine(lambda dim: at(block, dim).exponent, grid, fewest, most))
 
 
-def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
+def _guesses(form: Deviations, guessed: int) -> tuple[np.ndarray, np.ndarray]:
     """For each w: log2 of the guesses of at most w nonzero entries, and the probability that they hold the secret."""
     if guessed == 0 or form.nonzero is None:
         return np.zeros(1), np.ones(1)
@@ -251,7 +195,7 @@ def _log_choose(many: int, chosen: Any) -> Any:
 
 
 def _attack(
-    form: NormalForm,
+    form: Deviations,
     guessed: int,
     model: CostModel,
     meet: bool,

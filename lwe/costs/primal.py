@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from lwe.costs.cost import Cost
-from lwe.costs.deviations import deviations
-from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaussian_gap
+from lwe.costs.deviations import deviations, lengths_tell
+from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaussian_gap, lattice_cost
 from lwe.parameters import LWEParameters
 
 __all__ = [
     "PrimalShape",
     "best_primal_shape",
     "fewest_samples",
-    "lengths_tell",
     "log_size",
     "primal_cost",
     "primal_shape",
@@ -80,18 +79,8 @@ def log_size(log2_deviation: float) -> float:
     return max(log2_deviation * math.log(2), math.log(1e-3))
 
 
-def lengths_tell(parameters: LWEParameters) -> bool:
-    """Whether short vectors carry information on the secret.
-
-    They do not for q = 2, for errors as wide as q or uniform mod q, or if there is only one secret.
-    """
-    sizes = deviations(parameters)
-    return (
-        sizes.q > 2
-        and sizes.log2_secret > -math.inf
-        and sizes.log2_error < math.log2(0.95 / math.sqrt(12)) + math.log2(sizes.q)
-        and sizes.told > 0
-    )
+def _order(shape: PrimalShape) -> tuple[int, int]:
+    return (shape.block_size or 0, shape.dimension)
 
 
 def best_primal_shape(
@@ -101,53 +90,39 @@ def best_primal_shape(
     least_gap: float = 0.0,
     most_rows: int | None = None,
     determined: bool = True,
+    order: Callable[[PrimalShape], Any] = _order,
 ) -> PrimalShape | None:
-    """The lattice with the least block size, of those whose planted vector is expected to be the shortest.
+    """The first lattice in an order, by default of block sizes, whose planted vector is expected to be the shortest.
 
     The logarithm of its gap is at least `least_gap`. It has at most `most_rows` rows and at least `fewest_samples`
     samples. None if there is no such lattice. The numbers of samples are tried in steps of 1/200 of their range, then
     in smaller and smaller steps near the best. The best is near sqrt(n log q / log delta), as in Micciancio and Regev
     2009.
     """
-    return _best_shape(parameters, samples, _order, least_gap, most_rows, determined)
-
-
-def _best_shape(
-    parameters: LWEParameters,
-    samples: int | None,
-    order: Callable[[PrimalShape], Any],
-    least_gap: float = 0.0,
-    most_rows: int | None = None,
-    determined: bool = True,
-) -> PrimalShape | None:
-    """The first lattice, in an order, of those whose planted vector is expected to be the shortest."""
     sizes = deviations(parameters)
-    if sizes.told == 0:
+    if sizes.label_bits == 0:
         return None
     n = sizes.n
     fewest = fewest_samples(parameters, determined=determined)
     most = max(8 * n + 200, 2 * fewest)
     most = most if samples is None else min(samples, most)
-    found: list[PrimalShape] = []
+    shapes: list[PrimalShape] = []
     for weighted in (False, True) if sizes.small_secret else (False,):
         rows = n + 1 if weighted else 1
         top = most if most_rows is None else min(most, most_rows - rows)
         least = max(fewest, 1 if weighted else n + 1)
-
-        def shapes(range_: range, weighted: bool = weighted) -> list[PrimalShape]:
-            tried = (primal_shape(parameters, m, weighted=weighted) for m in range_)
-            return [one for one in tried if one.block_size is not None and one.gap >= least_gap]
-
         step = max((top - least) // _MOST_STEPS, 1)
-        tried = shapes(range(least, top + 1, step))
-        while tried:
-            found += tried
-            if step == 1:
+        tried = range(least, top + 1, step)
+        while True:
+            near = [primal_shape(parameters, m, weighted=weighted) for m in tried]
+            near = [shape for shape in near if shape.block_size is not None and shape.gap >= least_gap]
+            shapes += near
+            if step == 1 or not near:
                 break
-            middle, around = min(tried, key=order).samples, step
+            middle, around = min(near, key=order).samples, step
             step = max(2 * around // _MOST_STEPS, 1)
-            tried = shapes(range(max(middle - around, least), min(middle + around, top) + 1, step))
-    return min(found, key=order) if found else None
+            tried = range(max(middle - around, least), min(middle + around, top) + 1, step)
+    return min(shapes, key=order) if shapes else None
 
 
 def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int:
@@ -172,14 +147,14 @@ def fewest_samples(parameters: LWEParameters, *, determined: bool = True) -> int
     (144, 25)
     """
     sizes = deviations(parameters)
-    if sizes.told == 0:
+    if sizes.label_bits == 0:
         raise ValueError(
             f"Labels of {parameters} do not depend on the secret: errors are uniform mod q, and no number of samples "
-            "is enough; take a narrower law of errors."
+            "is enough; take a narrower distribution of errors."
         )
     if not determined and sizes.column > 0:
         return sizes.n + 1
-    return max(math.ceil(sizes.secret_bits / sizes.told - 1e-9), 1)
+    return max(math.ceil(sizes.secret_bits / sizes.label_bits - 1e-9), 1)
 
 
 def primal_cost(
@@ -212,20 +187,8 @@ def primal_cost(
         return reduction.cost(shape.block_size, shape.dimension)
 
     # ordered by cost: if LLL is nearly enough, a smaller dimension may be cheaper than a smaller block
-    shape = _best_shape(parameters, parameters.m, lambda one: (exponent(one), *_order(one)))
+    shape = best_primal_shape(parameters, parameters.m, order=lambda shape: (exponent(shape), *_order(shape)))
     if shape is None:
         return None
-    return Cost(
-        "usvp",
-        exponent(shape),
-        parameters,
-        reduction.unit,
-        model,
-        log2_mem=reduction.log2_memory(shape.block_size or 0, shape.dimension),
-        log2_m=math.log2(shape.samples),
-        details={"beta": shape.block_size or 0, "d": shape.dimension},
-    )
-
-
-def _order(shape: PrimalShape) -> tuple[int, int]:
-    return (shape.block_size or 0, shape.dimension)
+    block, dim = shape.block_size or 0, shape.dimension
+    return lattice_cost("usvp", parameters, model, exponent(shape), block, dim, shape.samples)

@@ -3,20 +3,23 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from lwe.costs.cost import Cost
+from lwe.parameters import LWEParameters
 
 __all__ = [
     "COST_MODELS",
     "CostModel",
     "CostModelName",
     "block_size_for",
-    "block_sizes",
     "chunks_of_blocks",
     "gaussian_gap",
+    "lattice_cost",
     "reduction_floor",
     "root_hermite_factor",
 ]
@@ -44,7 +47,7 @@ def root_hermite_factor(block_size: float | int) -> float:
     Above beta = 40 it is ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) (Chen 2013). Up to 40 it is
     interpolated linearly between values that the authors of the lattice-estimator measured.
     """
-    return math.exp(_log_factor(block_size))
+    return math.exp(float(_log_factors(np.asarray(block_size))))
 
 
 def gaussian_gap(dim: int, log_volume: float, log_deviation: float) -> float:
@@ -92,18 +95,14 @@ def reduction_floor(dim: int) -> float:
     return 3 * math.log2(dim)
 
 
-def block_sizes(most: int) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
-    """The block sizes 2, ..., `most`, at most 2^16, and the natural logarithms of their root-Hermite factors."""
-    largest = min(max(most, 2), _LARGEST_BLOCK)
-    blocks, factors = _block_tables(1 << (largest - 1).bit_length())
-    return blocks[: largest - 1], factors[: largest - 1]
-
-
 def chunks_of_blocks(
     most: int, *, least: int = 2
 ) -> Iterator[tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]]:
-    """The blocks from `least` on and factors of `block_sizes`, in parts: often the first one is enough."""
-    blocks, factors = block_sizes(most)
+    """Block sizes up to `most` or 2^16, and the logarithms of their root-Hermite factors, in parts.
+
+    Often the first part is enough.
+    """
+    blocks, factors = (column[: max(most, 2) - 1] for column in _block_table())
     start, end = least - 2, _FIRST_BLOCKS
     while start < len(blocks):
         yield blocks[start:end], factors[start:end]
@@ -164,20 +163,14 @@ class CostModel:
         blocks: Int[np.ndarray, " n"],
         dim: int,
         wanted: Float[np.ndarray, "*many n"],
-        *,
-        floor: bool = True,
     ) -> Float[np.ndarray, "*many n"]:
-        """log2 of the cost of 2^wanted short vectors.
-
-        Each reduction is followed by a sieve if all calls count. Without `floor` the passes over the basis do not
-        count.
-        """
+        """log2 of the cost of 2^wanted short vectors; each reduction is followed by a sieve if all calls count."""
         calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
         more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)
         if not self.progressive:
-            return np.maximum(calls + more, reduction_floor(dim)) if floor else calls + more
+            return np.maximum(calls + more, reduction_floor(dim))
         once = np.logaddexp2(calls, self._overhead + self.slope * sieve + self.offset)
-        return (np.logaddexp2(once, reduction_floor(dim)) if floor else once) + more
+        return np.logaddexp2(once, reduction_floor(dim)) + more
 
     def stretch(self, blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The natural logarithm of the ratio of these vectors' length to the shortest of the reduced basis.
@@ -224,25 +217,45 @@ COST_MODELS: dict[CostModelName, CostModel] = {
 """Models of the cost of lattice reduction, by name."""
 
 
+def lattice_cost(
+    attack: str,
+    parameters: LWEParameters,
+    model: CostModelName,
+    exponent: float,
+    block: int,
+    dim: int,
+    samples: int,
+    **details: int | float,
+) -> Cost:
+    """The cost of an attack by a lattice of that dimension, reduced with that block size."""
+    reduction = COST_MODELS[model]
+    return Cost(
+        attack,
+        exponent,
+        parameters,
+        reduction.unit,
+        model,
+        log2_mem=reduction.log2_memory(block, dim),
+        log2_m=math.log2(samples),
+        details={"beta": block, "d": dim, **details},
+    )
+
+
 def _dimensions_for_free(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     wide = np.maximum(blocks, _LEAST_SIEVE)
     free = wide * math.log(4 / 3) / np.log(wide / (2 * math.pi * math.e))
     return np.where(blocks < _LEAST_SIEVE, 0.0, free)
 
 
-def _log_factor(block_size: float | int) -> float:
-    if block_size <= _SMALL_BLOCKS[-1]:
-        return math.log(np.interp(block_size, _SMALL_BLOCKS, _SMALL_FACTORS))
-    body = (math.pi * block_size) ** (1 / block_size) * block_size / (2 * math.pi * math.e)
-    return math.log(body) / (2 * (block_size - 1))
+def _log_factors(blocks: np.ndarray) -> np.ndarray:
+    """The natural logarithms of root-Hermite factors."""
+    wide = np.maximum(blocks, _SMALL_BLOCKS[-1] + 1)
+    body = (math.pi * wide) ** (1 / wide) * wide / (2 * math.pi * math.e)
+    small = np.log(np.interp(blocks, _SMALL_BLOCKS, _SMALL_FACTORS))
+    return np.where(blocks <= _SMALL_BLOCKS[-1], small, np.log(body) / (2 * (wide - 1)))
 
 
-def _log_factors(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    _, factors = block_sizes(int(np.max(blocks)))
-    return factors[np.maximum(blocks, 2) - 2]
-
-
-@lru_cache(maxsize=32)
-def _block_tables(size: int) -> tuple[np.ndarray, np.ndarray]:
-    blocks = np.arange(2, size + 1)
-    return blocks, np.array([_log_factor(int(one)) for one in blocks])
+@cache
+def _block_table() -> tuple[np.ndarray, np.ndarray]:
+    blocks = np.arange(2, _LARGEST_BLOCK + 1)
+    return blocks, _log_factors(blocks)

@@ -22,11 +22,11 @@ from lwe import (
     CentredBinomial,
     DiscreteGaussian,
     LWEParameters,
-    card_of,
+    known_reductions,
     make_samples,
-    read_matrix,
     read_samples,
 )
+from lwe.sample_files import read_matrix
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -56,7 +56,7 @@ def outcomes(found):
 @pytest.mark.slow
 def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
-    target, seen = lwr_target(secret_dim=12, modulus=4, levels=2, seed=1), []
+    target, seen = lwr_target(n=12, q=4, p=2, seed=1), []
     kinds = [
         odd("crash"),
         ATTACKS["linearisation"],
@@ -82,7 +82,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
 
 @pytest.mark.slow
 def test_results_do_not_depend_on_processes():
-    target, names = lwr_target(secret_dim=12, modulus=4, levels=2), "least-squares,exhaustive,linearisation"
+    target, names = lwr_target(n=12, q=4, p=2), "least-squares,exhaustive,linearisation"
     here, apart = (
         attack(target, names, samples=1500, **options) for options in ({"isolated": False}, {"jobs": 2})
     )
@@ -91,7 +91,7 @@ def test_results_do_not_depend_on_processes():
 
 
 def test_attacks_find_the_planted_secret_of_an_instance():
-    target = lwr_target(secret_dim=3, modulus=8, levels=2, matrix="gadget", seed=4)
+    target = lwr_target(n=3, q=8, p=2, matrix="gadget", seed=4)
     drawn, _, secret = samples_of(target, 300, seed=1)
     assert np.array_equal(2 * (drawn.public @ np.array(secret) % 8) // 8, drawn.labels)
     found = attack(target, "linearisation,exhaustive", samples=1500, isolated=False)
@@ -102,9 +102,9 @@ def test_attacks_find_the_planted_secret_of_an_instance():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"secret_dim": 6, "modulus": 8, "levels": 2, "seed": 4},
+        {"n": 6, "q": 8, "p": 2, "seed": 4},
         # beyond the range that its heads keep a label may differ
-        {"secret_dim": 40, "modulus": 16, "levels": 2, "seed": 3, "deviations": 2.0},
+        {"n": 40, "q": 16, "p": 2, "seed": 3, "deviations": 2.0},
     ],
     ids=["all", "kept"],
 )
@@ -118,7 +118,7 @@ def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
 
 
 def test_noise_is_met_as_it_is():
-    target = lwr_target(secret_dim=6, modulus=16, levels=16, noise=CentredBinomial(1), seed=2)
+    target = lwr_target(n=6, q=16, p=16, Xe=CentredBinomial(1), seed=2)
     drawn, _, secret = samples_of(target, 2000)
     assert set(np.mod(drawn.labels - drawn.public @ np.array(secret), 16)) == {0, 1, 15}
     found = attack(target, "exhaustive", samples=500, isolated=False)
@@ -143,12 +143,12 @@ def test_matrices_of_others_are_attacked_and_what_may_be_left_out_is_said(cli, t
     samples, secret = make_samples(parameters, 500, rng=0)
     for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--modulus", 97]
-    given += ["--secret-law", "ternary", "--secret", tmp_path / "s.npy", "--attacks", "exhaustive"]
-    said = cli(*given, "--noise", "binomial:1").out
+    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--q", 97]
+    given += ["--Xs", "ternary", "--secret", tmp_path / "s.npy", "--attacks", "exhaustive"]
+    said = cli(*given, "--Xe", "binomial:1").out
     assert re.search(r"exhaustive +broken .* is the true secret", said)
-    assert "give --noise" not in said
-    assert "give --noise or --levels" in cli(*given).out
+    assert "give --Xe" not in said
+    assert "give --Xe or --p" in cli(*given).out
     np.save(tmp_path / "A.npy", samples.public % 2)
     assert "--matrix binary" in cli(*given).out
     assert "--matrix binary" not in cli(*given, "--matrix", "binary").out
@@ -160,8 +160,8 @@ def test_the_rounding_of_labels_is_found_where_nothing_says_it(cli, tmp_path, ro
     samples, secret = make_samples(saber, 40, rounding=rounding, rng=0)
     for name, array in {"A": samples.public, "b": samples.labels, "s": secret}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--modulus", 256, "--levels", 32]
-    given += ["--secret-law", "ternary", "--secret", tmp_path / "s.npy"]
+    given = ["attack", tmp_path / "A.npy", "--labels", tmp_path / "b.npy", "--q", 256, "--p", 32]
+    given += ["--Xs", "ternary", "--secret", tmp_path / "s.npy"]
     given += ["--attacks", "least-squares,meet-in-the-middle"]
     said = cli(*given).out
     assert re.search(r"meet-in-the-middle +broken .* is the true secret", said)
@@ -172,7 +172,7 @@ def test_the_rounding_of_labels_is_found_where_nothing_says_it(cli, tmp_path, ro
 
 
 def test_an_attack_that_refuses_is_not_said_to_have_spent_its_budget(cli, tmp_path):
-    save_target(tmp_path / "it.safetensors", lwr_target(secret_dim=24, modulus=64, levels=2, seed=1))
+    save_target(tmp_path / "it.safetensors", lwr_target(n=24, q=64, p=2, seed=1))
     given = ["--attacks", "meet-in-the-middle", "--samples", 1000, "--json"]
     found = json.loads(cli("attack", tmp_path / "it.safetensors", *given).out)
     assert found["results"][0]["outcome"] == "REFUSED"
@@ -189,7 +189,7 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
 
     monkeypatch.setattr("arena.cli.attack.attack_samples", interrupted)
     path, out = tmp_path / "easy.safetensors", tmp_path / "found.json"
-    save_target(path, lwr_target(secret_dim=6, modulus=16, levels=2, seed=1))
+    save_target(path, lwr_target(n=6, q=16, p=2, seed=1))
     names = "least-squares,linearisation,exhaustive"
     done = cli("attack", path, "--attacks", names, "--samples", 1000, "-o", out, status=130)
     assert "Broken by none." in done.out
@@ -201,21 +201,21 @@ def test_an_interruption_keeps_what_was_found_and_names_the_others(cli, tmp_path
 
 def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, tmp_path):
     target, held = tmp_path / "it.safetensors", tmp_path / "s.npz"
-    save_target(target, lwr_target(secret_dim=8, modulus=4, levels=2, seed=1))
+    save_target(target, lwr_target(n=8, q=4, p=2, seed=1))
     said = json.loads(
         cli("generate", "samples", target, "--number", 600, "--with-secret", "-o", held, "--json").out
     )
     assert (said["number"], said["parameters"]["q"]) == (600, 4)
     for path in (target, held):
-        card = json.loads(cli("inspect", path, "--json").out)
-        card = card if path == held else card["card"]
-        assert card["rests_on"] == "LWR, binary rows"
+        known = json.loads(cli("inspect", path, "--json").out)
+        known = known if path == held else known["reductions"]
+        assert known["rests_on"] == "LWR, binary rows"
     matrices = ["--labels", tmp_path / "b.txt"]
     cli("generate", "samples", held, "-o", tmp_path / "A.txt", "--labels-out", tmp_path / "b.txt")
     options = ["--attacks", "exhaustive", "--json"]
     found = json.loads(cli("attack", held, *options).out)
     assert (found["broken_by"], found["samples"]) == (["exhaustive"], 600)
-    problem = ["--modulus", 4, "--levels", 2, "--matrix", "binary"]
+    problem = ["--q", 4, "--p", 2, "--matrix", "binary"]
     again = json.loads(cli("attack", tmp_path / "A.txt", *matrices, *problem, *options).out)
     assert again["results"][0]["secret"] == found["results"][0]["secret"]
     stored = read_samples(held)
@@ -240,8 +240,8 @@ def test_a_challenge_of_others_is_attacked_by_its_file_alone(cli, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["kyber512", "toy-gadget"])
-def test_named_parameters_have_a_card_and_samples(name, cli, tmp_path):
-    assert str(card_of(PRESETS[name])) in cli("inspect", name).out
+def test_named_parameters_have_reductions_and_samples(name, cli, tmp_path):
+    assert str(known_reductions(PRESETS[name])) in cli("inspect", name).out
     cli("generate", "samples", name, "--number", 7, "-o", tmp_path / "s.npz")
     assert read_samples(tmp_path / "s.npz").parameters == PRESETS[name]
     assert len(open_samples(name, 7, seed=3).samples) == 7
@@ -255,11 +255,11 @@ def test_samples_written_as_matrices_come_with_the_command_that_attacks_them(
     cli(
         "generate",
         "lwr",
-        "--secret-dim",
+        "--n",
         4,
-        "--modulus",
+        "--q",
         16,
-        "--levels",
+        "--p",
         2,
         "--matrix",
         matrix,

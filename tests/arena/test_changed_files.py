@@ -22,7 +22,7 @@ from lwe.distributions import DiscreteGaussian
 CHANGES = 12  # of each file; 2,000 in all were tried once
 ATTACK = "attack {} --attacks exhaustive --budget 0.2 --samples 60 --json"
 LEARN = "learn {} --learner linear --preset quick --examples 60"
-MATRIX = "attack {} --labels b.npy --modulus 7 --attacks exhaustive --budget 0.2"
+MATRIX = "attack {} --labels b.npy --q 7 --attacks exhaustive --budget 0.2"
 # the commands that read each file
 READERS = {
     "nice.safetensors": ("inspect {}", "inspect {} --json", LEARN, f"{LEARN} --json"),
@@ -61,7 +61,7 @@ def files(tmp_path_factory):
         for words in (
             "generate nice --heads 1 --tokens 2 --dim 4 -o nice.safetensors",
             "generate sq-parity --dim 8 -o parity.safetensors",
-            "generate lwr --secret-dim 4 --modulus 8 --levels 2 -o lwr.safetensors",
+            "generate lwr --n 4 --q 8 --p 2 -o lwr.safetensors",
         ):
             assert run(words.split()) == 0
         x = np.random.default_rng(0).standard_normal((60, 3, 2))

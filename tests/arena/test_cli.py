@@ -46,8 +46,8 @@ FAMILIES = {
         (["sq-hidden-gate", "--dim", 8], (3, 2, 8)),
         (["sq-hidden-gate", "--dim", 8, "--construction", "C", "--beta", 2], (4, 2, 8)),
         (["sq-hidden-gate", "--dim", 8, "--base", "two-slope", "--bits", 6], (3, 2, 8)),
-        (["lwr", "--secret-dim", 5, "--modulus", 8, "--levels", 2], (None, 2, 6)),
-        (["lwr", "--secret-dim", 2, "--modulus", 8, "--levels", 2, "--matrix", "gadget"], (None, 2, 7)),
+        (["lwr", "--n", 5, "--q", 8, "--p", 2], (None, 2, 6)),
+        (["lwr", "--n", 2, "--q", 8, "--p", 2, "--matrix", "gadget"], (None, 2, 7)),
     ],
     ids=str,
 )
@@ -85,14 +85,13 @@ def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated
 
 def test_estimates_say_for_how_long_they_run(cli, monkeypatch):
     monkeypatch.setattr("runs.progress._FIRST", 0.01)
-    assert "Estimates, 0 s" in cli("estimate", "--n", 40, "--q", 97, "--sigma", 3).err
+    assert "Estimates, 0 s" in cli("estimate", "--n", 40, "--q", 97, "--Xe", "gaussian:3").err
 
 
 def test_numbers_of_an_estimate_make_the_same_problem_as_a_name(cli):
-    numbers = ["--n", 512, "--q", 3329, "--noise", "binomial:3", "--secret", "binomial:3"]
+    numbers = ["--n", 512, "--q", 3329, "--Xe", "binomial:3", "--Xs", "binomial:3"]
     found = [
-        json.loads(cli("estimate", *words, "--samples", 512, "--json").out)
-        for words in (["kyber512"], numbers)
+        json.loads(cli("estimate", *words, "--m", 512, "--json").out) for words in (["kyber512"], numbers)
     ]
     assert found[0] == found[1] == sorted(found[0], key=lambda one: one["log2_rop"])
     assert any(one["log2_rop"] == pytest.approx(118.6, abs=0.05) for one in found[0])

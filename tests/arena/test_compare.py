@@ -173,7 +173,7 @@ def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed
     monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
     targets = [
         nice_target(heads=1, tokens=2, dim=4),
-        lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget"),
+        lwr_target(n=6, q=16, p=2, matrix="gadget"),
     ]
     results = compare(targets, ["known-part", "lattice"], isolated=False)
     verdicts = [results.summary(target.name, "lattice").verdict for target in targets]

@@ -52,9 +52,9 @@ def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nic
 
 def test_attacks_that_are_learners_have_the_choice_too():
     from arena import lwr_target
-    from lwe import describe_instance
+    from lower import family_of
 
-    parameters = describe_instance(lwr_target(secret_dim=5, modulus=8, levels=2).instance).parameters
+    parameters = family_of(lwr_target(n=5, q=8, p=2).instance).parameters
     newton, adam, bkw = learners_on_engine(choose_attacks("newton,adam,bkw"), engine="numpy", device="cpu")
     assert (newton.build(parameters).learner.engine, newton.build(parameters).learner.device) == (
         "numpy",

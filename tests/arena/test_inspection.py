@@ -15,7 +15,7 @@ from sq import HiddenGateFamily, ParityFamily, ProfileFamily
 
 TARGETS = {
     "nice": lambda: nice_target(heads=2, tokens=3, dim=12, inputs="gaussian", seed=4),
-    "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+    "lwr": lambda: lwr_target(n=6, q=8, p=2, seed=4),
     "two-slope": lambda: family_target(ProfileFamily.two_slope(dim=12, bits=5), seed=4),
     "hidden-gate": lambda: family_target(HiddenGateFamily(base=ParityFamily(dim=6, bits=3)), seed=4),
     "own": lambda: layer_target(make_nice_layer(heads=2, dim=12, rng=0), tokens=3),

@@ -104,9 +104,9 @@ def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
 
 @pytest.mark.bad_input
 def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
-    rounding = {"secret_dim": 4, "modulus": 8, "levels": 2}
+    rounding = {"n": 4, "q": 8, "p": 2}
     with pytest.raises(ValueError, match="have errors of their own: leave it out"):
-        learn(lwr_target(**rounding, noise="gaussian:1"), "linear", noise=0.1)
+        learn(lwr_target(**rounding, Xe="gaussian:1"), "linear", noise=0.1)
     assert learn(lwr_target(**rounding), "linear", noise=0.1, examples=500).noise == 0.1
 
 

@@ -88,7 +88,7 @@ def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
 def test_attacks_stand_beside_learners_on_rounding_and_on_nothing_else(name):
     if LEARNERS[name].extra:
         pytest.importorskip(LEARNERS[name].extra, reason=f"{LEARNERS[name].extra} is not installed")
-    gadget = lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget")
+    gadget = lwr_target(n=6, q=16, p=2, matrix="gadget")
     found = compare([gadget, nice_target(heads=1, tokens=2, dim=4)], [name], isolated=False)
     solved, refused = found.cells
     assert solved.unknown_part_error <= 1e-9

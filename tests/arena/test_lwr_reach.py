@@ -110,7 +110,7 @@ def test_the_table_and_the_figure_say_how_far_each_reaches(pretended):
 
 @pytest.mark.slow
 def test_attacks_break_what_they_should(tmp_path, cli):
-    given = ["--modulus", 4, "--levels", 2, "--dims", "6,10", "--samples", 800]
+    given = ["--q", 4, "--p", 2, "--n", "6,10", "--samples", 800]
     given += ["--attacks", "linearisation,elimination"]
     said = cli("curves", "lwr", *given, "--jobs", 1, "-o", tmp_path).out
     assert re.search(r"Linearisation +10\+", said)

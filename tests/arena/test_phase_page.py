@@ -42,7 +42,7 @@ def failed():
 def every(nice, paper, practical, failed):
     """Runs that ended in all ways, with one and two heads, each with its target."""
     targets = [
-        (lwr_target(secret_dim=5, modulus=8, levels=2, seed=1), "six-phase", {"work": 300}),
+        (lwr_target(n=5, q=8, p=2, seed=1), "six-phase", {"work": 300}),
         (nice_target(heads=2, tokens=1, dim=8, seed=1), "six-phase", {}),
         (nice_target(heads=1, tokens=2, dim=8, seed=1), "six-phase-paper", {"work": 300}),
     ]

@@ -49,14 +49,14 @@ FAMILIES = {
 TARGETS = {
     "nice": lambda: nice_target(heads=2, tokens=3, dim=5, sigma=1.5, inputs="sphere", seed=4),
     "parity": lambda: parity_target(heads=2, dim=6, seed=4),
-    "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+    "lwr": lambda: lwr_target(n=6, q=8, p=2, seed=4),
     "own": lambda: layer_target(make_nice_layer(heads=2, dim=5, rng=0), tokens=3, inputs="gaussian"),
     "biased": lambda: layer_target(
         AttentionLayer(*np.ones((2, 2, 5, 5)), np.ones((2, 5)), np.ones(5)),
         tokens=3,
         made={"generator": "mine", "parameters": {"size": 1}},
     ),
-    "gadget": lambda: lwr_target(secret_dim=2, modulus=8, levels=2, matrix="gadget", seed=4),
+    "gadget": lambda: lwr_target(n=2, q=8, p=2, matrix="gadget", seed=4),
 } | {
     f"family {kind}": lambda family=family: family_target(family, seed=4) for kind, family in FAMILIES.items()
 }
@@ -111,8 +111,8 @@ def test_the_label_of_a_family_is_its_proved_bound(family, label):
 
 
 def test_rounding_is_called_broken_where_an_estimate_of_this_version_says_so(tmp_path):
-    easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
-    assumed = lwr_target(secret_dim=128, modulus=64, levels=2, seed=1)
+    easy = lwr_target(n=24, q=64, p=2, seed=1)
+    assumed = lwr_target(n=128, q=64, p=2, seed=1)
     labels = [
         "broken by plain-bkw in 2^20 operations (estimate)",
         "assumed: a variant of learning with rounding",

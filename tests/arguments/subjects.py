@@ -47,7 +47,7 @@ RECORDS = """
     AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table ClaimResult Comparison
-    Run Study Interval Card Reduction StoredSamples
+    Run Study Interval Reductions StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
@@ -80,8 +80,9 @@ SECRETS = sq.SecretSet(dim=6, bits=2)
 CELL = sq.CurveCell(learner="exhaustive", dim=5, bits=2, tolerance=0.3)
 SMALL = lwe.LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
-LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
-LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
+LWR_FAMILY = lwe.LWRFamily.of(SMALL)
+LWR = LWR_FAMILY.instance(rng=0)
+LWR_X, LWR_Y = LWR_FAMILY.examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
 CLAIM = paper_checks.all_claims()[0]
 TARGET = arena.nice_target(heads=1, tokens=2, dim=3)
@@ -271,33 +272,20 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.SparseTernary, p=2, r=1),
         partial(lwe.Interval, low=-2, high=2),
         partial(lwe.parse_distribution, text="binomial:2"),
-        partial(lwe.UNIFORM.draw, size=3, modulus=8),
-        partial(lwe.LWRFamily, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.Uniform().draw, size=3, modulus=8),
+        partial(lwe.LWRFamily, n=4, q=8, p=2),
         partial(lwe.LWEParameters, n=4, q=8, p=2),
         partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
-        partial(lwe.describe_instance, instance=LWR),
         partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
         partial(lwe.estimate, parameters=SMALL),
-        partial(lwe.judge_secret, secret=FORM, parameters=SMALL),
-        partial(lwe.log2_distance_from_uniform, form=FORM, modulus=8),
-        partial(lwe.total_variation_from_uniform, form=FORM, modulus=8),
-        partial(lwe.wrap_ratio, form=FORM, modulus=8),
-        partial(lwe.low_degree_weights, form=FORM, parameters=SMALL),
-        partial(lwe.make_lwr_instance, secret_dim=4, modulus=8, levels=2),
         partial(lwe.make_samples, parameters=SMALL, number=5),
-        partial(lwe.noisy_examples, instance=LWR),
         partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
-        partial(lwe.read_matrix, path=arrays),
         partial(lwe.save_samples, path=folder / "s.npz", samples=SAMPLES, parameters=SMALL),
-        partial(lwe.write_matrix, path=folder / "m.txt", array=SAMPLES.public),
-        partial(lwe.card_of, parameters=SMALL),
+        partial(lwe.known_reductions, parameters=SMALL),
         partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
         partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWEParameters(12, 8, 8)),
-        partial(lwe.root_mean_square_correlation, parameters=SMALL),
         partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
-        partial(lwe.secret_predictor, secret=FORM, parameters=SMALL),
-        partial(lwe.sufficient_examples, gain=0.1, error=0.1),
         # the engine and the toolkit
         partial(arena.as_learners),
         partial(arena.checkpoint_target, path="none", layer=0),
@@ -311,7 +299,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.learn, target=TARGET, learner="known-part"),
         partial(arena.learner_side, dims=(8,), heads=(2,)),
         partial(arena.load_target, path=folder / "layer.safetensors"),
-        partial(arena.lwr_target, secret_dim=3, modulus=4, levels=2),
+        partial(arena.lwr_target, n=3, q=4, p=2),
         partial(arena.nice_target, heads=1, tokens=2, dim=3),
         partial(arena.parity_target, dim=5),
         partial(arena.preset_targets),

@@ -32,7 +32,7 @@ from attention.evaluation import (
     which_held_out,
 )
 from attention.testing import check_learner
-from lwe import LWEParameters, make_lwr_instance
+from lwe import LWEParameters, LWRFamily
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.learner import AttackLearner
 from sq import make_parity_instance
@@ -231,7 +231,7 @@ def test_an_elimination_that_sees_copies_alone_is_unconfirmed():
 
 def test_an_attack_whose_samples_hold_fewer_bits_than_secrets_is_unconfirmed():
     parameters = LWEParameters(n=8, q=4, p=2)
-    instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    instance = LWRFamily(n=8, q=4, p=2).instance(rng=0)
     x, y = ExampleOracle(instance.layer, instance.inputs, rng=1).draw(500)
     on_gate = np.flatnonzero(np.any(y, axis=(1, 2)))[:22]
     few = np.tile(on_gate, 20)

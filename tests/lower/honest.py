@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from lwe import TERNARY, CentredBinomial, Flips, SparseSigned, make_lwr_instance
+from lwe import TERNARY, CentredBinomial, Flips, LWRFamily, SparseSigned
 from sq import (
     HiddenGateFamily,
     PairFamily,
@@ -33,18 +33,12 @@ HONEST = {
     "periodic-set": lambda: PeriodicFamily(dim=8, bits=3, gamma=0.5).instance(
         5, direction=np.arange(1.0, 9.0)
     ),
-    "lwr": lambda: make_lwr_instance(secret_dim=21, modulus=16, levels=4, rng=0),
-    "lwr-gadget": lambda: make_lwr_instance(secret_dim=4, modulus=16, levels=2, matrix="gadget", rng=0),
-    "lwr-ternary": lambda: make_lwr_instance(secret_dim=9, modulus=11, levels=3, matrix="ternary", rng=0),
-    "lwr-truncated": lambda: make_lwr_instance(
-        secret_dim=16, modulus=16, levels=4, rng=1, deviations=2.0, beta=7.0
-    ),
-    "lwe-noise": lambda: make_lwr_instance(
-        secret_dim=9, modulus=17, levels=17, secret_law=TERNARY, noise=CentredBinomial(2), rng=0
-    ),
-    "lpn": lambda: make_lwr_instance(
-        secret_dim=12, modulus=2, levels=2, secret_law=SparseSigned(4), noise=Flips(0.1), rng=0
-    ),
+    "lwr": lambda: LWRFamily(n=21, q=16, p=4).instance(rng=0),
+    "lwr-gadget": lambda: LWRFamily(n=4, q=16, p=2, matrix="gadget").instance(rng=0),
+    "lwr-ternary": lambda: LWRFamily(n=9, q=11, p=3, matrix="ternary").instance(rng=0),
+    "lwr-truncated": lambda: LWRFamily(n=16, q=16, p=4, deviations=2.0, beta=7.0).instance(rng=1),
+    "lwe-noise": lambda: LWRFamily(n=9, q=17, p=17, Xs=TERNARY, Xe=CentredBinomial(2)).instance(rng=0),
+    "lpn": lambda: LWRFamily(n=12, q=2, p=2, Xs=SparseSigned(4), Xe=Flips(0.1)).instance(rng=0),
 }
 
 

@@ -183,11 +183,11 @@ def test_heads_that_are_made_wrongly_are_found(monkeypatch):
         heads = heads_of(*arguments, **named)
         return replace(heads, coefficients=heads.coefficients / 2)
 
-    instance = lwe.make_lwr_instance(secret_dim=9, modulus=32, levels=2, rng=0)
+    instance = lwe.LWRFamily(n=9, q=32, p=2).instance(rng=0)
     monkeypatch.setattr(lwe.families, "lwr_heads", shifted)
     assert "are not labels" in str(verify_instance(instance))
     with pytest.raises(ValueError, match="are not labels"):
-        lwe.make_lwr_instance(secret_dim=9, modulus=32, levels=2, rng=0)
+        lwe.LWRFamily(n=9, q=32, p=2).instance(rng=0)
     monkeypatch.setattr(sq.parities, "parity_heads", halved)
     made = ParityFamily(dim=8, bits=3, construction="B").instance(0)
     assert verify_instance(made).realisation_error > 0.4

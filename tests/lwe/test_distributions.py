@@ -28,24 +28,26 @@ NARROW = [
 ]
 
 
-@pytest.mark.parametrize("law", [UNIFORM, *NARROW, DiscreteGaussian(40.0), CentredBinomial(70)], ids=str)
+@pytest.mark.parametrize(
+    "distribution", [UNIFORM, *NARROW, DiscreteGaussian(40.0), CentredBinomial(70)], ids=str
+)
 @pytest.mark.parametrize("modulus", [2, 3, 7, 64, 65])
-def test_draws_have_the_frequencies_of_the_support(law, modulus):
-    values, weights = law.support(modulus)
+def test_draws_have_the_frequencies_of_the_support(distribution, modulus):
+    values, weights = distribution.support(modulus)
     assert np.all(np.diff(values) > 0)
     assert np.all((2 * values > -modulus) & (2 * values <= modulus))
     assert np.all(weights > 0)
     assert weights.sum() == pytest.approx(1.0, abs=1e-14)
-    assert law.error_rate(modulus) == pytest.approx(weights[values != 0].sum(), abs=1e-14)
-    drawn = law.draw(40_000, modulus, rng=0)
-    assert law.allows(drawn, modulus)
+    assert distribution.error_rate(modulus) == pytest.approx(weights[values != 0].sum(), abs=1e-14)
+    drawn = distribution.draw(40_000, modulus, rng=0)
+    assert distribution.allows(drawn, modulus)
     seen = np.array([np.mean(drawn == value) for value in values])
     # four standard deviations each
     assert np.all(np.abs(seen - weights) <= 4 * np.sqrt(weights / 40_000) + 1e-12)
-    assert law.is_uniform(modulus) == (
+    assert distribution.is_uniform(modulus) == (
         len(values) == modulus and np.all(np.abs(weights - 1 / modulus) <= 1e-15)
     )
-    assert law.secrets(10, modulus) == 10 * math.log2(len(values))
+    assert distribution.secrets(10, modulus) == 10 * math.log2(len(values))
 
 
 def test_a_binomial_number_is_a_difference_of_two_sums_of_bits():
@@ -61,32 +63,34 @@ def test_a_binomial_number_is_a_difference_of_two_sums_of_bits():
 
 
 def test_sparse_vectors_have_their_weight():
-    law, counts = SparseSigned(3), np.zeros(8)
+    distribution, counts = SparseSigned(3), np.zeros(8)
     for seed in range(400):
-        vector = law.draw(8, 5, rng=seed)
+        vector = distribution.draw(8, 5, rng=seed)
         assert np.count_nonzero(vector) == 3
         assert set(vector) <= {-1, 0, 1}
-        assert law.allows(vector, 5)
+        assert distribution.allows(vector, 5)
         counts += vector != 0
     assert np.all(np.abs(counts - 150) < 4 * math.sqrt(150))
-    assert law.secrets(8, 5) == pytest.approx(math.log2(math.comb(8, 3) * 8))
-    assert law.secrets(8, 2) == pytest.approx(math.log2(math.comb(8, 3)))
-    assert not law.allows([1, 1, 1, 1], 5)
-    assert not law.allows([1, 2, 1, 0], 5)
-    assert not law.is_uniform(3)
+    assert distribution.secrets(8, 5) == pytest.approx(math.log2(math.comb(8, 3) * 8))
+    assert distribution.secrets(8, 2) == pytest.approx(math.log2(math.comb(8, 3)))
+    assert not distribution.allows([1, 1, 1, 1], 5)
+    assert not distribution.allows([1, 2, 1, 0], 5)
+    assert not distribution.is_uniform(3)
     with pytest.raises(ValueError, match="at most the 2 entries"):
-        law.secrets(2, 5)
+        distribution.secrets(2, 5)
     with pytest.raises(ValueError, match="no table"):
-        law.support(5)
+        distribution.support(5)
 
 
-@pytest.mark.parametrize("law", [UNIFORM, *NARROW, SparseSigned(4), DiscreteGaussian(1 / 3)], ids=str)
-def test_words_give_a_law_back(law):
-    assert parse_distribution(law.words) == law == pickle.loads(pickle.dumps(law))
-    assert len({law, parse_distribution(law.words)}) == 1
+@pytest.mark.parametrize(
+    "distribution", [UNIFORM, *NARROW, SparseSigned(4), DiscreteGaussian(1 / 3)], ids=str
+)
+def test_words_give_a_distribution_back(distribution):
+    assert parse_distribution(distribution.words) == distribution == pickle.loads(pickle.dumps(distribution))
+    assert len({distribution, parse_distribution(distribution.words)}) == 1
 
 
-def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
+def test_the_uniform_distribution_answers_at_a_modulus_of_2_to_the_31_without_a_list():
     q = 1 << 31
     assert UNIFORM.is_uniform(q)
     assert UNIFORM.error_rate(q) == 1 - 1 / q

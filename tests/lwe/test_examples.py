@@ -4,38 +4,33 @@ import pytest
 
 from lower import load_instance, save_instance
 from lwe.distributions import CentredBinomial, DiscreteGaussian, Flips
-from lwe.examples import noisy_examples, samples_from_examples
-from lwe.families import make_lwr_instance
+from lwe.examples import samples_from_examples
+from lwe.families import LWRFamily
 from lwe.heads import kept_range
 from lwe.parameters import LWEParameters, covariate_form, rounded
 
 SIZES = [
-    {"secret_dim": 8, "modulus": 16, "levels": 2},
-    {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
-    {"secret_dim": 4, "modulus": 16, "levels": 4, "matrix": "gadget"},
-    {"secret_dim": 9, "modulus": 2, "levels": 2},
+    {"n": 8, "q": 16, "p": 2},
+    {"n": 6, "q": 9, "p": 4, "matrix": "ternary"},
+    {"n": 4, "q": 16, "p": 4, "matrix": "gadget"},
+    {"n": 9, "q": 2, "p": 2},
 ]
 NOISES = {2: Flips(0.3), 9: DiscreteGaussian(1.0), 16: CentredBinomial(3)}
-
-
-def parameters_of(size, **changes):
-    names = {"secret_dim": "n", "modulus": "q", "levels": "p"}
-    return LWEParameters(**{names.get(name, name): value for name, value in size.items()}, **changes)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("deviations", [None, 2.0])
 def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, deviations):
-    noise = NOISES[size["modulus"]]
-    instance = make_lwr_instance(**size, noise=noise, rng=0, deviations=deviations)
-    x, y = noisy_examples(instance, rng=5).draw(4000)
+    noise = NOISES[size["q"]]
+    family = LWRFamily(**size, Xe=noise, deviations=deviations)
+    instance, parameters = family.instance(rng=0), family.parameters
+    x, y = family.examples(instance, rng=5).draw(4000)
     assert y.shape == x.shape
     clean = instance.layer(x)
     on = x[:, 0, 0] != x[:, 1, 0]
     np.testing.assert_array_equal(y[~on], clean[~on])
     np.testing.assert_array_equal(y[:, :, 1:], clean[:, :, 1:])
     # samples_from_examples holds both rows to the same whole label in range
-    parameters = parameters_of(size, Xe=noise)
     noisy = samples_from_examples(x, y, parameters)
     own = samples_from_examples(x, clean, parameters)
     # the same errors, drawn again: the inputs come first from the same stream
@@ -57,10 +52,11 @@ def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, dev
 
 
 def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):
-    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=8, noise=CentredBinomial(1), rng=0)
+    family = LWRFamily(n=5, q=8, p=8, Xe=CentredBinomial(1))
+    instance = family.instance(rng=0)
     save_instance(tmp_path / "noisy.safetensors", instance)
     again = load_instance(tmp_path / "noisy.safetensors")
-    oracle, other = noisy_examples(instance, rng=1), noisy_examples(again, rng=1)
+    oracle, other = family.examples(instance, rng=1), family.examples(again, rng=1)
     other = cloudpickle.loads(cloudpickle.dumps(other))
     for one, two in zip([oracle, *oracle.split(2)], [other, *other.split(2)], strict=True):
         for mine, its in zip(one.draw(200), two.draw(200), strict=True):
@@ -69,7 +65,7 @@ def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):
 
 
 def test_layers_of_a_small_slope_need_their_allowed_error():
-    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0, beta=3.0)
+    instance = LWRFamily(n=5, q=8, p=2, beta=3.0).instance(rng=0)
     x = instance.inputs.sample(300, rng=0)
     parameters = LWEParameters(5, 8, 2)
     with pytest.raises(ValueError, match="up to 1e-06, are needed"):

@@ -4,29 +4,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lower import verify_instance
+from lower import family_of, verify_instance
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, Distribution, Flips, SparseSigned
-from lwe.families import LWRFamily, describe_instance, make_lwr_instance
+from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
 
 CASES = [
-    {"secret_dim": 24, "modulus": 64, "levels": 2},
-    {"secret_dim": 12, "modulus": 17, "levels": 3},
-    {"secret_dim": 40, "modulus": 4, "levels": 2},
-    {"secret_dim": 8, "modulus": 251, "levels": 32},
-    {"secret_dim": 9, "modulus": 2, "levels": 2},
-    {"secret_dim": 5, "modulus": 128, "levels": 4, "matrix": "gadget"},
-    {"secret_dim": 6, "modulus": 256, "levels": 2, "matrix": "gadget"},
-    {"secret_dim": 10, "modulus": 16, "levels": 2, "matrix": "ternary"},
-    {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
+    {"n": 24, "q": 64, "p": 2},
+    {"n": 12, "q": 17, "p": 3},
+    {"n": 40, "q": 4, "p": 2},
+    {"n": 8, "q": 251, "p": 32},
+    {"n": 9, "q": 2, "p": 2},
+    {"n": 5, "q": 128, "p": 4, "matrix": "gadget"},
+    {"n": 6, "q": 256, "p": 2, "matrix": "gadget"},
+    {"n": 10, "q": 16, "p": 2, "matrix": "ternary"},
+    {"n": 6, "q": 9, "p": 4, "matrix": "ternary"},
 ]
-LAWS = [TERNARY, BINARY, CentredBinomial(2), SparseSigned(4)]
+DISTRIBUTIONS = [TERNARY, BINARY, CentredBinomial(2), SparseSigned(4)]
 
 
 def largest_error(instance):
     """The largest norm of a row of the layer minus the label of its definition, half of the inputs on the gate."""
-    parameters, secret = describe_instance(instance).parameters, instance.secret
+    parameters, secret = family_of(instance).parameters, instance.secret
     x = instance.inputs.sample(4000, rng=1)
     x[:2000, 1, 0] = -x[:2000, 0, 0]
     differ = x[:, 0] != x[:, 1]
@@ -43,7 +43,7 @@ def largest_error(instance):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_layer_error_is_exactly_zero_on_and_off_the_gate(case):
-    instance = make_lwr_instance(**case, rng=0)
+    instance = LWRFamily(**case).instance(rng=0)
     assert largest_error(instance) == 0
     assert verify_instance(instance).holds
     assert instance.known.is_zero
@@ -53,7 +53,7 @@ def test_layer_error_is_exactly_zero_on_and_off_the_gate(case):
 @pytest.mark.parametrize("beta", [1e-320, 1e-300, 1e-9, 0.5, 1.4, 1e300])
 def test_slopes_too_small_or_vast_to_tell_labels_apart_are_explained(beta):
     with pytest.raises(ValueError, match="take a slope above"):
-        make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0, beta=beta)
+        LWRFamily(n=6, q=8, p=2, beta=beta).instance(rng=0)
 
 
 def every_input(d):
@@ -64,8 +64,8 @@ def every_input(d):
 def test_ternary_layers_output_the_label_of_the_signed_differences_on_every_input(deviations):
     beyond = 0
     for seed, (n, modulus, levels) in enumerate(((4, 5, 3), (4, 8, 2), (3, 3, 2), (4, 7, 7))):
-        instance = make_lwr_instance(
-            secret_dim=n, modulus=modulus, levels=levels, matrix="ternary", rng=seed, deviations=deviations
+        instance = LWRFamily(n=n, q=modulus, p=levels, matrix="ternary", deviations=deviations).instance(
+            rng=seed
         )
         x = every_input(n + 1)
         for (first, second), (one, other) in zip(x, instance.layer(x), strict=True):
@@ -83,21 +83,19 @@ def test_ternary_layers_output_the_label_of_the_signed_differences_on_every_inpu
     assert (beyond > 0) == (deviations is not None)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
-def test_small_secrets_are_drawn_from_their_law_and_realised_without_error(law, matrix):
-    instance = make_lwr_instance(
-        secret_dim=6, modulus=4, levels=2, matrix=matrix, secret_law=law, rng=3, noise=Flips(0.25)
-    )
-    assert law.allows(instance.secret, 4)
+def test_small_secrets_are_drawn_from_their_distribution_and_realised_without_error(distribution, matrix):
+    instance = LWRFamily(n=6, q=4, p=2, matrix=matrix, Xs=distribution, Xe=Flips(0.25)).instance(rng=3)
+    assert distribution.allows(instance.secret, 4)
     assert instance.certificate["assumption"].value == "a variant of learning with rounding"
     assert verify_instance(instance).holds
     assert largest_error(instance) == 0
-    assert describe_instance(instance).secret == law
+    assert family_of(instance).Xs == distribution
 
 
 def test_a_pair_of_missing_jumps_that_cancel_is_noticed_between_them():
-    family = LWRFamily(secret_dim=12, modulus=64, levels=2)
+    family = LWRFamily(n=12, q=64, p=2)
     secret = family.draw(3)
     heads = family.heads_of(secret, np.ones(13))
     assert family.error_of(heads, secret) > 0
@@ -115,21 +113,21 @@ def test_a_pair_of_missing_jumps_that_cancel_is_noticed_between_them():
             family.error_of(cut, secret)
 
 
-class OwnLaw(Distribution):
+class Own(Distribution):
     def table(self):
         return np.array([0, 1]), np.array([0.9, 0.1])
 
 
-class OwnBinary(OwnLaw):
+class OwnBinary(Own):
     name = "binary"
 
 
-@pytest.mark.parametrize("law", [OwnLaw(), OwnBinary()], ids=str)
-def test_a_law_of_ones_own_is_refused_where_a_file_would_hold_it(law):
-    parameters = LWEParameters(6, 4, 2, Xs=law)
-    assert law.allows(make_samples(parameters, 10, rng=0)[1], 4)  # in memory it works
+@pytest.mark.parametrize("distribution", [Own(), OwnBinary()], ids=str)
+def test_a_distribution_of_ones_own_is_refused_where_a_file_would_hold_it(distribution):
+    parameters = LWEParameters(6, 4, 2, Xs=distribution)
+    assert distribution.allows(make_samples(parameters, 10, rng=0)[1], 4)  # in memory it works
     for written in (
-        lambda: make_lwr_instance(secret_dim=6, modulus=4, levels=2, secret_law=law),
+        lambda: LWRFamily(n=6, q=4, p=2, Xs=distribution).instance(),
         parameters.to_json,
     ):
         with pytest.raises(ValueError, match="files hold uniform, binary"):

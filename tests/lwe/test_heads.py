@@ -33,12 +33,20 @@ def test_the_kept_range_is_that_of_the_standard_deviation(form, matrix, deviatio
     assert kept_range(np.array(form), matrix, deviations) == (kept[0], kept[-1])
 
 
-@given(form=forms, matrix=st.sampled_from(["binary", "ternary"]), modulus=st.integers(2, 12), data=st.data())
-def test_truncated_stairs_hold_the_label_of_the_nearest_value_kept(form, matrix, modulus, data):
+@given(
+    form=forms,
+    matrix=st.sampled_from(["binary", "ternary"]),
+    modulus=st.integers(2, 12),
+    deviations=st.sampled_from([None, 2.0]),
+    data=st.data(),
+)
+def test_stairs_are_the_label_of_the_nearest_value_kept(form, matrix, modulus, deviations, data):
     levels = data.draw(st.integers(2, modulus))
     parameters = LWEParameters(n=len(form), q=modulus, p=levels, matrix=matrix)
-    stairs = lwr_heads(np.array(form), parameters, deviations=2.0)
-    (least, most), (low, high) = value_range(np.array(form), matrix), kept_range(np.array(form), matrix, 2.0)
+    stairs = lwr_heads(np.array(form), parameters, deviations=deviations)
+    least, most = low, high = value_range(np.array(form), matrix)
+    if deviations is not None:
+        low, high = kept_range(np.array(form), matrix, deviations)
     t = np.arange(least, most + 1)
     expected = rounded(np.clip(t, low, high), modulus, levels) - (levels - 1) / 2
     np.testing.assert_array_equal(stairs.limit(t), expected)

@@ -24,22 +24,22 @@ def test_gadget_form_lists_the_powers_of_two_times_each_entry():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "problem"),
     [
-        ({"p": 16}, "elimination"),
-        ({"p": 16, "Xe": CentredBinomial(1), "matrix": "uniform"}, "the standard problem."),
+        ({"p": 16, "Xe": CentredBinomial(1), "matrix": "uniform"}, "learning with errors"),
         (
             {"p": 16, "Xe": CentredBinomial(1), "Xs": CentredBinomial(1), "matrix": "gadget"},
-            "normal form",
+            "learning with errors",
         ),
-        ({"p": 16, "Xe": Flips(0.0)}, "without errors"),
-        ({"p": 2, "q": 2, "Xe": Flips(0.3)}, "Learning parity with noise"),
-        ({"matrix": "ternary"}, "ternary public matrix"),
-        ({"Xs": TERNARY}, "a secret from the law ternary"),
+        ({"p": 16, "Xe": CentredBinomial(1)}, "a variant of learning with errors"),
+        ({"p": 2, "q": 2, "Xe": Flips(0.3)}, "learning parity with noise"),
+        ({"matrix": "uniform"}, "learning with rounding"),
+        ({"matrix": "ternary"}, "a variant of learning with rounding"),
+        ({"matrix": "uniform", "Xs": TERNARY}, "a variant of learning with rounding"),
     ],
 )
-def test_assumptions_name_the_problem(changes, words):
-    assert words in LWEParameters(**({"n": 4, "q": 16, "p": 2} | changes)).assumption
+def test_assumptions_name_the_problem(changes, problem):
+    assert LWEParameters(**({"n": 4, "q": 16, "p": 2} | changes)).assumption == problem
 
 
 @pytest.mark.parametrize("name", PRESETS)

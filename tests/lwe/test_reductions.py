@@ -1,4 +1,4 @@
-"""Cards: losses by hand, monotone, against enumeration and layers; and the reductions that run, on samples."""
+"""Losses by hand, monotone, against enumeration and layers; and the reductions that run, on samples."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from lwe import (
     LWEParameters,
     LWRFamily,
     LWRSamples,
-    card_of,
+    known_reductions,
     make_samples,
     parse_distribution,
     rounded_samples,
@@ -26,47 +26,44 @@ from lwe.parameters import covariate_form, rounded
 
 
 def by_source(name):
-    return {one.source.split(",")[0].split(" ")[0]: one for one in card_of(PRESETS[name]).reductions}
+    return {one.source.split(",")[0].split(" ")[0]: one for one in known_reductions(PRESETS[name]).steps}
 
 
 def test_the_losses_of_gadget_16_by_hand():
-    card, found = card_of(PRESETS["gadget-16"]), by_source("gadget-16")
-    assert card.samples == 16 * 8  # each label has one bit
-    bpr, akpw, bgmrr = found["Banerjee"], found["Alwen"], found["Bogdanov"]
+    known, found = known_reductions(PRESETS["gadget-16"]), by_source("gadget-16")
+    assert known.samples == 16 * 8  # each label has one bit
+    bpr, bgmrr = found["Banerjee"], found["Bogdanov"]
     assert (bpr.modulus, bpr.samples) == (2.0, 32.0)  # 128 samples times 4/256 is 2, four times 1/2
-    assert (akpw.modulus, akpw.samples) == (12.0, 2 / 64)  # 2 * 16 * 128 * 2 = 2^13 against the prime 2
     assert (bgmrr.modulus, bgmrr.samples) == (1.0, 64.0)
     assert "2^2.86" in bgmrr.condition  # 128 log2(65/64)
-    assert card.reductions[-1].heads == 2 * 128 / 4 + 2
-    assert card.rests_on == "LWR"
-    assert not any(one.covers for one in (bpr, akpw, bgmrr))
+    assert known.steps[-1].heads == 2 * 128 / 4 + 2
+    assert known.rests_on == "LWR"
+    assert not any(one.covers for one in (bpr, bgmrr))
 
 
 def test_the_losses_of_lwe_30_by_hand():
-    card, found = card_of(PRESETS["lwe-30"]), by_source("lwe-30")
+    known, found = known_reductions(PRESETS["lwe-30"]), by_source("lwe-30")
     width = math.sqrt(2 * math.pi)
     assert found["Regev"].modulus == pytest.approx(math.log2(2 * math.sqrt(30) / width))
-    assert found["Peikert"].modulus == pytest.approx(15 - math.log2(257))
-    assert math.isinf(found["Brakerski"].modulus)
-    assert card.rests_on == "LWE"
-    wide = card_of(PRESETS["lwe-30"].updated(Xe=parse_distribution("gaussian:8")))
+    assert known.rests_on == "LWE"
+    wide = known_reductions(PRESETS["lwe-30"].updated(Xe=parse_distribution("gaussian:8")))
     assert wide.rests_on == "lattices in the worst case, by quantum algorithms"
 
 
 def test_the_losses_of_plain_24_by_hand():
-    card = card_of(PRESETS["plain-24"])
-    rows, rounding, layer = card.reductions
+    known = known_reductions(PRESETS["plain-24"])
+    rows, rounding, layer = known.steps
     assert rows.covers
     assert "the dimension falls to 4" in rows.condition
     assert (rounding.modulus, rounding.samples) == (pytest.approx(math.log2(18)), 8.0)  # 2 * 144 / 16 = 18
     assert layer.heads == 2 * 24 / 4 + 2
-    assert card.rests_on == "LWR, binary rows"
+    assert known.rests_on == "LWR, binary rows"
 
 
 @pytest.mark.parametrize("source", ["Banerjee", "Bogdanov"])
 def test_losses_grow_with_levels_and_dimension_and_fall_with_the_modulus(source):
     def short(n, q, p):
-        found = card_of(LWEParameters(n, q, p, "uniform")).reductions
+        found = known_reductions(LWEParameters(n, q, p, "uniform")).steps
         return next(one.modulus for one in found if one.source.startswith(source))
 
     for n, q, p in itertools.product((16, 40), (2**12, 3329, 2**20), (4, 32)):
@@ -76,7 +73,7 @@ def test_losses_grow_with_levels_and_dimension_and_fall_with_the_modulus(source)
 
 def test_heads_grow_with_levels_and_covariates():
     def heads(**changes):
-        return card_of(PRESETS["plain-24"].updated(**changes)).reductions[-1].heads
+        return known_reductions(PRESETS["plain-24"].updated(**changes)).steps[-1].heads
 
     assert heads() < heads(p=4) < heads(p=4, n=30)
     assert heads(matrix="ternary") == 2 * heads() - 2
@@ -88,7 +85,7 @@ def test_the_heads_are_the_mean_of_those_of_layers(name):
     rng = np.random.default_rng(0)
     counts = [len(family.heads_of(family.draw(rng), np.ones(1))) for _ in range(100)]
     margin = 4 * np.std(counts) / 10 + 1  # a jump is lost or won at the ends
-    assert card_of(PRESETS[name]).reductions[-1].heads == pytest.approx(np.mean(counts), abs=margin)
+    assert known_reductions(PRESETS[name]).steps[-1].heads == pytest.approx(np.mean(counts), abs=margin)
 
 
 @pytest.mark.parametrize(("q", "p", "size"), [(16, 2, 1), (17, 3, 1), (64, 8, 2), (30, 7, 2), (97, 96, 1)])
@@ -114,7 +111,7 @@ def test_rounded_errors_are_rounding_with_errors_before_it():
     nearest = rounded_samples(samples, 4096, 16)
     assert np.array_equal(nearest.labels, coarse.labels)
     assert nearest.rounding == "nearest"
-    assert card_of(fine.updated(p=16)).rests_on == "LWE"
+    assert known_reductions(fine.updated(p=16)).rests_on == "LWE"
 
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary"])
@@ -161,21 +158,20 @@ def test_tokens_of_standard_rounding_have_its_labels_by_the_gadget_form():
     gadget = standard.updated(matrix="gadget")
     gate = np.ones(1000, dtype=bool)
     x, _ = token_examples(gate, samples.public, samples.labels, gadget, rng=np.random.default_rng(1))
-    products = covariates_of(x, gadget, 0) @ covariate_form(secret, gadget)
+    products = covariates_of(x, gadget) @ covariate_form(secret, gadget)
     assert np.array_equal(np.mod(products, 256), samples.public @ secret % 256)
     assert np.array_equal(rounded(products, 256, 8), samples.labels)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_has_a_card_whose_numbers_are_json(name):
-    card = card_of(PRESETS[name])
-    assert card.assumption in str(card)
-    data = json.loads(json.dumps(card.to_json()))
-    assert len(data["reductions"]) == len(card.reductions)
-    for one in card.reductions:
+def test_the_reductions_of_every_preset_are_json(name):
+    known = known_reductions(PRESETS[name])
+    data = json.loads(json.dumps(known.to_json()))
+    assert len(data["reductions"]) == len(known.steps)
+    for one in known.steps:
         assert one.covers == (one.modulus <= 0)
         assert one.evidence in str(one)
-    assert (card.reductions[-1].to == "layer") if card.reductions else card.rests_on == "nothing"
+    assert (known.steps[-1].to == "layer") if known.steps else known.rests_on == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -195,11 +191,11 @@ def test_every_preset_has_a_card_whose_numbers_are_json(name):
     ids=str,
 )
 def test_what_a_problem_rests_on(parameters, rests_on):
-    assert card_of(parameters).rests_on == rests_on
+    assert known_reductions(parameters).rests_on == rests_on
 
 
 def test_rounding_is_learning_with_errors_uniform_on_neighbours_where_p_divides_q():
-    """The cards lack this reduction, so they may not say that none covers rounding."""
+    """The reductions lack this one, so they may not say that none covers rounding."""
     rounding = [one for one in PRESETS.values() if one.p < one.q and not one.noisy]
     divided = {(one.q, one.p) for one in rounding if one.q % one.p == 0}
     assert len(rounding) == 22

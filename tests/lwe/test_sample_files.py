@@ -16,12 +16,10 @@ from lwe import (
     LWEParameters,
     make_samples,
     parse_distribution,
-    read_matrix,
     read_samples,
     save_samples,
-    write_matrix,
 )
-from lwe.sample_files import kind_of_file
+from lwe.sample_files import kind_of_file, read_matrix, write_matrix
 
 CHALLENGE = LWEParameters(4, 1048583, 1048583, "uniform", Xe=parse_distribution("gaussian:3"))
 
@@ -103,7 +101,7 @@ def test_fpylll_reads_and_writes_the_same_text(tmp_path):
 
 def test_arrays_of_other_programs_need_their_problem_alone(tmp_path):
     samples, secret = make_samples(PRESETS["plain-24"], 20, rng=0)
-    np.savez(tmp_path / "s.npz", X=samples.public.astype(float), y=samples.labels.astype(np.uint8), other=[1])
+    np.savez(tmp_path / "s.npz", A=samples.public.astype(float), b=samples.labels.astype(np.uint8), other=[1])
     problem = {"q": 64, "p": 2, "matrix": "binary"}
     found = read_samples(tmp_path / "s.npz", problem)
     assert found.parameters == PRESETS["plain-24"]
@@ -166,7 +164,7 @@ PROBLEM = json.dumps(LWEParameters(2, 5, 5, "uniform").to_json())
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b, or X and y, are needed"),
+        ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b are needed"),
         (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
         (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
@@ -258,66 +256,17 @@ def test_a_header_that_lies_about_the_size_is_refused(shape, tmp_path):
             read(tmp_path / name)
 
 
-KEY = LWEParameters(3, 251, 251, "uniform", Xe=parse_distribution("ternary"))
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(
-    "written",
-    [
-        lambda a, b: json.dumps({"q": 251, "A": a.tolist(), "b": b.tolist()}),
-        lambda a, b: f"# a puzzle\nq = 251\nA = {a.tolist()}\nb = {b.tolist()}\n",
-        lambda a, b: str({"q": 251, "A": [tuple(row) for row in a.tolist()], "b": tuple(b.tolist())}),
-        lambda a, b: f"q = 251\nn, m = 3, 5\nA = {a!r}\nb = {b!r}  # labels\n",
-        lambda a, b: f"A = np.array({a.tolist()}, dtype=int)\nb = vector({b.tolist()})\nmodulus = 251",
-    ],
-    ids=["json", "assignments", "dictionary", "arrays", "calls"],
-)
-def test_samples_that_programs_print_are_read(written, turned, tmp_path):
-    samples, _ = make_samples(KEY, 5, rng=0)
-    (tmp_path / "s").write_text(written(samples.public.T if turned else samples.public, samples.labels))
-    found = read_samples(tmp_path / "s", {"Xe": KEY.Xe})
-    assert found.parameters == KEY
-    np.testing.assert_array_equal(found.samples.public, samples.public)
-    np.testing.assert_array_equal(found.samples.labels, samples.labels)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('{"q": 7, "A": [[1, 2], [3]], "b": [1, 2]}', "A has rows of different lengths"),
-        ('{"q": 7, "A": [[1, 2], [3, 4]], "A": [[1]], "b": [1, 2]}', "the name 'A' twice"),
-        ('{"q": 7, "A": [[1, "x"], [3, 4]], "b": [1, 2]}', "whole numbers"),
-        ('{"q": [], "A": [[1, 2]], "b": [1]}', "its q is no whole number"),
-        ('{"q": 7, "A": [[1, 2]], "b": [1], "alpha": 1.5}', "alpha is 1.5"),
-        ("q = 7\nA = [[1, 2], [3, 4]]\nc = [1, 2]", "A and b, or X and y, are needed"),
-        ("q = 7\nA = [[1, 2], [3, 4]\nb = [1, 2]", "no matrix such as"),
-        ("A = [[1, 2]]\nA = [[1, 3]]\nb = [1]\nq = 7", "it gives A two values"),
-        ("q = 7\nA = [[__import__('os'), 2]]\nb = [1]", "no matrix such as"),
-        ('{"A": [[1, 2]], "b": [1]}', "does not say its modulus"),
-        ("q = 7\nA = [[1, 2, 3, 4]]\nb = [[1, 2, 3], [1, 2, 3]]", "b has shape"),
-    ],
-)
-def test_printed_samples_that_are_wrong_are_refused_in_a_line(text, words, tmp_path):
-    (tmp_path / "s").write_text(text)
-    with pytest.raises(ValueError, match=words) as error:
-        read_samples(tmp_path / "s")
-    assert "\n" not in str(error.value)
-
-
-def test_each_column_of_labels_has_a_secret_of_its_own(tmp_path):
-    (samples, _), rng = make_samples(KEY, 8, rng=0), np.random.default_rng(1)
-    secrets = rng.integers(251, size=(3, 2))
-    labels = samples.public @ secrets % 251
-    for turned in (labels, labels.T):
-        np.savez(tmp_path / "s.npz", A=samples.public, b=turned, secret=secrets, q=251)
-        for column in (1, 2):
-            found = read_samples(tmp_path / "s.npz", column=column)
-            assert found.columns == 2
-            np.testing.assert_array_equal(found.samples.labels, labels[:, column - 1])
-            assert np.array_equal(found.secret % 251, secrets[:, column - 1])
-    with pytest.raises(ValueError, match="column is 3: b has 2"):
-        read_samples(tmp_path / "s.npz", column=3)
+def test_a_transposed_matrix_is_turned(tmp_path):
+    samples, _ = make_samples(CHALLENGE, 9, rng=0)
+    np.savez(tmp_path / "s.npz", A=samples.public.T, b=samples.labels[:, None])
+    problem = {name: getattr(CHALLENGE, name) for name in ("q", "p", "matrix", "Xe")}
+    again = read_samples(tmp_path / "s.npz", problem)
+    assert again.parameters == CHALLENGE
+    np.testing.assert_array_equal(again.samples.public, samples.public)
+    np.testing.assert_array_equal(again.samples.labels, samples.labels)
+    np.savez(tmp_path / "s.npz", A=samples.public, b=np.stack([samples.labels, samples.labels]))
+    with pytest.raises(FileFormatError, match="b has shape"):
+        read_samples(tmp_path / "s.npz", problem)
 
 
 def test_truth_values_are_bits_and_signs_modulo_2_are_refused(tmp_path):

@@ -12,7 +12,6 @@ from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.distributions import TERNARY, Flips, SparseSigned
-from lwe.examples import noisy_examples
 from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
@@ -134,8 +133,9 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
 
 def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
     made = LWEParameters(6, 16, 16, Xe=Flips(0.1), Xs=TERNARY)
-    instance = LWRFamily.of(made).instance(rng=0)
-    fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(noisy_examples(instance, rng=1), rng=0)
+    family = LWRFamily.of(made)
+    instance = family.instance(rng=0)
+    fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(family.examples(instance, rng=1), rng=0)
     assert fit.outcome is Outcome.NOISE_FLOOR
     x = instance.inputs.sample(300, rng=5)
     np.testing.assert_array_equal(fit.predict(x), instance.layer(x))

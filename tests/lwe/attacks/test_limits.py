@@ -7,7 +7,6 @@ from lwe.attacks.arora_ge import AroraGeAttack
 from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack
 from lwe.attacks.candidates import Judge
-from lwe.attacks.dual import DualAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack
@@ -16,7 +15,7 @@ from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.distributions import NO_NOISE, TERNARY, CentredBinomial, Flips
+from lwe.distributions import TERNARY, CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
@@ -50,8 +49,6 @@ LIMITS = {
         *((one, parameters(1, 1 << 25, 16), 200, {}, "too many values") for one in SEARCHES),
         *((one, parameters(60, 3, 3, Xe=TERNARY), 200, {}, "do not depend") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
-        (DualAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
-        (DualAttack(), parameters(8, 64, 8, Xs=NO_NOISE), 200, {}, "allows one only"),
         (LearnerAttack(LinearBaseline()), parameters(4, 13, 2), 100, {}, "No heads realise"),
     ],
     "TOO_FEW_SAMPLES": [
@@ -64,7 +61,6 @@ LIMITS = {
         (LeastSquaresAttack(), LWEParameters(24, 64, 2), 30, {}, "2 more than columns"),
         *((one, parameters(20, 64, 2, **SMALL), 9, {}, "give more samples") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 128, 2), 50, {}, "too few for a lattice"),
-        (DualAttack(), parameters(20, 128, 2), 50, {}, "are needed for a lattice"),
         (LearnerAttack(LinearBaseline()), LWEParameters(60, 16, 4), 5, {}, "needs 62"),
     ],
     "REFUSED": [
@@ -83,7 +79,7 @@ LIMITS = {
         (LinearisationAttack(), LWEParameters(64, 4, 2), 3000, {"seconds": 1e-4}, "stopped"),
         *(
             (one, parameters(24, 128, 8), 500, {"seconds": 1e-9}, "stopped")
-            for one in (*ATTACKS, LatticeAttack(), DualAttack())
+            for one in (*ATTACKS, LatticeAttack())
         ),
     ],
 }

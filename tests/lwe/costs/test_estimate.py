@@ -9,9 +9,9 @@ from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import COST_MODELS, Cost, estimate
 from lwe.costs.algebra import arora_ge_cost, linearisation_cost
 from lwe.costs.bkw import bkw_cost
-from lwe.costs.deviations import error_character
+from lwe.costs.deviations import error_character, lengths_tell
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.primal import best_primal_shape, fewest_samples, lengths_tell, primal_cost
+from lwe.costs.primal import best_primal_shape, fewest_samples, primal_cost
 from lwe.costs.reduction import reduction_floor
 from lwe.costs.search import exhaustive_cost, meet_in_the_middle_cost
 from lwe.distributions import (
@@ -100,7 +100,7 @@ def test_bkw_without_noise_is_elimination_and_takes_no_more_samples_than_there_a
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "uniform"])
 def test_no_fewer_samples_than_the_secret_has_bits_are_said_to_give_it(matrix):
-    for n, q, p, law, noise, bits in (
+    for n, q, p, distribution, noise, bits in (
         (24, 64, 2, UNIFORM, NO_NOISE, 24 * 6 / 1),
         (16, 128, 4, UNIFORM, NO_NOISE, 16 * 7 / 2),
         (40, 64, 2, SparseSigned(5), NO_NOISE, math.log2(math.comb(40, 5)) + 5),
@@ -109,7 +109,7 @@ def test_no_fewer_samples_than_the_secret_has_bits_are_said_to_give_it(matrix):
         (30, 64, 64, UNIFORM, CentredBinomial(1), 30 * 6 / 4.5),
         (12, 2**31, 2**20, UNIFORM, NO_NOISE, 12 * 31 / 20),
     ):
-        parameters = LWEParameters(n, q, p, matrix=matrix, Xs=law, Xe=noise)
+        parameters = LWEParameters(n, q, p, matrix=matrix, Xs=distribution, Xe=noise)
         fewest = fewest_samples(parameters)
         assert fewest == math.ceil(bits - 1e-9)
         assert fewest_samples(parameters, determined=False) == (n + 1 if matrix != "uniform" else fewest)
