@@ -17,13 +17,13 @@ from attention import (
 )
 from upper import Newton
 from upper.floor import counting_floor
-from upper.newton.span import fit_in_span
 from upper.six_phase import (
     PhaseFailedError,
     attention_span,
     refine_by_consistency,
     sculpt_affine_hull,
 )
+from upper.six_phase.phase6_heads import fit_in_span
 
 __all__ = [
     "gram_condition",

@@ -9,9 +9,8 @@ import numpy as np
 from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
-from upper.newton.head_cost import cost_of_each_head, no_worse
 from upper.newton.loop import Iterate
-from upper.newton.noise import Noise
+from upper.newton.noise import Noise, cost_of_each_head, no_worse
 from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
 from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
