@@ -4,7 +4,7 @@
 * `starts`: random and given starts, where a run stops, and when another follows. `noise`: its level, and what a head is
   worth beside it.
 * `head_count`: the number of heads. `spectral`: a guess from cross-moments.
-* `loop`: `gauss_newton` from one start; its parts are `schedules` (damping, annealed prior, precision) and `inner_solve`.
+* `loop`: `gauss_newton` from one start. Its parts: `schedules` (damping, annealed prior, precision), `inner_solve`.
 * `full_heads`, `low_rank`: parametrisations, with reads, products with the derivative, and a preconditioner.
 * `whitening`: tokens far from isotropic. `certificate`: which directions of a layer given tokens determine, from the
   `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?
