@@ -180,10 +180,8 @@ def cost_of_each_head(
     return np.einsum("iab,iab->i", layer.w, np.linalg.solve(each, layer.w))
 
 
-def no_worse(
-    errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"], *, significant: float = 2.0
-) -> bool:
-    """Whether the mean of `errors` is at most that of `than`, up to `significant` standard errors of the difference.
+def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
+    """Whether the mean of `errors` is at most that of `than`, up to two standard errors of the difference.
 
     Examples
     --------
@@ -197,4 +195,4 @@ def no_worse(
         return bool(errors.mean() < exact)
     difference = errors - than
     spread = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
-    return bool(difference.mean() <= significant * spread)
+    return bool(difference.mean() <= 2 * spread)

@@ -294,12 +294,12 @@ def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, 
     return Ends(tuple(ends), spent, agree and at_floor)
 
 
-def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float, better: float = 0.9) -> Ends:
+def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float) -> Ends:
     """Redraw the weakest head and fit it to the residual of the others, while this helps; for full matrices.
 
     Random starts all fit the strong heads first. If one head is a thousand times weaker, their residuals agree, as
     they do at the level of noise. `work` includes the passes of `ends`. There are at most m runs. A redrawn head counts
-    if it brings the residual below the share `better`; two minima at the noise level differ by less.
+    if it brings the residual below nine tenths; two minima at the noise level differ by less.
     """
     best, heads = ends.best, len(ends.best.theta)
     for _ in range(heads if heads > 1 else 0):
@@ -309,7 +309,7 @@ def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float, better: f
         start = with_a_head(problem, best.only(np.arange(heads) != np.argmin(costs)))
         again = run(problem, start, work=work - ends.passes, name="Weakest head anew")
         passes = ends.passes + again.passes
-        if again.residual > better * best.residual:
+        if again.residual > 0.9 * best.residual:
             return replace(ends, passes=passes)
         at_floor = Noise().at_level(again, problem.examples.held_out, share=problem.share(heads))
         ends, best = Ends((again, *ends.iterates), passes, at_floor), again
