@@ -62,7 +62,8 @@ def test_heads_are_counted(m, k, sigma):
 @pytest.mark.parametrize(("gap", "heads"), [(0.2, 1), (0.3, 2)])
 def test_a_gap_counts_above_five_times_the_mean_of_the_last_five(gap, heads):
     values = np.exp(-np.cumsum([0.0, 1.0, gap, *5 * [0.05]]))
-    assert CrossMoment(values, np.eye(8), np.eye(8)).head_count() == heads
+    matrices = np.zeros((8, 2, 2))
+    assert CrossMoment(values, matrices, matrices).head_count() == heads
 
 
 def test_heads_of_unequal_size_are_counted():
