@@ -214,7 +214,7 @@ class GradientDescent(LearnerBase):
 
         def tell(step: int, **errors: Any) -> None:
             layer = student.layer() if recorder.measuring else None
-            recorder.step(f"Step {step}", layer=layer, **errors)
+            recorder.step(f"Step {step}", layer=layer, engine=f"torch {self.device} {self.dtype}", **errors)
 
         ended = _train(self, student, batches, oracle, steps=steps, tell=tell)
         return recorder.fit(ended, layer=student.layer())
