@@ -39,6 +39,12 @@ def changed(maps, **arrays):
 
 
 class TestTorch:
+    def test_a_module_whose_outputs_are_zero_is_a_layer_of_zeros(self, torch):
+        module, x = torch_module(torch, heads=2, head_dim=2, seed=0)
+        for parameter in module.out_proj.parameters():
+            torch.nn.init.zeros_(parameter)
+        assert not convert_torch_module(module).layer(x).any()
+
     @given(
         heads=st.integers(1, 4),
         head_dim=st.integers(1, 4),
