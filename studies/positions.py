@@ -24,8 +24,8 @@ from studies.rows import chosen, curve, median, of_all, table, values, with_inte
 from studies.study import Parameters, Row, Study, Table
 from upper import Newton
 from upper.floor import counting_floor
-from upper.newton.span import fit_in_span
 from upper.six_phase import PhaseFailedError, attention_span, refine_by_consistency, sculpt_affine_hull
+from upper.six_phase.phase6_heads import fit_in_span
 
 __all__ = ["STUDY", "positions_of", "predicted_biases", "projection_sums"]
 

@@ -191,6 +191,26 @@ def test_a_learner_beyond_words_takes_no_other_down(targets):
     assert len(messages[2]) < 3000
 
 
+def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets):
+    known, seen = STUDENTS["known-part"], []
+    costs = {"short": (2.0, 3.0), "quick": (0.0, 0.0), "long": (5.0, 4.0)}
+    students = [replace(known, name=name, title=name, costs=cost) for name, cost in costs.items()]
+    results = compare(targets, students, seeds=1, on_cell=seen.append, **HERE)
+    nice, hard = (target.name for target in targets)
+    order = [
+        ("quick", nice),
+        ("quick", hard),
+        ("long", nice),
+        ("long", hard),
+        ("short", hard),
+        ("short", nice),
+    ]
+    assert [(cell.learner, cell.target) for cell in seen] == order
+    # the table has targets, learners and seeds as they were given
+    given = [(learner, target) for target in (nice, hard) for learner in costs]
+    assert [(cell.learner, cell.target) for cell in results.cells] == given
+
+
 def test_an_interruption_keeps_the_cells_done(targets):
     seen = []
 

@@ -54,6 +54,8 @@ KINDS = [
             (np.nan, "finite"),
             (np.array([1.0]), "x is"),
             (np.array(True), "x is"),
+            (True, "x is True"),
+            ("0.5", "x is '0.5'"),
         ],
     ),
     (NonNegativeFloat, [(0, 0.0)], [(-1e-9, "at least 0")]),

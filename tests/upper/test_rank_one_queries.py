@@ -8,7 +8,7 @@ import pytest
 from attention import AnswerPrecision, AttentionLayer, Outcome, ValueOracle
 from benchmarks.hard_queries import CASES, SMALL, measure
 from upper import ByQueries
-from upper.value_queries.fresh_queries import judge_one_direction
+from upper.value_queries.learner import judge_one_direction
 from upper.value_queries.two_tokens import TwoTokens, linear_part
 
 

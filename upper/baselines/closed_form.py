@@ -4,17 +4,50 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+import scipy
+from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, Outcome, Recorder
-from attention._arrays import namespace
+from attention._arrays import as_floating, namespace
 from attention.evaluation import HeldOut, Predictor
 from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
-from upper.linear import linear_part
 
-__all__ = ["KnownPart", "LinearBaseline", "OneGradientStep"]
+__all__ = ["KnownPart", "LinearBaseline", "LinearPredictor", "OneGradientStep", "linear_part"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPredictor:
+    """The predictor Y_a = x_a U + (mean of the tokens) V.
+
+    Parameters
+    ----------
+    own, mean : array (d, d)
+        U and V.
+    """
+
+    own: Float[np.ndarray, "d d"]
+    mean: Float[np.ndarray, "d d"]
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The predicted labels, in the array type of `x`."""
+        xp = namespace(x)
+        if x.ndim < 2 or x.shape[-1] != len(self.own) or x.shape[-2] < 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}: (..., k, {len(self.own)}) is needed.")
+        x = as_floating(x, xp.asarray(0.0).dtype, xp) if not xp.isdtype(x.dtype, "real floating") else x
+        own, mean = (xp.asarray(u, dtype=x.dtype) for u in (self.own, self.mean))
+        return xp.matmul(x, own) + xp.matmul(xp.mean(x, axis=-2, keepdims=True), mean)
+
+
+def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> tuple[LinearPredictor, int]:
+    """The least-squares `LinearPredictor` of minimum norm, and the rank of its features; O(n k d^2 + d^3)."""
+    n, k, d = x.shape
+    mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
+    features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
+    # with minimum norm, one token (own = mean) needs no special case
+    solution, _, rank, _ = scipy.linalg.lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
+    return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)
 
 
 @dataclass(frozen=True)

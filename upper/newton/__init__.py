@@ -1,10 +1,11 @@
 """The Newton learner: damped Gauss-Newton with the projections eliminated.
 
 * `learner`: the settings of `Newton`, and how it searches. `problem`: the examples, and what runs work on.
-* `starts`: random and given starts, and when another follows. `stopping`: where a run stops. `noise`: its level.
-* `head_count`: the number of heads. `head_cost`: what a head is worth. `spectral`: a guess from cross-moments.
-* `loop`: `gauss_newton` from one start. `damping`, `annealed_prior`, `precision` and `inner_solve` are its parts.
-* `full_heads`, `low_rank`, `span`: parametrisations, with reads, products with the derivative, and a preconditioner.
+* `starts`: random and given starts, where a run stops, and when another follows. `noise`: its level, and what a head is
+  worth beside it.
+* `head_count`: the number of heads. `spectral`: a guess from cross-moments.
+* `loop`: `gauss_newton` from one start. Its parts: `schedules` (damping, annealed prior, precision), `inner_solve`.
+* `full_heads`, `low_rank`: parametrisations, with reads, products with the derivative, and a preconditioner.
 * `whitening`: tokens far from isotropic. `certificate`: which directions of a layer given tokens determine, from the
   `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?
 """

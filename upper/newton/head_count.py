@@ -9,14 +9,13 @@ import numpy as np
 from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
-from upper.newton.head_cost import cost_of_each_head, no_worse
 from upper.newton.loop import Iterate
-from upper.newton.noise import Noise
+from upper.newton.noise import Noise, cost_of_each_head, no_worse
 from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
 from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
-__all__ = ["HeadCount", "HeadCountRules", "count_heads"]
+__all__ = ["HeadCount", "count_heads"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,9 @@ class HeadCountRules:
     certain: float = 20.0  #: a head that takes more units is not dropped on trial
     dead: float = 1e-8  #: a head that takes a smaller share of the squared labels is dropped on trial at last
     same_noise: float = 0.7  #: students of several sizes estimate one noise up to this, unless they overfit
+
+
+_RULES = HeadCountRules()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,6 @@ def count_heads(
     given: AttentionLayer | None,
     starts: int,
     work: int,
-    rules: HeadCountRules = HeadCountRules(),
 ) -> HeadCount:
     """Fit students of several sizes until neither more nor fewer heads are better.
 
@@ -77,8 +78,6 @@ def count_heads(
         examples give an estimate.
     starts, work : int
         The most starts for each number of heads, and the budget in passes for all students together.
-    rules : HeadCountRules
-        When a head counts.
 
     Notes
     -----
@@ -102,8 +101,8 @@ def count_heads(
 
     Growing tries O(log(most)) sizes, or O(most) if starts agree; the rest tries O(most).
     """
-    search = _Search(problem, supply, given, supply.most_heads(), min(starts, rules.starts), work, rules)
-    heads, measures = _guess(problem, rules) if given is None else (given.heads, {})
+    search = _Search(problem, supply, given, supply.most_heads(), min(starts, _RULES.starts), work)
+    heads, measures = _guess(problem) if given is None else (given.heads, {})
     heads = max(1, min(heads, search.most))
     if problem.recorder is not None:
         problem.recorder.step("Spectrum of the cross-moments", heads=heads, **measures)
@@ -117,12 +116,12 @@ def count_heads(
     return search.result(search.smallest_of_the_best())
 
 
-def _guess(problem: Problem, rules: HeadCountRules) -> tuple[int, dict[str, Any]]:
+def _guess(problem: Problem) -> tuple[int, dict[str, Any]]:
     x, y = problem.examples.x, problem.examples.y
     if 1 in x.shape[1:] or not np.any(y):
         return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
     moment = cross_moment(
-        x, y, directions=min(rules.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
+        x, y, directions=min(_RULES.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
     )
     return moment.head_count(), {"singular_values": moment.values}
 
@@ -146,14 +145,13 @@ class _Search:
     most: int
     starts: int
     work: int
-    rules: HeadCountRules
     tried: list[_Student] = field(default_factory=list)
     passes: int = 0
     begun: int = 0
 
     @property
     def coarse(self) -> float:
-        return max(self.rules.coarse, self.problem.tolerance)
+        return max(_RULES.coarse, self.problem.tolerance)
 
     @property
     def last_digit(self) -> float:
@@ -161,7 +159,7 @@ class _Search:
 
     def explains(self, student: _Student, tolerance: float) -> bool:
         """Whether it explains the fitted examples to `tolerance`, and the held-out ones to a multiple of that."""
-        held_out = self.rules.held_out * tolerance
+        held_out = _RULES.held_out * tolerance
         return student.end.residual <= tolerance and self._held_out_error(student) <= held_out
 
     def nothing(self) -> _Student:
@@ -178,7 +176,7 @@ class _Search:
         beaten = any(
             other.heads > student.heads
             and no_worse(self._errors(student), self._errors(other))
-            and self._variance(other) > self.rules.same_noise * self._variance(student)
+            and self._variance(other) > _RULES.same_noise * self._variance(student)
             for other in self.tried
         )
         return HeadCount(
@@ -198,10 +196,10 @@ class _Search:
             student = self._fit(heads)
             counts = self._counts(student, best)
             best, misses = (student, 0) if counts else (best, misses + 1)
-            ended = misses >= self.rules.misses or heads >= self.most or self.passes >= self.work
+            ended = misses >= _RULES.misses or heads >= self.most or self.passes >= self.work
             if ended or self.explains(student, self.coarse) or len(self._superfluous(student)):
                 return student
-            heads = min(self.most, heads + 1 if student.agreed else math.ceil(self.rules.growth * heads))
+            heads = min(self.most, heads + 1 if student.agreed else math.ceil(_RULES.growth * heads))
 
     def shrink(self, student: _Student, *, last: bool) -> _Student:
         """Drop the weakest head repeatedly, while the rest explains everything coarsely, or held-out examples no worse.
@@ -213,7 +211,7 @@ class _Search:
             failed = any(
                 other.heads == fewer and other.end.residual > 10 * self.coarse for other in self.tried
             )
-            if costs.min() > self.rules.dead if last else failed:
+            if costs.min() > _RULES.dead if last else failed:
                 break
             rest = self._drop(student, np.argsort(costs)[:1], last=last)
             before = self._errors(student)
@@ -269,13 +267,13 @@ class _Search:
     def _counts(self, student: _Student, best: _Student) -> bool:
         """Whether its extra heads reduce the squared residual of `best` by more than superfluous heads would."""
         taken = best.end.residual**2 - student.end.residual**2
-        return taken > self.rules.units * self._unit(student) * (student.heads - best.heads)
+        return taken > _RULES.units * self._unit(student) * (student.heads - best.heads)
 
     def _superfluous(self, student: _Student) -> np.ndarray:
         """The superfluous heads, the weakest first."""
         costs = self._costs(student)
         order = np.argsort(costs)
-        return order[costs[order] <= self.rules.units * self._unit(student)]
+        return order[costs[order] <= _RULES.units * self._unit(student)]
 
     def _to_drop(self, student: _Student) -> np.ndarray:
         if student.heads == 0:
@@ -285,7 +283,7 @@ class _Search:
         return (
             superfluous
             if len(superfluous)
-            else weakest[costs[weakest] <= self.rules.certain * self._unit(student)]
+            else weakest[costs[weakest] <= _RULES.certain * self._unit(student)]
         )
 
     def _fit(self, heads: int) -> _Student:

@@ -50,10 +50,8 @@ class NormalEquations:
     The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
     """
 
-    def __init__(
-        self, engine: Engine, heads: Any, rules: InnerSolve = InnerSolve(), weights: Any = None
-    ) -> None:
-        self._engine, self._heads, self._rules = engine, heads, rules
+    def __init__(self, engine: Engine, heads: Any, weights: Any = None) -> None:
+        self._engine, self._heads = engine, heads
         self._weights = None if weights is None else engine.cast(weights, engine.low)
         self._read: Any = None
         self._inverse: Any = None
@@ -104,7 +102,7 @@ class NormalEquations:
                     break
                 unit = curvature**-0.5
                 self._directions.append((p * unit, plain * unit))
-                if len(self._directions) > self._rules.kept:
+                if len(self._directions) > InnerSolve().kept:
                     del self._directions[0]  # at once: a long solve has several times as many directions
                 length = rz / curvature
                 solution += length * p

@@ -12,11 +12,9 @@ from attention import AttentionLayer
 from attention._arrays import to_numpy
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
-from upper.newton.annealed_prior import AnnealedPrior, PriorScale
-from upper.newton.damping import Damping, next_damping
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
 from upper.newton.inner_solve import InnerSolve, NormalEquations
-from upper.newton.precision import Precision
+from upper.newton.schedules import AnnealedPrior, Damping, Precision, PriorScale, next_damping
 
 __all__ = ["Iterate", "LinearFit", "fit_linear", "gauss_newton"]
 
@@ -133,7 +131,7 @@ def gauss_newton(
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
     balanced at the start, and again if the norms of corresponding columns differ fourfold.
 
-    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.annealed_prior`). With weights of the
+    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.schedules`). With weights of the
     rows, residuals and the least squares of W have them too.
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products

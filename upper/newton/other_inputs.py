@@ -10,7 +10,7 @@ from attention.layer import read_tokens
 from upper.newton.derivative import AT_ONCE, Derivative, Rounding, moved, null_moves, output_size, stacked
 from upper.newton.whitening import Whitening, whitening_of
 
-__all__ = ["OtherInputs", "determines_other_inputs"]
+__all__ = ["determines_other_inputs"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class OtherInputs:
     steps: tuple[float, ...] = (*0.5 ** np.arange(20), *0.1 ** np.arange(7, 13))  #: relative to the layer
 
 
+_RULES = OtherInputs()
+
+
 def determines_other_inputs(
     layer: AttentionLayer,
     x: Float[np.ndarray, "n k d"],
     *,
     rank: int | None = None,
     rng: np.random.Generator,
-    rules: OtherInputs = OtherInputs(),
 ) -> bool:
     """Whether the outputs of a layer on the tokens `x` settle those on other inputs, made of the same tokens.
 
@@ -49,15 +51,15 @@ def determines_other_inputs(
     than 1024 entries of Theta and c, random directions of single heads stand for the null space, as they are one if a
     head is saturated.
     """
-    few = _shown_by_few(layer, x, rules.few)
+    few = _shown_by_few(layer, x, _RULES.few)
     if not few.any():
         return True
     whitening, order = whitening_of(x, centred=layer.biased), rng.permutation(len(x))
-    search = _Search(layer, whitening, few, rank, rng, rules)
-    times = range(-(-rules.recombined // len(x)))
+    search = _Search(layer, whitening, few, rank, rng)
+    times = range(-(-_RULES.recombined // len(x)))
     recombined = [np.stack([rng.permutation(x[:, a]) for a in range(x.shape[1])], axis=1) for _ in times]
-    pairs = [(x, np.concatenate(recombined), 1.0), (x, x, 1 - 1 / rules.folds)]
-    for fold in np.array_split(order, min(rules.folds, len(x) // 2)):
+    pairs = [(x, np.concatenate(recombined), 1.0), (x, x, 1 - 1 / _RULES.folds)]
+    for fold in np.array_split(order, min(_RULES.folds, len(x) // 2)):
         pairs.append((np.delete(x, fold, axis=0), x[fold], 1.0))
     seen = (search.shows_more(*pair) for pair in pairs)
     return not (next(seen) and any(seen))
@@ -72,7 +74,6 @@ class _Search:
     few: Bool[np.ndarray, " m"]
     rank: int | None
     rng: np.random.Generator
-    rules: OtherInputs
 
     def shows_more(
         self, x: Float[np.ndarray, "n k d"], others: Float[np.ndarray, "p k d"], share: float
@@ -82,21 +83,21 @@ class _Search:
         z, others = self.whitening(x), self.whitening(others)
         rounding = Rounding().outputs * Rounding().eps * output_size(here, z)
         for move in self._moves(x, here):
-            for step in self.rules.steps:
+            for step in _RULES.steps:
                 both = [moved(here, move, sign * step) for sign in (1, -1)]
                 with np.errstate(over="ignore", invalid="ignore"):
                     changes, elsewhere = (
                         np.abs(both[0](tokens) - both[1](tokens)).max(axis=(1, 2)) for tokens in (z, others)
                     )
                 least = max(np.quantile(changes, share, method="higher"), rounding)
-                if elsewhere.max() > self.rules.seen * least:
+                if elsewhere.max() > _RULES.seen * least:
                     return True
         return False
 
     def _moves(self, x: np.ndarray, here: AttentionLayer) -> list[tuple[np.ndarray, np.ndarray]]:
         """Changes of [Theta_i; c_i] and of the W_i and b, in whitened coordinates, that the outputs may not show."""
         m, r, d, biased = here.heads, self.whitening.rank, here.dim, self.layer.biased
-        if m * (r + biased) * r <= self.rules.searched:
+        if m * (r + biased) * r <= _RULES.searched:
             return null_moves(Derivative.of(self.layer, x, self.rank, self.whitening), self.rng)
         rows, moves = stacked(here, r), []
         for i in np.flatnonzero(self.few):

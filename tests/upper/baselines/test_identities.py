@@ -14,8 +14,8 @@ from attention import (
     make_nice_layer,
 )
 from upper import LBFGS, KnownPart, LinearBaseline, OneGradientStep
+from upper.baselines.closed_form import LinearPredictor
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient, stack_heads
-from upper.linear import LinearPredictor
 from upper.six_phase import estimate_projection_sum
 
 

@@ -21,6 +21,7 @@ from attention import (
 from upper import Newton, counting_floor, gauss_newton
 from upper.newton.full_heads import FullHeads
 from upper.newton.low_rank import LowRankHeads, random_factors
+from upper.newton.schedules import Precision
 
 
 def _problem(m, k, d, rank=None, *, floors=4):
@@ -280,3 +281,11 @@ def test_rows_of_weight_zero_have_no_say():
     end = _end(x, y, FullHeads(start, weights=1.0 - wrong))
     assert end.residual < 1e-13
     assert _error(end, layer, 3) < 1e-11
+
+
+def test_a_run_is_slow_where_its_last_eight_trials_below_a_hundredth_leave_half_of_the_residual():
+    begun = [1.0, 0.1]
+    assert Precision().slow([*begun, *np.geomspace(8e-3, 5e-3, 9).tolist()])
+    assert not Precision().slow([*begun, *np.geomspace(8e-3, 3e-3, 9).tolist()])  # it falls
+    assert not Precision().slow(8 * [2e-2] + [1.5e-2])  # a local minimum of a nice target
+    assert not Precision().slow(8 * [5e-3])  # too few

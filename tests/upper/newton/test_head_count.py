@@ -20,7 +20,7 @@ from attention import (
 from attention.layer import read_tokens
 from upper import Newton, counting_floor
 from upper.newton import head_count
-from upper.newton.head_cost import cost_of_each_head
+from upper.newton.noise import cost_of_each_head
 
 
 def _find(layer, inputs, *, noise=0.0, seed=0, **settings):

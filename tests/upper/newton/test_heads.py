@@ -12,7 +12,7 @@ from upper.newton.full_heads import FullHeads
 from upper.newton.inner_solve import NormalEquations
 from upper.newton.low_rank import LowRankHeads
 from upper.newton.pair_moments import PairMoments
-from upper.newton.span import SpanHeads
+from upper.six_phase.phase6_heads import SpanHeads
 
 KINDS = ("full", "low rank", "span", "biased", "biased low rank")
 SHAPES = {

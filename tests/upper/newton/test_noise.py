@@ -7,10 +7,9 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInpu
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import unknowns
-from upper.newton.head_cost import no_worse
 from upper.newton.loop import Iterate
-from upper.newton.noise import Noise, depends_on_tokens
-from upper.newton.stopping import Stopping, last_iterate
+from upper.newton.noise import Noise, depends_on_tokens, no_worse
+from upper.newton.starts import Stopping, last_iterate
 
 
 def _noisy(m, k, d, *, floors, relative, seed):

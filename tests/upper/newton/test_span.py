@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer, parameter_errors
-from upper.newton.span import _simplex, fit_in_span
+from upper.six_phase.phase6_heads import _simplex, fit_in_span
 
 
 def true_span(layer):

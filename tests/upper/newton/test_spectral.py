@@ -5,7 +5,7 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
 from upper import counting_floor
-from upper.newton.spectral import cross_moment
+from upper.newton.spectral import CrossMoment, cross_moment
 
 
 def _examples(m, k, d, n, seed=0, sigma=2.0):
@@ -57,6 +57,13 @@ def test_the_triples_are_those_of_the_explicit_operator(k, n, others):
 def test_heads_are_counted(m, k, sigma):
     _, x, y = _examples(m, k, 32, 16 * counting_floor(heads=m, tokens=k, dim=32), sigma=sigma)
     assert cross_moment(x, y, directions=m + 8, rng=0).head_count() == m
+
+
+@pytest.mark.parametrize(("gap", "heads"), [(0.2, 1), (0.3, 2)])
+def test_a_gap_counts_above_five_times_the_mean_of_the_last_five(gap, heads):
+    values = np.exp(-np.cumsum([0.0, 1.0, gap, *5 * [0.05]]))
+    matrices = np.zeros((8, 2, 2))
+    assert CrossMoment(values, matrices, matrices).head_count() == heads
 
 
 def test_heads_of_unequal_size_are_counted():
