@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         AroraGeAttack,
         AttackLearner,
         BKWAttack,
-        DualAttack,
         EliminationAttack,
         ExhaustiveAttack,
         LatticeAttack,
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
         LinearisationAttack,
         MeetInTheMiddleAttack,
     )
-    from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
+    from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding, run_attacks
     from lwe.attacks.distinguishing import distinguish, sufficient_examples
     from lwe.attacks.evidence import secret_predictor
-    from lwe.attacks.outcome import AttackOutcome, Budget
+    from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
     from lwe.costs import Cost, estimate
     from lwe.distributions import (
         BINARY,
@@ -74,6 +73,7 @@ __all__ = [
     "UNIFORM",
     "AroraGeAttack",
     "Attack",
+    "AttackEndedError",
     "AttackLearner",
     "AttackOutcome",
     "AttackResult",
@@ -85,9 +85,9 @@ __all__ = [
     "Cost",
     "DiscreteGaussian",
     "Distribution",
-    "DualAttack",
     "EliminationAttack",
     "ExhaustiveAttack",
+    "Finding",
     "Flips",
     "Interval",
     "LWEParameters",

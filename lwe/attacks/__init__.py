@@ -7,7 +7,6 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from lwe.attacks.arora_ge import AroraGeAttack
     from lwe.attacks.bkw import BKWAttack
-    from lwe.attacks.dual import DualAttack
     from lwe.attacks.elimination import EliminationAttack
     from lwe.attacks.exhaustive import ExhaustiveAttack
     from lwe.attacks.lattice import LatticeAttack
@@ -24,7 +23,6 @@ __all__ = [
     "AroraGeAttack",
     "AttackLearner",
     "BKWAttack",
-    "DualAttack",
     "EliminationAttack",
     "ExhaustiveAttack",
     "LatticeAttack",

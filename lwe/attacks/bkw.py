@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,15 +11,9 @@ from jaxtyping import Float, Int
 
 from attention.validation import checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.best_secret import BestSecret
+from lwe.attacks.attack import Attack, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.attacks.outcome import (
-    BudgetSpentError,
-    NotApplicableError,
-    RefusedError,
-    TooFewSamplesError,
-)
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
@@ -81,34 +76,27 @@ class BKWAttack(Attack):
     name: ClassVar[str] = "bkw"
     title: ClassVar[str] = "BKW"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Find the secret in several orders of its coordinates until the labels support it."""
-        parameters, training = attempt.parameters, attempt.samples
+        parameters, samples, details = attempt.parameters, attempt.samples, attempt.details
         if error_character(parameters) == 0:
-            raise NotApplicableError(f"Labels of {parameters} hold nothing: their errors are uniform mod q.")
-        first, after = label_residues(training.labels, parameters, training.rounding)
-        public = np.mod(training.public, parameters.q)
-        best, words, found = BestSecret(attempt), "", np.empty(0, dtype=np.int64)
-        try:
-            for _ in range(_PASSES):
-                order = generator.permutation(parameters.n)
-                found = np.empty(parameters.n, dtype=np.int64)
-                found[order] = _coordinates(public[:, order], first + after - 1, attempt, generator)
-                best.offer(found)
-                if parameters.p == 2 and not best.solved:
-                    best.offer(-found)
-                words = (
-                    f"Differences over blocks of {attempt.details['blocks']} coordinates left "
-                    f"{attempt.details['samples'][-1]} samples of {attempt.details['tail']} coordinates with a mean "
-                    f"of {attempt.details['character']:.3g}, where most were unknown."
-                )
-                if best.solved:
-                    break
-        except BudgetSpentError as spent:
-            if best.secret is None or isinstance(spent, RefusedError):
-                raise
-            return attempt.stopped(attempt.found(best.secret, words), spent)
-        return attempt.found(found if best.secret is None else best.secret, words)
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"Labels of {parameters} hold nothing: their errors are uniform mod q.",
+            )
+        first, after = label_residues(samples.labels, parameters, samples.rounding)
+        public = np.mod(samples.public, parameters.q)
+        for _ in range(_PASSES):
+            order = rng.permutation(parameters.n)
+            secret = np.empty(parameters.n, dtype=np.int64)
+            secret[order] = _coordinates(public[:, order], first + after - 1, attempt, rng)
+            words = (
+                f"Differences over blocks of {details['blocks']} coordinates left {details['samples'][-1]} samples of "
+                f"{details['tail']} coordinates with a mean of {details['character']:.3g}, where most were unknown."
+            )
+            yield Finding(words, secret, near=True)
+            if parameters.p == 2:
+                yield Finding(words, -secret, near=True)
 
 
 @dataclass(frozen=True)
@@ -284,7 +272,7 @@ def _largest(
     return np.array(np.unravel_index(np.argmax(np.abs(sums)), shape), dtype=np.int64)
 
 
-def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesError:
+def _too_few(attempt: Attempt, dim: int) -> AttackEndedError:
     parameters, given, memory = attempt.parameters, len(attempt.samples), attempt.budget.memory
     words = f"No reduction of {given} samples of {parameters} leaves enough of them"
     exponents = range(given.bit_length(), 41)
@@ -294,5 +282,8 @@ def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesErro
         key=lambda exponent: plan_reduction(parameters, dim, 1 << exponent, memory=memory) is not None,
     )
     if place < len(exponents):
-        return TooFewSamplesError(f"{words}; 2^{exponents[place]} of them would be enough.")
-    return RefusedError(f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.")
+        return AttackEndedError(
+            AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponents[place]} of them would be enough."
+        )
+    limit = f"{memory / 2**30:.3g} GiB of memory"
+    return AttackEndedError(AttackOutcome.REFUSED, f"{words}; nor of any number up to 2^40 within {limit}.")

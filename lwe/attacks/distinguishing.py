@@ -14,7 +14,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
 from lwe.attacks.attack import Attack
 from lwe.attacks.learner import label_values
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import Budget
 from lwe.attacks.tokens import SampleOracle, realised
 from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
@@ -155,8 +155,6 @@ def distinguish(
     1 - delta from N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived
     here.
 
-    An attack that ends as DISTINGUISHED without a prediction also accepts labels as real; its own level applies then.
-
     Examples
     --------
     >>> from lwe import LeastSquaresAttack, TERNARY
@@ -181,15 +179,15 @@ def distinguish(
             values: Values | None
             if isinstance(learner, Attack):
                 result = learner(training, parameters, rng=generator, budget=spend)
-                values, said = result.predict, result.outcome is AttackOutcome.DISTINGUISHED
+                values = result.predict
             else:
-                values, said = _learned(learner, training, parameters, generator), False
+                values = _learned(learner, training, parameters, generator)
             terms = np.zeros(fresh)
             if values is not None:
                 h, b = values(held_out.public) - mean, held_out.labels - mean
                 terms = 2 * h * b - h**2
             gains[kind, run] = float(terms.mean()) * (2 / width) ** 2
-            detected[kind] += bool(said or terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
+            detected[kind] += bool(terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
     return Distinguishing(
         parameters=parameters,
         learner=learner.name if isinstance(learner, Attack) else type(learner).__name__,

@@ -8,7 +8,7 @@ import scipy
 from jaxtyping import Bool, Float, Int
 
 from attention.validation import checked
-from lwe.attacks.outcome import AttackOutcome, RefusedError
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
@@ -68,27 +68,24 @@ def label_residues(
     return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
-def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
-    """The errors, centred mod q and in increasing order, and their probabilities; RefusedError above 2^22 of them."""
-    told = f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed."
-    try:
-        errors, weights = parameters.error_support()
-    except ValueError:
-        raise RefusedError(told) from None
-    if len(errors) > _MOST_ERRORS:
-        raise RefusedError(told)
-    return errors, weights
-
-
 def errors_listed(parameters: LWEParameters) -> bool:
-    """Whether labels have errors, and few enough values of them for `label_probabilities`."""
+    """Whether labels have errors, and at most 2^22 values of them, for `label_probabilities`."""
     if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
         return parameters.noisy
     try:
-        error_support(parameters)
-    except RefusedError:
+        return len(parameters.error_support()[0]) <= _MOST_ERRORS
+    except ValueError:
         return False
-    return True
+
+
+def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+    """The errors, centred mod q and in increasing order, and their probabilities; an attack that needs more ends."""
+    if not errors_listed(parameters):
+        raise AttackEndedError(
+            AttackOutcome.REFUSED,
+            f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed.",
+        )
+    return parameters.error_support()
 
 
 def label_probabilities(
@@ -98,7 +95,7 @@ def label_probabilities(
 
     The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
     probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
-    `RefusedError` if errors have more than 2^22 values and are not uniform.
+    An attack that needs it ends if errors have more than 2^22 values and are not uniform.
     """
     q, noise = parameters.q, parameters.Xe
     if noise.is_uniform(q):

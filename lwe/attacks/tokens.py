@@ -1,7 +1,5 @@
 """Conversion of samples to token matrices for learners of attention layers, and of examples back to samples."""
 
-from collections.abc import Callable
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -9,6 +7,7 @@ from attention import ExampleOracle
 from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import count
+from lwe.attacks.attack import Attempt
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
@@ -91,8 +90,7 @@ class SampleOracle(ExampleOracle):
     orders. Until a sample is used again, examples are independent, and examples held out by a learner are unseen.
 
     `parameters` are those that `realised` returns. With `on_gate_only` every example uses a sample; by default each
-    does with probability 1/2, as for uniform signs. `before_draw` is called with the number of examples before they are
-    drawn; an exception that it raises ends the fit.
+    does with probability 1/2, as for uniform signs. The budget of an `attempt` is checked before examples are drawn.
     """
 
     def __init__(
@@ -102,11 +100,11 @@ class SampleOracle(ExampleOracle):
         *,
         rng: np.random.Generator,
         on_gate_only: bool = False,
-        before_draw: Callable[[int], None] = lambda number: None,
+        attempt: Attempt | None = None,
     ) -> None:
         # it inherits only the interface of the base class
         self._samples, self._parameters, self._generator = samples, parameters, rng
-        self._on_gate_only, self._before_draw = on_gate_only, before_draw
+        self._on_gate_only, self._attempt = on_gate_only, attempt
         self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
         self._parts: list[SampleOracle] = []
 
@@ -134,7 +132,9 @@ class SampleOracle(ExampleOracle):
         """Draw `n` examples: token matrices and their labels."""
         n = count("n", n, least=0)
         require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.d + 1), advice="draw fewer")
-        self._before_draw(n)
+        if self._attempt is not None:
+            self._attempt.check()
+            self._attempt.require_memory(32 * n * self.d, f"{n} examples of two tokens")
         gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5
         used = self._next_samples(int(gate.sum()))
         self._own_drawn += n
@@ -152,7 +152,7 @@ class SampleOracle(ExampleOracle):
                 self._parameters,
                 rng=stream,
                 on_gate_only=self._on_gate_only,
-                before_draw=self._before_draw,
+                attempt=self._attempt,
             )
             for share, stream in zip(shares, self._generator.spawn(workers), strict=True)
         ]

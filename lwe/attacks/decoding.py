@@ -1,25 +1,33 @@
-"""Rows of bits or trits that are zero in some columns: a smaller problem, whose secrets many fresh rows judge."""
+"""Decoding with rows of bits or trits that are zero in some columns: list near vectors, and judge by fresh rows."""
 
 import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attempt
-from lwe.attacks.bases import left_inverse, modular_hermite_form
-from lwe.attacks.blocks import Reduction, reduction_seconds
-from lwe.attacks.least_squares import label_middles, unwrapped
+from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.reduction import (
+    UNLIMITED_SECONDS,
+    Reduction,
+    left_inverse,
+    modular_hermite_form,
+    reduction_seconds,
+    require_lattices,
+)
+from lwe.attacks.refinement import label_middles, unwrapped
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters, centred
-from lwe.samples import inner_products
+from lwe.samples import LWRSamples, inner_products
 
-__all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows", "zero_columns"]
+__all__ = ["DecodingAttack", "ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "zero_columns"]
 
 _BLOCKS = (30, 40)  # the last block sizes of BKZ before the enumeration
 _MARGINS = (-0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
@@ -30,6 +38,63 @@ _JUDGES = 2000  # the most fresh rows of a group
 _FITTED = 100_000  # the most rows of a least squares problem
 _OFFERED, _LEVEL = 3, 1e-6  # the most secrets of one list that are completed, and the evidence that they need
 _NODE, _LISTED = 5e-8, 6e-5  # seconds of a node of the enumeration, and of a secret in the list, on one core
+
+
+@dataclass(frozen=True)
+class DecodingAttack(Attack):
+    """Decode in lattices of rows that are zero in some columns: samples of a smaller problem. For bits and trits.
+
+    Notes
+    -----
+    About one row of bits in 2^f is zero in f columns. Trial by trial, the attack takes m such rows, reduces their
+    lattice, and lists the vectors that are as close to the labels as the errors are, by pruned enumeration (bounded
+    distance decoding). Most of them belong to wrong secrets. Thousands of rows that were not used, with one nonzero
+    entry in those columns, tell which one is right, and complete it. `best_plan` chooses f, m and the pruning. Trials
+    end when the secret is missed with probability e^-7. If that would outlast the budget, the attack does not apply.
+
+    References
+    ----------
+    Liu and Nguyen 2013, "Solving BDD by enumeration". The zero columns and the judgement by other rows: derived here.
+
+    Examples
+    --------
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=16, q=64, p=2)
+    >>> samples, secret = make_samples(parameters, 8000, rng=0)
+    >>> result = DecodingAttack()(samples, parameters, rng=0)
+    >>> result.outcome.name in ("BROKEN", "MISSING")  # missing without fpylll
+    True
+    """
+
+    name: ClassVar[str] = "bdd"
+
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """List secrets, trial by trial; trials end before the seconds of the plan."""
+        parameters = attempt.parameters
+        require_lattices(parameters)
+        if parameters.matrix not in ("binary", "ternary"):
+            raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It is for rows of bits or trits.")
+        seconds = UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
+        _, rows = zero_columns(attempt.samples.public, parameters.n - 1, rng)
+        plan = best_plan(parameters, [len(one) for one in rows], seconds)
+        if plan is None:
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"No number of zero columns is worth its trials in {seconds:.3g} seconds.",
+            )
+        for trial in range(plan.trials):
+            attempt.check()
+            attempt.details.update(samples=plan.samples, zero_columns=plan.columns, rounds=trial + 1)
+            for secret in _listed_secrets(attempt, plan, rng):
+                yield Finding(
+                    f"{plan.samples} samples that are 0 in {plan.columns} columns in a lattice of dimension "
+                    f"{attempt.details['dimension']}, LLL and BKZ with blocks up to {plan.block_size}.",
+                    secret,
+                    near=True,
+                )
+        raise AttackEndedError(
+            AttackOutcome.NOTHING, f"In {plan.trials} trials no secret was listed that other rows support."
+        )
 
 
 @dataclass(frozen=True)
@@ -130,11 +195,12 @@ class ZeroColumns:
     leaves residues near the constant, a wrong one leaves them uniform.
     """
 
-    def __init__(self, attempt: Attempt, columns: int, generator: np.random.Generator) -> None:
-        parameters = attempt.parameters
+    def __init__(
+        self, samples: LWRSamples, parameters: LWEParameters, columns: int, generator: np.random.Generator
+    ) -> None:
         self._q = parameters.q
-        self._public = centred(attempt.samples.public, self._q)
-        self._middle = label_middles(attempt.samples, parameters)
+        self._public = centred(samples.public, self._q)
+        self._middle = label_middles(samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
         self.kept = np.setdiff1d(np.arange(parameters.n), self.zero)
         self.rows = generator.permutation(rows[-1])
@@ -196,7 +262,7 @@ class ZeroColumns:
         return np.exp(2j * math.pi / self._q * (middle - public @ secret))
 
 
-def secrets_of_zero_rows(
+def _listed_secrets(
     attempt: Attempt, plan: ZeroPlan, generator: np.random.Generator
 ) -> Iterator[Int[np.ndarray, " n"]]:
     """One trial: reduce the lattice of some zero rows, list its vectors near the labels, judge the secrets.
@@ -204,7 +270,7 @@ def secrets_of_zero_rows(
     Yields the few secrets that fresh rows support, completed to all columns.
     """
     parameters, q = attempt.parameters, attempt.parameters.q
-    zeros = ZeroColumns(attempt, plan.columns, generator)
+    zeros = ZeroColumns(attempt.samples, parameters, plan.columns, generator)
     public, middle = zeros.lattice(plan.samples)
     m, k = public.shape
     inverse = left_inverse(public, q) if m > k else None

@@ -1,4 +1,4 @@
-"""Lattice reduction in small steps: LLL and BKZ by fpylll, with checks of the clock and the basis between calls."""
+"""Bases of lattices, and their reduction in small steps by fpylll, with checks of the clock between calls."""
 
 import importlib.util
 import math
@@ -10,29 +10,106 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lwe.attacks.attack import Attempt
-from lwe.attacks.outcome import MissingError
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import root_hermite_factor
+from lwe.parameters import LWEParameters
+from lwe.residues import congruent_product
 
 __all__ = [
+    "UNLIMITED_SECONDS",
     "Reduction",
     "bkz_parameters",
     "larger_block",
+    "left_inverse",
+    "modular_hermite_form",
     "most_rows",
     "reduction_seconds",
-    "require_fpylll",
+    "require_lattices",
 ]
+
+UNLIMITED_SECONDS = 20.0
+"""The most that trials are expected to take if there is no time limit."""
 
 _ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL surely reduces within 30 seconds
 _UNPRUNED = 20  # blocks below this are enumerated in full
 _NODES_PER_SECOND = 2e7  # speed of an enumeration, about: it predicts whether a tour outlasts the budget
 
 
-def require_fpylll() -> None:
-    """Raise `MissingError` unless fpylll and what it needs at run time can be imported."""
+def require_lattices(parameters: LWEParameters) -> None:
+    """End the attack unless fpylll can be imported, and short vectors carry information on the secret."""
     if any(importlib.util.find_spec(name) is None for name in ("fpylll", "cysignals")):
-        raise MissingError(
-            "It needs fpylll, which is not installed: install it with `pip install fpylll cysignals`."
+        raise AttackEndedError(
+            AttackOutcome.MISSING,
+            "It needs fpylll, which is not installed: install it with `pip install fpylll cysignals`.",
         )
+    if not lengths_tell(parameters):
+        raise AttackEndedError(
+            AttackOutcome.NOT_APPLICABLE,
+            "Lengths of errors say nothing here: the modulus is 2, errors are as wide as the modulus, or there is one "
+            "secret only.",
+        )
+
+
+def modular_hermite_form(
+    rows: Int[np.ndarray, "k m"], modulus: int, columns: int | None = None
+) -> Int[np.ndarray, "columns m"]:
+    """The basis in Hermite form of the lattice that some rows and q Z^m span: upper triangular, for any q.
+
+    The diagonal has positive divisors of q; the entries above each divisor are residues smaller than it. Rows may be
+    dependent, and pivots need not be units. `columns` is the number of columns that are eliminated and of rows that are
+    returned; all by default.
+
+    Elimination modulo q, column by column. The pivot is the row whose entry has the smallest common divisor g with q.
+    It is scaled so that the entry becomes g, and q/g times it stays among the rows. O(k m^2) if pivots are units; at
+    worst log q times as much.
+
+    References
+    ----------
+    Cohen 1993, "A course in computational algebraic number theory", section 2.4.2 (Hermite form modulo D).
+    """
+    width = rows.shape[1]
+    columns = width if columns is None else columns
+    form = modulus * np.eye(columns, width, dtype=np.int64)
+    left = np.mod(rows, modulus)
+    for j in range(columns):
+        while len(places := np.flatnonzero(left[:, j])):
+            divisors = np.gcd(left[places, j], modulus)
+            place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
+            unit = _unit(int(left[place, j]) // divisor, modulus // divisor, modulus)
+            pivot = congruent_product(left[place], unit, modulus, modulus**2) % modulus
+            quotients = left[:, j] // divisor
+            quotients[place] = 0
+            # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
+            products = congruent_product(quotients[:, None], pivot[j:], modulus, modulus**2)
+            left[:, j:] = (left[:, j:] - products) % modulus
+            left[place] = pivot
+            if np.count_nonzero(left[:, j]) == 1:
+                form[j] = pivot
+                left[place] = congruent_product(pivot, modulus // divisor, modulus, modulus**2) % modulus
+                break
+    for j in range(columns):
+        quotients = form[:j, j] // form[j, j]
+        form[:j, j] -= quotients * form[j, j]
+        # entries that are not reduced would grow beyond 64 bits
+        form[:j, j + 1 :] -= congruent_product(quotients[:, None], form[j, j + 1 :], modulus, modulus**2)
+        form[:j, j + 1 :] %= modulus
+    return form
+
+
+def left_inverse(public: Int[np.ndarray, "m n"], modulus: int) -> Int[np.ndarray, "n m"] | None:
+    """A matrix T with T A = 1 mod q, in O(n m^2). None if none exists: then A s mod q does not determine s."""
+    m, n = public.shape
+    form = modular_hermite_form(np.column_stack([public, np.eye(m, dtype=np.int64)]), modulus, n)
+    return form[:, n:] if np.all(np.diagonal(form) == 1) else None
+
+
+def _unit(value: int, cofactor: int, modulus: int) -> int:
+    """A unit u mod q with u value = 1 mod the cofactor."""
+    unit = pow(value, -1, cofactor) if cofactor > 1 else 1
+    while math.gcd(unit, modulus) != 1:
+        unit += cofactor
+    return unit
 
 
 def most_rows(seconds: float, modulus: int) -> int:
