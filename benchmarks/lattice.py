@@ -10,11 +10,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from lwe.attacks.bases import Embedding
+from lwe.attacks.blocks import bkz_parameters
 
 from benchmarks.report import machine, write_json
 from lwe.attacks.attack import Attack
-from lwe.attacks.bases import Embedding
-from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget

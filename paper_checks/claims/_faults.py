@@ -52,8 +52,10 @@ ONE_WEIGHT = Fault(
     "features of weight 1 off the diagonal, too",
 )
 OPPOSITE_SECRET = Fault(
-    "lwe.attacks.attack:Attempt.found",
-    lambda right: lambda self, secret, *rest, **named: right(self, -secret, *rest, **named),
+    "lwe.attacks.attack:_judge",
+    lambda right: (
+        lambda result, finding, *rest: right(result, replace(finding, secret=-finding.secret), *rest)
+    ),
     "the secret found with the opposite sign",
 )
 REPLIES_NEAR_ONE = Fault(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form
 
 from lower.verify import verify_instance
 from lwe import (
@@ -23,7 +24,6 @@ from lwe import (
     root_mean_square_correlation,
     samples_from_examples,
 )
-from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form
 from lwe.attacks.evidence import label_residues
 from lwe.heads import lwr_heads
 from lwe.parameters import covariate_form

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form, primal_embedding
 
 from lwe import LWEParameters
-from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form, primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from lwe.attacks.candidates import Judge
+from lwe.attacks.dual import DualAttack
 
 from lwe.attacks.arora_ge import AroraGeAttack
 from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.candidates import Judge
-from lwe.attacks.dual import DualAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack

@@ -3,12 +3,12 @@ import math
 
 import numpy as np
 import pytest
-
 from lwe.attacks.candidates import Windows, label_windows
+from lwe.attacks.secret_space import secret_space
+
 from lwe.attacks.exhaustive import ExhaustiveAttack, fitting_pairs
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack, _Boxes
 from lwe.attacks.outcome import AttackOutcome
-from lwe.attacks.secret_space import secret_space
 from lwe.distributions import (
     BINARY,
     NO_NOISE,

@@ -2,14 +2,14 @@ import itertools
 
 import numpy as np
 import pytest
+from lwe.attacks.blocks import Reduction
+from lwe.attacks.zero_columns import ZeroColumns, _successes, best_plan, zero_columns
 from scipy.stats import chi2
 
 from lwe import LWEParameters, LWRSamples
 from lwe.attacks.attack import Attempt
-from lwe.attacks.blocks import Reduction
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.attacks.zero_columns import ZeroColumns, _successes, best_plan, zero_columns
 from lwe.distributions import DiscreteGaussian
 from lwe.parameters import centred
 from lwe.samples import make_samples
