@@ -80,7 +80,7 @@ def errors_listed(parameters: LWEParameters) -> bool:
 
 def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
     """The errors, centred mod q and in increasing order, and their probabilities; an attack that needs more ends."""
-    if not errors_listed(parameters):
+    if parameters.noisy and not errors_listed(parameters):
         raise AttackEndedError(
             AttackOutcome.REFUSED,
             f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed.",

@@ -53,7 +53,7 @@ class Memory:
 @pytest.mark.parametrize("made", [FAMILIES[0], FAMILIES[2], FAMILIES[3], FAMILIES[4]], ids=str)
 def test_a_learner_with_a_memory_breaks_what_has_few_rows(made):
     samples, _ = make_samples(made, 8000, rng=0)
-    result = LearnerAttack(Memory())(samples, made, rng=0)
+    result = LearnerAttack(lambda heads: Memory())(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN, str(result)
     np.testing.assert_array_equal(result.predict(samples.public[:50]), samples.labels[:50])
 

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from lwe.attacks.candidates import Judge
-from lwe.attacks.dual import DualAttack
 
 from lwe.attacks.arora_ge import AroraGeAttack
-from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
@@ -15,8 +12,8 @@ from lwe.attacks.learner import LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.distributions import NO_NOISE, TERNARY, CentredBinomial, Flips
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
+from lwe.distributions import TERNARY, CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
@@ -50,8 +47,6 @@ LIMITS = {
         *((one, parameters(1, 1 << 25, 16), 200, {}, "too many values") for one in SEARCHES),
         *((one, parameters(60, 3, 3, Xe=TERNARY), 200, {}, "do not depend") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
-        (DualAttack(), parameters(20, 2, 2), 200, {}, "Lengths of errors say nothing"),
-        (DualAttack(), parameters(8, 64, 8, Xs=NO_NOISE), 200, {}, "allows one only"),
         (LearnerAttack(LinearBaseline()), parameters(4, 13, 2), 100, {}, "No heads realise"),
     ],
     "TOO_FEW_SAMPLES": [
@@ -64,7 +59,6 @@ LIMITS = {
         (LeastSquaresAttack(), LWEParameters(24, 64, 2), 30, {}, "2 more than columns"),
         *((one, parameters(20, 64, 2, **SMALL), 9, {}, "give more samples") for one in SEARCHES),
         (LatticeAttack(), parameters(20, 128, 2), 50, {}, "too few for a lattice"),
-        (DualAttack(), parameters(20, 128, 2), 50, {}, "are needed for a lattice"),
         (LearnerAttack(LinearBaseline()), LWEParameters(60, 16, 4), 5, {}, "needs 62"),
     ],
     "REFUSED": [
@@ -83,7 +77,7 @@ LIMITS = {
         (LinearisationAttack(), LWEParameters(64, 4, 2), 3000, {"seconds": 1e-4}, "stopped"),
         *(
             (one, parameters(24, 128, 8), 500, {"seconds": 1e-9}, "stopped")
-            for one in (*ATTACKS, LatticeAttack(), DualAttack())
+            for one in (*ATTACKS, LatticeAttack())
         ),
     ],
 }
@@ -92,7 +86,7 @@ LIMITS = {
 @pytest.mark.parametrize("outcome", LIMITS)
 def test_what_an_attack_cannot_do_is_said_soon_and_with_numbers(outcome):
     for attack, made, number, budget, words in LIMITS[outcome]:
-        if attack.title in ("Primal lattice", "Dual lattice"):
+        if attack.name == "lattice":
             pytest.importorskip("fpylll", reason="fpylll is not installed (extra `lattice`)")
         samples, _ = make_samples(made, number, rng=0)
         result = attack(samples, made, rng=0, budget=Budget(**budget))
@@ -114,14 +108,13 @@ def test_a_search_that_would_outlast_its_seconds_is_given_up_early():
 def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
     made = parameters(6, 64, 64, Xs=TERNARY, Xe=CentredBinomial(1))
     samples, secret = make_samples(made, 300, rng=0)
-    offer = Judge.offer
+    candidates = type(attack).candidates
 
-    def spending(self, vectors):
-        offer(self, vectors)
-        monkeypatch.setattr(Attempt, "seconds_left", -1.0)
-        return offer(self, vectors)
+    def spending(*arguments):
+        yield from candidates(*arguments)
+        raise AttackEndedError(AttackOutcome.BUDGET_SPENT, "Stopped.")
 
-    monkeypatch.setattr(Judge, "offer", spending)
+    monkeypatch.setattr(type(attack), "candidates", spending)
     result = attack(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN
     np.testing.assert_array_equal(result.secret, secret)

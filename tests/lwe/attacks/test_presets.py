@@ -12,7 +12,7 @@ from lwe.samples import make_samples
 from upper import LinearBaseline, Newton
 
 EVERY = [
-    *(kind() for kind in ATTACKS.values()),
+    *ATTACKS.values(),
     LearnerAttack(LinearBaseline(examples=800)),  # by default it asks for more, and has no clock
     LearnerAttack(Newton(m=4, work=50)),
 ]
