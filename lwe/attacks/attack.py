@@ -138,8 +138,8 @@ class Attack(ABC):
     """An attack: a frozen dataclass of options with a `name` and a method `run`; it is called with samples.
 
     `run` yields what it finds, one `Finding` after the other. Each is judged. The attack ends with the first that
-    breaks the labels, when `run` returns, or with an `AttackEndedError`. The result is that of the best finding. To keep
-    a budget, call `attempt.check()` regularly. Nothing stops an attack that never does.
+    breaks the labels, when `run` returns, or with an `AttackEndedError`. The result is that of the best finding. To
+    keep a budget, call `attempt.check()` regularly. Nothing stops an attack that never does.
 
     Examples
     --------
@@ -251,7 +251,8 @@ def _judge(result: AttackResult, finding: Finding, attempt: Attempt) -> AttackRe
     right = predict(samples.public) == samples.labels
     outcome = judged(right, samples, parameters, log10_false, secret)
     if outcome is AttackOutcome.TOO_FEW_SAMPLES:
-        words += f" It fits, but of random labels, too, a secret may fit so well (bound 10^{log10_false:.1f}): give more."
+        bound = f"bound 10^{log10_false:.1f}"
+        words += f" It fits, but of random labels, too, a secret may fit so well ({bound}): give more."
     return replace(
         result,
         outcome=outcome,

@@ -86,10 +86,9 @@ class EmbeddingAttack(Attack):
             reduction = Reduction(embedding.basis, attempt, rng)
             for rows in self._rows(reduction, embedding, attempt):
                 for secret in embedding.secrets(reduction, rows, vectors):
-                    details = attempt.details
                     yield Finding(
-                        f"{shape.samples} samples in a lattice of dimension {reduction.dim}, LLL and BKZ with blocks up "
-                        f"to {details['block_size']}.",
+                        f"{shape.samples} samples in a lattice of dimension {reduction.dim}, LLL and BKZ with blocks "
+                        f"up to {attempt.details['block_size']}.",
                         secret,
                         near=True,
                     )
@@ -118,10 +117,6 @@ class EmbeddingAttack(Attack):
         block_size, still = min(10, largest), 0
         while still < 3:
             attempt.check()
-            if reduction.tour_seconds(block_size, first) > attempt.seconds_left:
-                raise AttackEndedError(
-                    AttackOutcome.BUDGET_SPENT, f"No time was left for a tour with blocks of {block_size}."
-                )
             attempt.details["block_size"] = block_size
             for place in reduction.tour(block_size, first):
                 # secrets near the right one may be in any row; the errors are only in the block just reduced

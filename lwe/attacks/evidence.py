@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from attention.validation import checked
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.outcome import AttackOutcome
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
@@ -18,7 +18,6 @@ __all__ = [
     "accuracy_bar",
     "as_likely_as_own",
     "common_label",
-    "error_support",
     "errors_listed",
     "judged",
     "label_probabilities",
@@ -34,7 +33,6 @@ LEVEL = 1e-4
 """The bound on the probability that random labels count as predicted."""
 
 _LEAST = 1e-300
-_MOST_ERRORS = 1 << 22
 _DEVIATIONS = 4
 _REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable so many deviations off is e^-8
 _EXPONENTS = 2.0 ** np.arange(1, -11, -1)
@@ -69,23 +67,14 @@ def label_residues(
 
 
 def errors_listed(parameters: LWEParameters) -> bool:
-    """Whether labels have errors, and at most 2^22 values of them, for `label_probabilities`."""
+    """Whether labels have errors, and few enough values of them for `label_probabilities`."""
     if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
         return parameters.noisy
     try:
-        return len(parameters.error_support()[0]) <= _MOST_ERRORS
+        parameters.error_support()
     except ValueError:
         return False
-
-
-def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
-    """The errors, centred mod q and in increasing order, and their probabilities; an attack that needs more ends."""
-    if parameters.noisy and not errors_listed(parameters):
-        raise AttackEndedError(
-            AttackOutcome.REFUSED,
-            f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed.",
-        )
-    return parameters.error_support()
+    return True
 
 
 def label_probabilities(
@@ -95,7 +84,7 @@ def label_probabilities(
 
     The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
     probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
-    An attack that needs it ends if errors have more than 2^22 values and are not uniform.
+    ValueError if errors have more than 2^22 values and are not uniform.
     """
     q, noise = parameters.q, parameters.Xe
     if noise.is_uniform(q):
@@ -105,7 +94,7 @@ def label_probabilities(
             return np.broadcast_to((after - first) / q, np.broadcast_shapes(residues.shape, labels.shape))
 
         return share
-    errors, weights = error_support(parameters)
+    errors, weights = parameters.error_support()
     order = np.argsort(np.mod(errors, q))
     turn = np.mod(errors, q)[order]
     places = np.concatenate([turn, turn + q])
@@ -286,7 +275,7 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     if parameters.Xe.is_uniform(q):
         return True  # of whatever secret
     probabilities = label_probabilities(parameters, samples.rounding)
-    errors, weights = _grouped(*error_support(parameters))
+    errors, weights = _grouped(*parameters.error_support())
     samples = samples.take(min(len(samples), _MOST_TERMS // len(errors)))
     products = inner_products(samples.public, secret, q)
 

@@ -74,8 +74,8 @@ class LearnerAttack(Attack):
     ('BROKEN', 'EXACT')
     """
 
-    #: Any learner with the protocol of `attention.Learner`, or a function that makes one with so many heads. The learner
-    #: manages its own budget in examples.
+    #: Any learner with the protocol of `attention.Learner`, or a function that makes one with so many heads. The
+    #: learner manages its own budget in examples.
     learner: Learner | Callable[[int], Learner]
     #: Whether to leave out examples off the gate, where outputs are 0 whatever the secret. A learner whose theorem
     #: assumes uniform signs needs them, as many as examples on the gate.

@@ -33,7 +33,6 @@ UNLIMITED_SECONDS = 20.0
 
 _ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL surely reduces within 30 seconds
 _UNPRUNED = 20  # blocks below this are enumerated in full
-_NODES_PER_SECOND = 2e7  # speed of an enumeration, about: it predicts whether a tour outlasts the budget
 
 
 def require_lattices(parameters: LWEParameters) -> None:
@@ -198,10 +197,6 @@ class Reduction:
         coefficients = np.array([one for _, one in found]).reshape(len(found), self.dim - first)
         return np.rint(coefficients).astype(np.int64) @ self.rows(range(first, self.dim))
 
-    def tour_seconds(self, block_size: int, first: int = 0) -> float:
-        """About how long a tour takes."""
-        return max(self.dim - first, 0) * _expected_nodes(block_size) / _NODES_PER_SECOND
-
     def rows(self, places: Iterable[int]) -> Int[np.ndarray, "rows D"]:
         """Rows of the basis as it is now."""
         found = [[int(one) for one in self.matrix[place]] for place in places]
@@ -233,15 +228,6 @@ def bkz_parameters(block_size: int) -> Any:
         flags=BKZ.MAX_LOOPS | BKZ.GH_BND,
         max_loops=1,
     )
-
-
-def _expected_nodes(block_size: int) -> float:
-    """Expected nodes of the enumerations of one block, repeated until they succeed with probability 1/2."""
-    if block_size < _UNPRUNED:
-        return 1e3
-    pruning = _strategy(block_size).pruning_parameters[0]
-    repeats = max(math.log(0.5) / math.log(max(1 - pruning.expectation, 1e-9)), 1.0)
-    return float(sum(pruning.detailed_cost)) * repeats
 
 
 @lru_cache(maxsize=128)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from attention.validation import PositiveInt
 from lwe.attacks.attack import Attack, Attempt, Finding
-from lwe.attacks.evidence import error_support, label_residues, secret_score, share_right
+from lwe.attacks.evidence import errors_listed, label_residues, secret_score, share_right
 from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters, centred
@@ -154,8 +154,7 @@ def label_windows(
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """For each label, the residues <a, s> mod q that it allows: the first, and how many follow one another.
 
-    With errors, the window misses the true residue with probability at most `missed`. The attack is refused if errors have
-    too many values to list.
+    With errors, the window misses the true residue with probability at most `missed`.
     """
     q = parameters.q
     first, after = label_residues(labels, parameters, rounding)
@@ -163,7 +162,7 @@ def label_windows(
         return first, after - first
     if parameters.Xe.is_uniform(q):
         return first, np.full_like(first, q)
-    errors, weights = error_support(parameters)
+    errors, weights = parameters.error_support()
     mass = np.cumsum(weights)
     least = int(errors[np.searchsorted(mass, missed / 2, side="right")])
     most = int(errors[min(int(np.searchsorted(mass, 1 - missed / 2)), len(errors) - 1)])
@@ -209,10 +208,8 @@ class Windows:
         passes = _residues(half.draw(_TRIALS, rng), rows, first, q) < width
         rates = passes.mean(axis=0)
         telling = np.flatnonzero((rates < 1 - 1e-3) & (width < q))
-        order: list[int] = []
-        shares: list[float] = []
+        order, shares, alive = list[int](), list[float](), np.ones(_TRIALS, dtype=bool)
         bits = math.log2(space.number) + _SPARE_BITS
-        alive = np.ones(_TRIALS, dtype=bool)
         rest = list(telling[np.argsort(rates[telling], kind="stable")])
         # a share too small for the trials counts as half of one trial
         mean = max(float(rates[telling].mean()), 0.5 / _TRIALS) if len(telling) else 1.0
@@ -299,6 +296,11 @@ class SearchAttack(Attack):
             raise AttackEndedError(
                 AttackOutcome.NOT_APPLICABLE,
                 f"Labels do not depend on the secret: errors {parameters.Xe} are uniform mod {parameters.q}.",
+            )
+        if parameters.noisy and not errors_listed(parameters):
+            raise AttackEndedError(
+                AttackOutcome.REFUSED,
+                f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed.",
             )
         limit = min(1 << 62, self.work or 1 << 62)
         if space.number > limit:

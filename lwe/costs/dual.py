@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 
 import numpy as np
@@ -14,7 +14,7 @@ from lwe.costs.primal import fewest_samples, lengths_tell, log_size
 from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, chunks_of_blocks
 from lwe.parameters import LWEParameters
 
-__all__ = ["DualLattice", "best_dual_lattice", "dual_cost", "dual_hybrid_cost", "dual_lattices"]
+__all__ = ["dual_cost", "dual_hybrid_cost", "dual_lattices"]
 
 _MOST_STEPS = 64
 # One multiplication of 32 bits in gates, and one addition (MATZOV 2022, page 37, and a guess after it).
@@ -48,6 +48,7 @@ def dual_lattices(parameters: LWEParameters, samples: int) -> list[tuple[int, fl
     return found
 
 
+@lru_cache(maxsize=8)  # the dual hybrid asks for the same one
 def dual_cost(
     parameters: LWEParameters,
     *,
@@ -70,73 +71,47 @@ def dual_cost(
     >>> print(dual_cost(LWEParameters(n=256, q=4096, p=512, matrix="uniform")))
     dual: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; mem 2^50.3, m 581, beta 198, d 581)
     """
-    found = best_dual_lattice(parameters, parameters.m, model=model, floor=True)
-    if found is None:
-        return None
-    return Cost(
-        "dual",
-        found.exponent,
-        parameters,
-        COST_MODELS[model].unit,
-        model,
-        log2_mem=COST_MODELS[model].log2_memory(found.block_size, found.dimension),
-        log2_m=math.log2(found.samples),
-        details={"beta": found.block_size, "d": found.dimension},
-    )
-
-
-@dataclass(frozen=True, order=True)
-class DualLattice:
-    """A lattice whose short vectors tell labels from random ones: the exponent of its cost, and its numbers."""
-
-    exponent: float
-    block_size: int
-    dimension: int
-    samples: int
-
-
-@lru_cache(maxsize=8)  # the dual and the dual hybrid ask for the same one
-def best_dual_lattice(
-    parameters: LWEParameters,
-    samples: int | None = None,
-    *,
-    model: CostModelName = "core-SVP",
-    floor: bool,
-) -> DualLattice | None:
-    """The lattice of least cost; None unless `lengths_tell`. `floor` says whether LLL's cost counts.
-
-    An attack does not count LLL's cost. If LLL suffices, the lattice that is cheapest for a sieve has the shortest
-    vectors and distinguishes best.
-    """
     if not lengths_tell(parameters):
         return None
     sizes, reduction = deviations(parameters), COST_MODELS[model]
     scale = log_size(sizes.log2_error) - math.log(sizes.q)
     least = fewest_samples(parameters, determined=False)
     most = max(8 * sizes.n + 200, 2 * least)
-    most = most if samples is None else min(samples, most)
-    # the best of each kind of lattice; the key is the dimension minus the samples
-    best: dict[int, DualLattice] = {}
+    most = most if parameters.m is None else min(parameters.m, most)
+    # exponent, block size, dimension, samples of the best of each kind; the key is the dimension minus the samples
+    best: dict[int, tuple[float, int, int, int]] = {}
     step = max((most - least) // _MOST_STEPS, 1)
     tried = set(range(least, most + 1, step))
     while tried:  # in steps, then in smaller and smaller ones near the best
         for m in sorted(tried):
             for dim, log_volume in dual_lattices(parameters, m):
-                found = _best_block(dim, log_volume + dim * scale, reduction, floor)
-                if dim - m not in best or found[0] < best[dim - m].exponent:
-                    best[dim - m] = DualLattice(*found, dim, m)
+                exponent, block_size = _best_block(dim, log_volume + dim * scale, reduction)
+                if dim - m not in best or exponent < best[dim - m][0]:
+                    best[dim - m] = exponent, block_size, dim, m
         if step == 1:
             break
         wide, step = step, max(2 * step // _MOST_STEPS, 1)
         tried = {
             m
-            for one in best.values()
-            for m in range(max(one.samples - wide, least), min(one.samples + wide, most) + 1, step)
+            for *_, middle in best.values()
+            for m in range(max(middle - wide, least), min(middle + wide, most) + 1, step)
         }
-    return min(best.values()) if best else None
+    if not best:
+        return None
+    exponent, block_size, dim, samples = min(best.values())
+    return Cost(
+        "dual",
+        exponent,
+        parameters,
+        reduction.unit,
+        model,
+        log2_mem=reduction.log2_memory(block_size, dim),
+        log2_m=math.log2(samples),
+        details={"beta": block_size, "d": dim},
+    )
 
 
-def _best_block(dim: int, log_volume: float, model: CostModel, floor: bool) -> tuple[float, int]:
+def _best_block(dim: int, log_volume: float, model: CostModel) -> tuple[float, int]:
     """The least exponent and its block size, for a lattice in units of q / sigma."""
     best = math.inf, 0
     for blocks, factors in chunks_of_blocks(dim):
@@ -146,7 +121,7 @@ def _best_block(dim: int, log_volume: float, model: CostModel, floor: bool) -> t
         wanted = 4 * math.pi**2 * np.exp(2 * np.minimum(log_tau, 20.0)) / math.log(2)
         if model.progressive:  # constants count: the labels are told with probability .99
             wanted += math.log2(TELLING_SUMS)
-        exponents = model.short_vectors(blocks, dim, wanted, floor=floor)
+        exponents = model.short_vectors(blocks, dim, wanted)
         place = int(np.argmin(exponents))
         best = min(best, (float(exponents[place]), int(blocks[place])))
     return best

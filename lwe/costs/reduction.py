@@ -164,20 +164,14 @@ class CostModel:
         blocks: Int[np.ndarray, " n"],
         dim: int,
         wanted: Float[np.ndarray, "*many n"],
-        *,
-        floor: bool = True,
     ) -> Float[np.ndarray, "*many n"]:
-        """log2 of the cost of 2^wanted short vectors.
-
-        Each reduction is followed by a sieve if all calls count. Without `floor` the passes over the basis do not
-        count.
-        """
+        """log2 of the cost of 2^wanted short vectors; each reduction is followed by a sieve if all calls count."""
         calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
         more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)
         if not self.progressive:
-            return np.maximum(calls + more, reduction_floor(dim)) if floor else calls + more
+            return np.maximum(calls + more, reduction_floor(dim))
         once = np.logaddexp2(calls, self._overhead + self.slope * sieve + self.offset)
-        return (np.logaddexp2(once, reduction_floor(dim)) if floor else once) + more
+        return np.logaddexp2(once, reduction_floor(dim)) + more
 
     def stretch(self, blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The natural logarithm of the ratio of these vectors' length to the shortest of the reduced basis.

@@ -101,7 +101,7 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
     assert found.outcome is AttackOutcome.BROKEN
     assert found.accuracy == 1
     assert found.details["fit"] == "STOPPED"
-    assert "stopped after" in found.explanation
+    assert "not done" in found.explanation
     nothing = LearnerAttack(Slow(remembers=False))(samples, FAMILIES[0], rng=0, budget=Budget(seconds=0.3))
     assert nothing.outcome is AttackOutcome.BUDGET_SPENT
     assert nothing.accuracy is not None
