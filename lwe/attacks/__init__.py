@@ -7,7 +7,10 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from lwe.attacks.arora_ge import AroraGeAttack
     from lwe.attacks.bkw import BKWAttack
+    from lwe.attacks.decoding import DecodingAttack
+    from lwe.attacks.drop_and_solve import DropAndSolveAttack
     from lwe.attacks.elimination import EliminationAttack
+    from lwe.attacks.embedding import EmbeddingAttack
     from lwe.attacks.exhaustive import ExhaustiveAttack
     from lwe.attacks.lattice import LatticeAttack
     from lwe.attacks.learner import AttackLearner, LearnerAttack
@@ -23,7 +26,10 @@ __all__ = [
     "AroraGeAttack",
     "AttackLearner",
     "BKWAttack",
+    "DecodingAttack",
+    "DropAndSolveAttack",
     "EliminationAttack",
+    "EmbeddingAttack",
     "ExhaustiveAttack",
     "LatticeAttack",
     "LearnerAttack",

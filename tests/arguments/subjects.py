@@ -45,7 +45,7 @@ PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
-    AttackResult Attempt Cost Distribution Result Status Parameters Finding AttackEndedError Row StudyResult Attacked
+    AttackResult Attempt Cost Distribution Result Status Parameters Finding Row StudyResult Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval Card Reduction StoredSamples
@@ -279,6 +279,7 @@ def subjects(folder: Path) -> list[partial]:
         *(partial(type(one)) for one in lwe.attacks.ATTACKS.values()),
         partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
         partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
+        partial(lwe.EmbeddingAttack),
         partial(lwe.Budget),
         partial(lwe.CentredBinomial, eta=2),
         partial(lwe.Flips, rate=0.1),

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from lwe.attacks.bases import left_inverse, modular_hermite_form
 
 from lower.verify import verify_instance
 from lwe import (
@@ -24,6 +23,7 @@ from lwe import (
     samples_from_examples,
 )
 from lwe.attacks.evidence import label_residues
+from lwe.attacks.reduction import left_inverse, modular_hermite_form
 from lwe.heads import lwr_heads
 from lwe.parameters import covariate_form
 from lwe.residues import LARGEST_MODULUS, congruent_product, product_quotient
