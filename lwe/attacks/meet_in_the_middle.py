@@ -73,7 +73,7 @@ class MeetInTheMiddleAttack(SearchAttack):
             left, right = windows.sums(first, attempt), windows.sums(last, attempt, last=True)
             boxes = _Boxes.choose(windows, left, right)
             words = first.number * last.number / 64 * tests_by_words(windows) * _WORD
-            by_boxes = boxes.cost() < words
+            by_boxes = boxes.cost < words
             attempt.details["join"] = "boxes" if by_boxes else "words"
             for i, j, _ in boxes.pairs() if by_boxes else fitting_pairs(windows, left, right):
                 attempt.check()
@@ -89,15 +89,16 @@ class _Boxes:
     left: np.ndarray
     right: np.ndarray
     cells: tuple[int, ...]
+    cost: float  #: expected nanoseconds
 
     @classmethod
     def choose(cls, windows: Windows, left: np.ndarray, right: np.ndarray) -> "_Boxes":
         """The cheapest boxes under the assumption of uniform inner products."""
-        q, number = windows.modulus, left.shape[1]
-        best, least = cls(windows, left, right, ()), np.inf
+        q, number, halves = windows.modulus, left.shape[1], right.shape[1]
+        best = cls(windows, left, right, (), halves * number * _PAIR)
         for coarser in (1, 2, 4):
             cells: tuple[int, ...] = ()
-            probes, kept, boxes = 1.0, 1.0, 1
+            probes, share, boxes = 1.0, 1.0, 1
             for width in windows.widths:
                 k = max(1, q // (int(width) * coarser))
                 boxes *= k
@@ -105,19 +106,11 @@ class _Boxes:
                     break
                 cells += (k,)
                 probes *= 1 + (int(width) - 1) * k / q
-                kept *= min(1.0, 1 / k + (int(width) - 1) / q)
-                cost = right.shape[1] * (probes * _PROBE + number * kept * _PAIR)
-                if cost < least:
-                    best, least = cls(windows, left, right, cells), cost
+                share *= min(1.0, 1 / k + (int(width) - 1) / q)
+                cost = halves * (probes * _PROBE + number * share * _PAIR)
+                if cost < best.cost:
+                    best = cls(windows, left, right, cells, cost)
         return best
-
-    def cost(self) -> float:
-        """In nanoseconds, measured on some of the second halves."""
-        sizes = np.bincount(self._keys(), minlength=self._boxes)
-        some = self.right[:, :: max(1, self.right.shape[1] // 1024)]
-        _, keys = self._probes(some)
-        scale = self.right.shape[1] / some.shape[1]
-        return scale * (len(keys) * _PROBE + float(sizes[keys].sum()) * _PAIR)
 
     def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
         """The pairs (i, j) of columns that pass all windows, part by part, and how many pairs were tested for it."""

@@ -105,8 +105,7 @@ class SampleOracle(ExampleOracle):
         # it inherits only the interface of the base class
         self._samples, self._parameters, self._generator = samples, parameters, rng
         self._on_gate_only, self._attempt = on_gate_only, attempt
-        self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
-        self._parts: list[SampleOracle] = []
+        self._order, self._used, self._count = np.arange(len(samples)), 0, 0
 
     @property
     def k(self) -> int:
@@ -120,8 +119,8 @@ class SampleOracle(ExampleOracle):
 
     @property
     def drawn(self) -> int:
-        """How many examples were drawn so far, by this oracle and by those split from it."""
-        return self._own_drawn + sum(part.drawn for part in self._parts)
+        """How many examples were drawn so far."""
+        return self._count
 
     @property
     def remaining(self) -> int | None:
@@ -137,27 +136,13 @@ class SampleOracle(ExampleOracle):
             self._attempt.require_memory(32 * n * self.d, f"{n} examples of two tokens")
         gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5
         used = self._next_samples(int(gate.sum()))
-        self._own_drawn += n
+        self._count += n
         public, labels = self._samples.public[used], self._samples.labels[used]
         return token_examples(gate, public, labels, self._parameters, rng=self._generator)
 
     def split(self, workers: int) -> list[ExampleOracle]:
-        """Oracles for `workers` workers, which share the samples among them."""
-        workers, own = count("workers", workers), len(self._samples)
-        # with more workers than samples, several workers get the same sample
-        shares = np.array_split(np.resize(np.arange(own), max(own, workers)), workers)
-        parts = [
-            SampleOracle(
-                self._samples.at(share),
-                self._parameters,
-                rng=stream,
-                on_gate_only=self._on_gate_only,
-                attempt=self._attempt,
-            )
-            for share, stream in zip(shares, self._generator.spawn(workers), strict=True)
-        ]
-        self._parts += parts
-        return list(parts)
+        """The same oracle for each of `workers` workers, which draw from it in turn."""
+        return [self] * count("workers", workers)
 
     def _next_samples(self, number: int) -> Int[np.ndarray, " number"]:
         parts: list[np.ndarray] = [self._order[:0]]
