@@ -155,8 +155,8 @@ def _plan(parameters: LWEParameters) -> _Plan | None:
             return None
         reduced = Exponents(n, degree, max(1, min(q, values, degree + 1) - 1))
         equations = reduced.size + max(16, math.ceil(_SURPLUS * reduced.size))
-        kept = min(1.0, float(weights[np.isin(possible, likely[:size])].sum()))
-        if size == len(likely) or equations * math.log(kept) >= math.log(0.5):
+        chance = min(1.0, float(weights[np.isin(possible, likely[:size])].sum()))
+        if size == len(likely) or equations * math.log(chance) >= math.log(0.5):
             return _Plan(parameters, likely[:size], Exponents(n, degree, degree), reduced, equations)
     return None
 
@@ -170,16 +170,16 @@ def _polynomials(labels: np.ndarray, plan: _Plan, rounding: Rounding) -> Int[np.
     """The coefficients, constant first, of the product of X - t over the t that each label allows."""
     q = plan.parameters.q
     first, end = label_residues(labels, plan.parameters, rounding)
-    found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
-    found[:, 0] = 1
+    coefficients = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
+    coefficients[:, 0] = 1
     for length in np.unique(end - first):
         own = np.flatnonzero(end - first == length)
         for offset in _offsets(int(length), plan.errors, q):
             roots = (first[own] + offset) % q
-            product = -found[own] * roots[:, None]
-            product[:, 1:] += found[own, :-1]
-            found[own] = product % q
-    return found
+            product = -coefficients[own] * roots[:, None]
+            product[:, 1:] += coefficients[own, :-1]
+            coefficients[own] = product % q
+    return coefficients
 
 
 def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolution:
@@ -218,5 +218,5 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
         products %= q
         system[block] = np.add.reduceat(products[order], starts, axis=0).T
     np.negative(system[:, -1], out=system[:, -1])
-    found = solve_prime_field(system, q, n, check=attempt.check)
-    return PrimeFieldSolution(found.solution[::-1], found.kernel[:, ::-1], found.rank, found.consistent)
+    solved = solve_prime_field(system, q, n, check=attempt.check)
+    return PrimeFieldSolution(solved.solution[::-1], solved.kernel[:, ::-1], solved.rank, solved.consistent)

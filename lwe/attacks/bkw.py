@@ -188,9 +188,9 @@ def _samples_needed(
     """
     uniform = (q * q - 1) / 12
     variance = np.minimum(column * 2.0 ** np.arange(len(means)), uniform) if column else uniform
-    told = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
+    distinct = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
     near = (q / (2 * math.pi * _SPREAD)) ** 2 / variance
-    return np.maximum(_FEWEST, _SAFETY * np.maximum(told, near) / np.maximum(means, 1e-100) ** 2)
+    return np.maximum(_FEWEST, _SAFETY * np.maximum(distinct, near) / np.maximum(means, 1e-100) ** 2)
 
 
 def _row_type(modulus: int) -> np.dtype:
@@ -205,7 +205,7 @@ def _coordinates(
 ) -> Int[np.ndarray, " n"]:
     """The secret, the last coordinates first; `middles` are twice the middles of the labels' residues."""
     parameters, q = attempt.parameters, attempt.parameters.q
-    rows, found = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
+    rows, secret = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
     left = public.shape[1]
     while left:
         plan = plan_reduction(parameters, left, len(rows), memory=attempt.budget.memory)
@@ -214,8 +214,11 @@ def _coordinates(
         now, labels, counts = rows[:, :left], middles, [len(rows)]
         for width, most in zip(plan.blocks, plan.samples[1:], strict=True):
             attempt.check()
-            one, other = _agreeing(now[:, :width], most, generator)
-            now, labels = (now[one, width:] - now[other, width:]) % q, labels[one] - labels[other]
+            left_rows, right_rows = _agreeing(now[:, :width], most, generator)
+            now, labels = (
+                (now[left_rows, width:] - now[right_rows, width:]) % q,
+                labels[left_rows] - labels[right_rows],
+            )
             counts.append(len(now))
         attempt.check()
         tail = _largest(now, labels, q) if len(now) else np.zeros(plan.tail, dtype=np.int64)
@@ -227,10 +230,10 @@ def _coordinates(
                 expected=list(plan.samples),
                 samples=counts,
             )
-        found[left - plan.tail : left] = tail
+        secret[left - plan.tail : left] = tail
         middles = middles - 2 * (public[:, left - plan.tail : left] @ tail)
         left -= plan.tail
-    return found
+    return secret
 
 
 def _agreeing(
@@ -251,9 +254,9 @@ def _agreeing(
         chosen.append((firsts[: most - made], distance))
         made += len(chosen[-1][0])
         distance += 1
-    one = np.concatenate([places for places, _ in chosen] or [firsts])
-    other = np.concatenate([places + apart for places, apart in chosen] or [firsts])
-    return order[one], order[other]
+    firsts_of_pairs = np.concatenate([places for places, _ in chosen] or [firsts])
+    seconds_of_pairs = np.concatenate([places + apart for places, apart in chosen] or [firsts])
+    return order[firsts_of_pairs], order[seconds_of_pairs]
 
 
 def _largest(

@@ -76,7 +76,7 @@ class DecodingAttack(Attack):
             raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It is for rows of bits or trits.")
         seconds = UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
         _, rows = zero_columns(attempt.samples.public, parameters.n - 1, rng)
-        plan = best_plan(parameters, [len(one) for one in rows], seconds)
+        plan = best_plan(parameters, [len(zero_rows) for zero_rows in rows], seconds)
         if plan is None:
             raise AttackEndedError(
                 AttackOutcome.NOT_APPLICABLE,
@@ -127,12 +127,12 @@ def zero_columns(
 
     The first two columns are random, so that trials differ. Each further one is that which leaves the most rows.
     """
-    kept, chosen, rows = list(range(public.shape[1])), list[int](), [np.arange(len(public))]
+    columns, chosen, rows = list(range(public.shape[1])), list[int](), [np.arange(len(public))]
     while len(chosen) < most:
-        zeros = public[rows[-1]][:, kept] == 0
-        place = int(generator.integers(len(kept)) if len(chosen) < 2 else np.argmax(zeros.sum(axis=0)))
+        zeros = public[rows[-1]][:, columns] == 0
+        place = int(generator.integers(len(columns)) if len(chosen) < 2 else np.argmax(zeros.sum(axis=0)))
         rows.append(rows[-1][zeros[:, place]])
-        chosen.append(kept.pop(place))
+        chosen.append(columns.pop(place))
     return chosen, rows
 
 
@@ -202,13 +202,13 @@ class ZeroColumns:
         self._public = centred(samples.public, self._q)
         self._middle = label_middles(samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
-        self.kept = np.setdiff1d(np.arange(parameters.n), self.zero)
+        self.others = np.setdiff1d(np.arange(parameters.n), self.zero)
         self.rows = generator.permutation(rows[-1])
 
     def lattice(self, samples: int) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
         """The first rows, without the zero columns, and the middles of what their labels stand for."""
         chosen = self.rows[:samples]
-        return self._public[np.ix_(chosen, self.kept)], self._middle[chosen]
+        return self._public[np.ix_(chosen, self.others)], self._middle[chosen]
 
     def evidence(self, secrets: Int[np.ndarray, "N k"], used: int) -> Float[np.ndarray, " N"]:
         """Log of the probability that residues as uneven as those of each secret arise from uniform ones.
@@ -222,13 +222,13 @@ class ZeroColumns:
             return np.zeros(len(secrets))
         judges, lengths = np.concatenate(groups), np.array([len(rows) for rows in groups])
         starts = np.cumsum(lengths) - lengths
-        public, middle = self._public[np.ix_(judges, self.kept)], self._middle[judges]
-        found = np.empty(len(secrets))
+        public, middle = self._public[np.ix_(judges, self.others)], self._middle[judges]
+        evidence = np.empty(len(secrets))
         for begin in range(0, len(secrets), _AT_ONCE):
             turned = self._turned(public, middle[:, None], secrets[begin : begin + _AT_ONCE].T)
             sums = np.abs(np.add.reduceat(turned, starts, axis=0)) ** 2 / lengths[:, None]
-            found[begin : begin + _AT_ONCE] = scipy.stats.gamma.logsf(sums.sum(axis=0), len(groups))
-        return found
+            evidence[begin : begin + _AT_ONCE] = scipy.stats.gamma.logsf(sums.sum(axis=0), len(groups))
+        return evidence
 
     def completed(self, secret: Int[np.ndarray, " k"]) -> Int[np.ndarray, " n"]:
         """The secret on all columns, from what it is on the others: column by column, by the shift of labels.
@@ -236,12 +236,12 @@ class ZeroColumns:
         After each column least squares improves all entries so far, from twice as many rows as before.
         """
         whole = np.zeros(self._public.shape[1])
-        whole[self.kept] = secret
-        known, left = list(self.kept), list(self.zero)
+        whole[self.others] = secret
+        known, left = list(self.others), list(self.zero)
         while True:
             rows = np.flatnonzero(~self._public[:, left].any(axis=1))[:_FITTED]
             public, middle = self._public[rows], self._middle[rows]
-            if len(known) > len(self.kept):
+            if len(known) > len(self.others):
                 turned = self._turned(public, middle, whole)
                 low, zero, high = (turned[public[:, known[-1]] == entry].sum() for entry in (-1, 0, 1))
                 shift = high * np.conj(zero) + zero * np.conj(low)

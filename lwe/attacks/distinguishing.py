@@ -68,8 +68,8 @@ class Distinguishing:
         from scipy.stats import binomtest  # slow to import and rarely needed
 
         real, random = (
-            binomtest(found, self.runs).proportion_ci((3 + self.confidence) / 4)
-            for found in (self.real_detected, self.random_detected)
+            binomtest(detected, self.runs).proportion_ci((3 + self.confidence) / 4)
+            for detected in (self.real_detected, self.random_detected)
         )
         return float(real.low - random.high), float(real.high - random.low)
 
@@ -159,8 +159,8 @@ def distinguish(
     --------
     >>> from lwe import LeastSquaresAttack, TERNARY
     >>> easy = LWEParameters(n=8, q=64, p=4, Xs=TERNARY)
-    >>> found = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
-    >>> found.real_detected, found.random_detected, found.interval[0] > 0
+    >>> result = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
+    >>> result.real_detected, result.random_detected, result.interval[0] > 0
     (10, 0, True)
     """
     if isinstance(learner, type):

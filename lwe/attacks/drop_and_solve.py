@@ -74,10 +74,10 @@ class DropAndSolveAttack(Attack):
 
 def _plan(attempt: Attempt) -> tuple[LWEParameters, PrimalShape, int]:
     """The smaller problem of the fewest expected seconds, its lattice, and the number of trials."""
-    parameters, law = attempt.parameters, attempt.parameters.Xs
-    if not isinstance(law, FixedWeight):
+    parameters, distribution = attempt.parameters, attempt.parameters.Xs
+    if not isinstance(distribution, FixedWeight):
         raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It guesses zeros of secrets of a fixed weight.")
-    n, weight = parameters.n, law.total
+    n, weight = parameters.n, distribution.total
     plan, least = None, UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
     for size in range(n - 5, max(weight, n // 4), -5):
         few = parameters.updated(n=size)

@@ -1,4 +1,4 @@
-"""Exhaustive search: try every secret of the law, 64 at once, and drop it at the first sample that contradicts it."""
+"""Exhaustive search: try every secret, 64 at once, and drop it at the first sample that contradicts it."""
 
 import math
 import time
@@ -30,10 +30,10 @@ _TRANSFORMED = 25  # the most bits of a secret for a transform over all secrets:
 @dataclass(frozen=True)
 @checked
 class ExhaustiveAttack(SearchAttack):
-    """Try all secrets of the law, sample by sample with early abort.
+    """Try all secrets of the distribution, sample by sample with early abort.
 
-    Applies to laws with few secrets: binary, ternary, sparse, binomial and rounded Gaussian, and uniform with a small
-    modulus; with any public matrix, with rounding and with small errors.
+    Applies to distributions with few secrets: binary, ternary, sparse, binomial and rounded Gaussian, and uniform with
+    a small modulus; with any public matrix, with rounding and with small errors.
 
     Notes
     -----
@@ -43,10 +43,10 @@ class ExhaustiveAttack(SearchAttack):
     for entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is
     constant.
 
-    Without errors the search is complete: if a secret of the law has all labels right, it finds one. With errors it
+    Without errors the search is complete: if a secret of the distribution has all labels right, it finds one. With errors it
     drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no candidate
-    remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
-    1/1000 are not tried. Both numbers are in `details`.
+    remains, up to two more rounds use other samples. Tails that a secret reaches with probability below 1/1000
+    are not tried. Both numbers are in `details`.
 
     A flipped bit excludes nobody. So for q = 2 with flips the answer is the candidate that most labels agree with. Up
     to n = 25 a Walsh-Hadamard transform counts for all 2^n secrets in all N samples: O(N n + n 2^n). Beyond, each

@@ -125,9 +125,9 @@ class LinearisationAttack(Attack):
         parameters, training = attempt.parameters, attempt.samples
         low = _low_parts(monomials, polynomial, attempt, generator)
         attempt.details["low_parts"] = len(low)
-        for one in low:
+        for part in low:
             attempt.check()
-            secret = _lifted(one, parameters, training)
+            secret = _lifted(part, parameters, training)
             if secret is not None and share_right(secret, training, parameters) == 1:
                 return secret
         return None
@@ -196,8 +196,8 @@ def _lifted(
         weight = step << bit
         carried = inner_products(part.public, secret, parameters.q) & weight != 0
         parity = (part.labels >> bit & 1).astype(bool) ^ carried
-        found = solve_gf2(part.public & 1, parity)
-        if not found.consistent:
+        solved = solve_gf2(part.public & 1, parity)
+        if not solved.consistent:
             return None
-        secret += weight * found.solution
+        secret += weight * solved.solution
     return secret

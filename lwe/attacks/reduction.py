@@ -176,7 +176,7 @@ class Reduction:
 
     def close(
         self, target: Float[np.ndarray, " D"], first: int, bounds: Float[np.ndarray, " d"], *, most: int
-    ) -> Int[np.ndarray, "found D"]:
+    ) -> Int[np.ndarray, "N D"]:
         """Combinations of the rows from `first` on that are close to a target, by pruned enumeration: `most` at most.
 
         `bounds[i]` is the largest squared length of the part of the difference that is orthogonal to the first
@@ -191,22 +191,24 @@ class Reduction:
         # coordinates of the whole target: fplll counts them from the first row of the basis
         given = {"target": gso.from_canonical(target.tolist()), "pruning": (bounds / bounds[0]).tolist()}
         try:
-            found = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
+            solutions = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
         except EnumerationError:  # there is none
-            found = []
-        coefficients = np.array([one for _, one in found]).reshape(len(found), self.dim - first)
+            solutions = []
+        coefficients = np.array([coordinates for _, coordinates in solutions]).reshape(
+            len(solutions), self.dim - first
+        )
         return np.rint(coefficients).astype(np.int64) @ self.rows(range(first, self.dim))
 
     def rows(self, places: Iterable[int]) -> Int[np.ndarray, "rows D"]:
         """Rows of the basis as it is now."""
-        found = [[int(one) for one in self.matrix[place]] for place in places]
-        return np.array(found, dtype=np.int64).reshape(len(found), self.matrix.ncols)
+        entries = [[int(entry) for entry in self.matrix[place]] for place in places]
+        return np.array(entries, dtype=np.int64).reshape(len(entries), self.matrix.ncols)
 
     def marked(self, value: int, places: Iterable[int], *, longest: float) -> list[int]:
         """The rows among `places` whose last entry is plus or minus `value` and whose length is at most `longest`."""
         last = self.matrix.ncols - 1
-        found = [place for place in places if abs(self.matrix[place, last]) == value]
-        return [place for place in found if self.matrix[place].norm() <= longest]
+        marked = [place for place in places if abs(self.matrix[place, last]) == value]
+        return [place for place in marked if self.matrix[place].norm() <= longest]
 
     @cached_property
     def _objects(self) -> tuple[Any, Any]:

@@ -48,11 +48,11 @@ class ProductHalf:
 
     def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
         """Those of these numbers."""
-        found = np.empty((len(indices), self.size), dtype=np.int64)
+        vectors = np.empty((len(indices), self.size), dtype=np.int64)
         for column in range(self.size - 1, -1, -1):
             indices, digit = np.divmod(indices, len(self.values))
-            found[:, column] = self.values[digit]
-        return found
+            vectors[:, column] = self.values[digit]
+        return vectors
 
     def draw(self, number: int, rng: np.random.Generator) -> Int[np.ndarray, "number size"]:
         """Random ones."""
@@ -74,17 +74,17 @@ class SparseHalf:
 
     def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
         """Those of these numbers: the places by the combinatorial number system, the signs by bits."""
-        found = np.zeros((len(indices), self.size), dtype=np.int64)
+        vectors = np.zeros((len(indices), self.size), dtype=np.int64)
         signs = np.zeros_like(indices)
         if self.signs:
             indices, signs = np.divmod(indices, 1 << self.weight)
         every = np.arange(len(indices))
         for place in range(self.weight, 0, -1):
-            ways = np.array([min(math.comb(one, place), 1 << 62) for one in range(self.size + 1)])
+            ways = np.array([min(math.comb(top, place), 1 << 62) for top in range(self.size + 1)])
             chosen = np.searchsorted(ways, indices, side="right") - 1
             indices = indices - ways[chosen]
-            found[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
-        return found
+            vectors[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
+        return vectors
 
     def draw(self, number: int, rng: np.random.Generator) -> Int[np.ndarray, "number size"]:
         """Random ones."""
@@ -96,10 +96,10 @@ Half = ProductHalf | SparseHalf
 
 @dataclass(frozen=True, eq=False)
 class SecretSpace:
-    """All secrets of a law."""
+    """All secrets of a distribution."""
 
     number: int  #: how many
-    #: A bound on the probability that the secret is not among them, because the tails of the law are cut off
+    #: A bound on the probability that the secret is not among them, because the tails of the distribution are cut off
     missed: float
     #: maps a size m to pairs of halves on the first n - m and the last m entries; the pairs together give every
     #: secret once
@@ -110,34 +110,35 @@ class SecretSpace:
 
 
 def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSpace | None:
-    """The secrets of the parameters' law; None if their entries have more than 2^20 values.
+    """The secrets of the parameters' distribution; None if their entries have more than 2^20 values.
 
     Tail values are left out as long as the probability that a secret has one of them is at most `missed`.
     """
-    n, q, law = parameters.n, parameters.q, parameters.Xs
-    if isinstance(law, FixedWeight):  # all signs: a superset where their numbers are fixed too
-        weight, signs = law.total, q > 2 and law.minus_ones > 0
+    n, q, distribution = parameters.n, parameters.q, parameters.Xs
+    if isinstance(distribution, FixedWeight):  # all signs: a superset where their numbers are fixed too
+        weight, signs = distribution.total, q > 2 and distribution.minus_ones > 0
 
         def halves(size: int) -> list[tuple[Half, Half]]:
             weights = range(max(0, weight - size), min(weight, n - size) + 1)
             return [
-                (SparseHalf(n - size, one, signs), SparseHalf(size, weight - one, signs)) for one in weights
+                (SparseHalf(n - size, share, signs), SparseHalf(size, weight - share, signs))
+                for share in weights
             ]
 
         return SecretSpace(SparseHalf(n, weight, signs).number, 0.0, halves)
-    if law.is_uniform(q) and q > _MOST_VALUES:
+    if distribution.is_uniform(q) and q > _MOST_VALUES:
         return None
     try:
-        values, weights = law.support(q)
+        values, weights = distribution.support(q)
     except ValueError:  # more values than are listed
         return None
     order = np.argsort(-weights, kind="stable")
     left_out = 1 - np.cumsum(weights[order])
-    kept = order[: 1 + int(np.argmax(left_out <= missed / n))]
-    if len(kept) > _MOST_VALUES:
+    likely = order[: 1 + int(np.argmax(left_out <= missed / n))]
+    if len(likely) > _MOST_VALUES:
         return None
-    values = values[kept]
-    lost = max(0.0, n * float(left_out[len(kept) - 1]))
+    values = values[likely]
+    lost = max(0.0, n * float(left_out[len(likely) - 1]))
     return SecretSpace(
         int(len(values) ** n),
         lost if lost > 1e-12 else 0.0,
@@ -242,12 +243,12 @@ class Windows:
         numbers = range(half.number) if numbers is None else numbers
         rows = self.rows[:, self.rows.shape[1] - half.size :] if last else self.rows[:, : half.size]
         starts = self.starts if last else np.zeros_like(self.starts)
-        found = np.empty((len(self), len(numbers)), dtype=self.dtype)
+        products = np.empty((len(self), len(numbers)), dtype=self.dtype)
         for begin in range(0, len(numbers), _AT_ONCE):
             attempt.check()
             vectors = half.vectors(np.array(numbers[begin : begin + _AT_ONCE]))
-            found[:, begin : begin + _AT_ONCE] = _residues(vectors, rows, starts, self.modulus).T
-        return found
+            products[:, begin : begin + _AT_ONCE] = _residues(vectors, rows, starts, self.modulus).T
+        return products
 
     def fit(self, test: int, sums: np.ndarray, wider: np.ndarray | int = 0) -> Bool[np.ndarray, "..."]:
         """Whether sums of two residues are in the window of a test, or in a window that is larger by `wider`."""
@@ -371,8 +372,8 @@ class SearchAttack(Attack):
 
 def even_split(space: SecretSpace, n: int, *, most: int = 1 << 62) -> int:
     """The size of the second half that makes both lists shortest, if the second list has at most `most` entries."""
-    fitting = [one for one in range(n + 1) if max(last.number for _, last in space.split(one)) <= most]
-    return min(fitting, key=lambda one: sum(first.number + last.number for first, last in space.split(one)))
+    fitting = [size for size in range(n + 1) if max(last.number for _, last in space.split(size)) <= most]
+    return min(fitting, key=lambda size: sum(first.number + last.number for first, last in space.split(size)))
 
 
 def _residues(
@@ -383,8 +384,8 @@ def _residues(
 ) -> Int[np.ndarray, "N K"]:
     """<a, s> - start mod q for all vectors s and rows a; the rows are centred."""
     if modulus**2 * max(vectors.shape[1], 1) < 1 << 52:  # floating-point numbers are exact, and faster
-        found = vectors.astype(np.float64) @ rows.T.astype(np.float64) - starts
-        found -= modulus * np.floor(found / modulus)
-        return found.astype(np.int64)
-    found = np.stack([inner_products(vectors, row, modulus) for row in rows], axis=1)
-    return np.mod(found - starts, modulus)
+        products = vectors.astype(np.float64) @ rows.T.astype(np.float64) - starts
+        products -= modulus * np.floor(products / modulus)
+        return products.astype(np.int64)
+    products = np.stack([inner_products(vectors, row, modulus) for row in rows], axis=1)
+    return np.mod(products - starts, modulus)

@@ -38,7 +38,7 @@ def test_a_secret_is_completed_from_what_it_is_on_the_other_columns(matrix):
     made = BITS.updated(matrix=matrix)
     samples, secret = make_samples(made, 8000, rng=0)
     zeros = ZeroColumns(samples, made, 5, np.random.default_rng(1))
-    near = secret[zeros.kept] + np.random.default_rng(2).integers(-1, 2, size=len(zeros.kept))
+    near = secret[zeros.others] + np.random.default_rng(2).integers(-1, 2, size=len(zeros.others))
     np.testing.assert_array_equal(centred(zeros.completed(near), 64), secret)
 
 
@@ -46,7 +46,7 @@ def test_fresh_rows_support_the_right_secret_and_with_random_labels_none_more_of
     parameters = BITS.updated(n=24)
     samples, secret = make_samples(parameters, 8000, rng=0)
     zeros = ZeroColumns(samples, parameters, 6, np.random.default_rng(1))
-    assert zeros.evidence(secret[zeros.kept][None], 40)[0] < -100
+    assert zeros.evidence(secret[zeros.others][None], 40)[0] < -100
     random = np.random.default_rng(3).integers(2, size=6400)
     samples = LWRSamples(samples.public[:6400], random)
     zeros = ZeroColumns(samples, parameters, 6, np.random.default_rng(1))
