@@ -264,12 +264,12 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     Notes
     -----
     L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is compared with its distribution for labels drawn with s on these
-    rows. By Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is refused if one
-    of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about four standard
-    deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with wide errors the
-    number of right labels does not show that. More than 256 errors are merged into 256 groups of neighbours, and then
-    the bound is approximate. O(N s) with s errors, at most
-    256; with more than 2^22 terms the first samples stand for all.
+    rows. By Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is
+    refused if one of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about
+    four standard deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with
+    wide errors the number of right labels does not show that. More than 256 errors are merged into 256 groups of
+    neighbours, and then the bound is approximate. O(N s) with s errors, at most 256; with more than 2^22 terms the
+    first samples stand for all.
     """
     q = parameters.q
     if parameters.Xe.is_uniform(q):

@@ -43,10 +43,10 @@ class ExhaustiveAttack(SearchAttack):
     for entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is
     constant.
 
-    Without errors the search is complete: if a secret of the distribution has all labels right, it finds one. With errors it
-    drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no candidate
-    remains, up to two more rounds use other samples. Tails that a secret reaches with probability below 1/1000
-    are not tried. Both numbers are in `details`.
+    Without errors the search is complete: if a secret of the distribution has all labels right, it finds one. With
+    errors it drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no
+    candidate remains, up to two more rounds use other samples. Tails that a secret reaches with probability below
+    1/1000 are not tried. Both numbers are in `details`.
 
     A flipped bit excludes nobody. So for q = 2 with flips the answer is the candidate that most labels agree with. Up
     to n = 25 a Walsh-Hadamard transform counts for all 2^n secrets in all N samples: O(N n + n 2^n). Beyond, each
