@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
-    from arena.learned import Learned, UnusedSettingError, learn
+    from arena.learned import Learned
+    from arena.learning import UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
     from arena.phase_figures import draw_phases
     from arena.phase_page import save_phases

@@ -2,17 +2,15 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from arena.formats import as_plain
-from arena.learned import LearnerRun
+from arena.learned import Learned
 from arena.own_files import object_of_file
 from arena.student_table import STUDENTS
-from attention import Inputs, ValueOracle
+from attention import ValueOracle
 from attention.evaluation import relative_error
 from attention.fits import Progress
 from attention.validation import count
@@ -20,61 +18,12 @@ from runs import single_thread
 from upper import ByQueries, Newton
 from upper.floor import counting_floor
 
-__all__ = ["LearnedFunction", "answering", "learn_function"]
+__all__ = ["answering", "learn_function"]
 
 # Fresh queries on which the error is measured.
 _FRESH = 100
 # Answers to a batch and to its parts are the same up to rounding, of bfloat16 too.
 _SAME = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedFunction(LearnerRun):
-    """The result of `ByQueries` on a function.
-
-    Attributes
-    ----------
-    learner, seed, fit, engine
-        As of `arena.learned.LearnerRun`.
-    function : str
-        What was asked.
-    tokens, dim : int
-        The shape of a query.
-    error : float
-        The relative error on fresh queries, of independent Gaussian entries.
-    counting_floor, examples_for_newton : int or None
-        The random examples below which no learner can determine such a layer, and those that Newton takes; None if no
-        layer was found.
-    """
-
-    function: str
-    tokens: int
-    dim: int
-    error: float
-    counting_floor: int | None
-    examples_for_newton: int | None
-
-    def __str__(self) -> str:
-        newton = f"{self.examples_for_newton} for Newton, {self.counting_floor} at least for any learner"
-        layer = self.layer if self.fit.outcome.succeeded else None
-        biases = "" if layer is None else (", with biases" if layer.biased else ", without biases")
-        rows = {
-            "error on fresh queries": f"{self.error:.3g}",
-            "the layer": "" if layer is None else f"{'causal' if layer.causal else 'without mask'}{biases}",
-            "random examples instead": "" if self.examples_for_newton is None else newton,
-        }
-        return self.text(f"{self.function}, {self.tokens} tokens in {self.dim} dimensions", rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values, with the trace; values that are not finite are None."""
-        names = ("function", "tokens", "dim", "error", "counting_floor", "examples_for_newton")
-        causal = None if self.layer is None else self.layer.causal
-        precision = self.fit.precision
-        own = {"causal": causal, "precision": None if precision is None else vars(precision)}
-        return as_plain({name: getattr(self, name) for name in names} | own) | super().to_json()
-
-    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
-        return None, {"function": self.function}
 
 
 def learn_function(
@@ -85,7 +34,7 @@ def learn_function(
     learner: ByQueries | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> LearnedFunction:
+) -> Learned:
     """Learn the attention layer that a function is, from value queries.
 
     Parameters
@@ -112,7 +61,7 @@ def learn_function(
     --------
     >>> from attention import make_nice_layer
     >>> found = learn_function(make_nice_layer(heads=2, dim=8, rng=0), tokens=3, dim=8)
-    >>> found.fit.outcome.name, found.layer.heads, found.counting_floor
+    >>> found.fit.outcome.name, found.layer.heads, found.data["counting_floor"]
     ('EXACT', 2, 11)
     """
     tokens, dim, seed = count("tokens", tokens), count("dim", dim), count("seed", seed, least=0)
@@ -131,19 +80,18 @@ def learn_function(
         floor = counting_floor(
             heads=layer.heads, tokens=tokens, dim=dim, biases=layer.biased, causal=layer.causal
         )
-        student = Newton(m=layer.heads, biases=layer.biased, causal=layer.causal)
+        student = Newton(heads=layer.heads, biases=layer.biased, causal=layer.causal)
         newton = student.default_examples(layer.heads, tokens, dim)
-    return LearnedFunction(
-        learner=STUDENTS["by-queries"].record([learner]),
-        seed=seed,
-        fit=fit,
-        engine="",
-        function=name,
-        tokens=tokens,
-        dim=dim,
-        error=error,
-        counting_floor=floor,
-        examples_for_newton=newton,
+    return Learned(
+        STUDENTS["by-queries"].record([learner]),
+        seed,
+        fit,
+        source=f"{name}, {tokens} tokens in {dim} dimensions",
+        measures={"error": error},
+        data={
+            **{"function": name, "tokens": tokens, "dim": dim},
+            **{"counting_floor": floor, "examples_for_newton": newton},
+        },
     )
 
 

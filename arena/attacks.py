@@ -15,12 +15,12 @@ __all__ = ["ATTACKS", "choose_attacks", "learners_on_engine"]
 
 ATTACKS: Mapping[str, Attack] = {
     **lwe.attacks.ATTACKS,
-    "newton": LearnerAttack(lambda heads: upper.Newton(m=heads, examples=4000, work=3000), name="newton"),
+    "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
     "adam": LearnerAttack(
-        lambda heads: upper.GradientDescent(m=heads, batch=512, work=4000, learning_rate=0.01), name="adam"
+        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01), name="adam"
     ),
     # its theorem assumes uniform tokens
-    "six-phase": LearnerAttack(lambda heads: upper.SixPhase(m=heads), on_gate_only=False, name="six-phase"),
+    "six-phase": LearnerAttack(lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"),
 }
 """The registry of `lwe.attacks` with three learners of attention layers, in the order of tables."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.engines import engine_used
+from arena.engines import may_use_torch
 from arena.records import Cell, Status, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
@@ -49,7 +49,7 @@ PRELOADED = (
 )
 """What the processes of a comparison import before they compute."""
 LEAST_COST = 0.05
-"""The cost of a learner that takes milliseconds, beside 1 for the cheapest of the others."""
+"""The cost of a learner that takes milliseconds, in seconds."""
 
 
 def run_cell(
@@ -74,7 +74,7 @@ def run_cell(
         if not student.extra or find_spec(student.extra) is not None:
             raise
         return Cell(target.name, student.name, seed, Status.NOT_INSTALLED, message=str(error))
-    return _done(target, student, seed, fit, measures, engine_used(learner, target))
+    return _done(target, student, seed, fit, measures)
 
 
 def fit_target(
@@ -106,9 +106,8 @@ def fit_target(
     """
     seed = count("seed", seed, least=0)
     which = target_stream(target)
-    engine = engine_used(learner, target)
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
-    with single_thread(torch=engine.startswith("torch")):
+    with single_thread(torch=may_use_torch(learner)):
         truth = target.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
         seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
@@ -132,7 +131,7 @@ def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> 
         "seed": seed,
     }
     label = f"{student.name} on {target.record.name}"
-    cost = (student.cost + LEAST_COST) * (2 if target.instance is not None else 1)
+    cost = LEAST_COST + (student.costs[target.instance is not None] if learners else 0)
     return EngineCell(_computed, arguments, {"objects": (target, student, effort)}, label, cost)
 
 
@@ -162,9 +161,7 @@ def _computed(objects: tuple[Target, Student, Effort], seed: int, **records: Any
     return cell
 
 
-def _done(
-    target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float], engine: str
-) -> Cell:
+def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
     return Cell(
         target.name,
         student.name,
@@ -180,7 +177,7 @@ def _done(
         error_rate_bound=fit.error_rate_bound,
         examples_used=fit.examples_used,
         seconds=fit.seconds,
-        engine=engine,
+        engine=fit.engine,
         alone=fit.alone,
         trace=tuple(
             TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))

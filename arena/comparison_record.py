@@ -36,7 +36,7 @@ class ComparisonRecord:
     --------
     >>> from arena.records import Status
     >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn at random.")
-    >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"m": 1})
+    >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"heads": 1})
     >>> cell = Cell("toy", "Newton", 0, Status.DONE, outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
     >>> record = ComparisonRecord({"preset": "quick"}, (target,), (learner,), (cell,))
     >>> record

@@ -259,7 +259,7 @@ def learner_side(
     """
     found = []
     for dim in dims:
-        counts = six_phase_queries(QueryPlan(m=2, k=2, d=dim))
+        counts = six_phase_queries(QueryPlan(heads=2, tokens=2, dim=dim))
         queries, tolerance = sum(one.count for one in counts), min(one.tolerance for one in counts)
         for m in heads:
             if (bits := 2 * m - 1) < dim - 1:

@@ -1,4 +1,4 @@
-"""Where learners compute: check that the wanted engine and device exist, and name those in use."""
+"""Where learners compute: check that the wanted engine and device exist, and set learners up for them."""
 
 import dataclasses
 import re
@@ -10,47 +10,21 @@ from arena.students import Effort, Student
 from arena.targets import Target
 from attention import Learner
 
-__all__ = ["asked_settings", "engine_used", "on_engine", "placed", "require_engine", "require_known_engine"]
+__all__ = [
+    "asked_settings",
+    "may_use_torch",
+    "on_engine",
+    "placed",
+    "require_engine",
+    "require_known_engine",
+]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
-def engine_used(learner: Learner, target: Target) -> str:
-    """The engine a learner uses on a target, such as "numpy" or "torch cpu bfloat16"; empty if unknown.
-
-    The last word is the precision of the matrix products, which are most of the work.
-
-    Raises
-    ------
-    ValueError, ImportError
-        If the engine or device that the learner asks for is missing.
-
-    Notes
-    -----
-    Newton's engine "auto" depends on the size of the problem, on whether torch is installed, and on the hardware.
-    If Newton has to find the number of heads, the answer is for the true number. The call imports torch if torch
-    will be used.
-
-    Examples
-    --------
-    >>> from arena import nice_target
-    >>> from upper import Newton
-    >>> engine_used(Newton(m=1), nice_target(heads=1, tokens=2, dim=4))
-    'numpy'
-    """
-    if isinstance(learner, upper.Newton):
-        heads = target.layer.heads if learner.m == "auto" else learner.m
-        return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
-    if isinstance(learner, upper.GradientDescent):
-        return f"torch {learner.device} {learner.dtype}"
-    of_numpy = (
-        upper.LBFGS,
-        upper.LinearAttentionLearner,
-        upper.LinearBaseline,
-        upper.OneGradientStep,
-        upper.SixPhase,
-    )
-    return "numpy" if isinstance(learner, of_numpy) else ""
+def may_use_torch(learner: Learner) -> bool:
+    """Whether a fit of this learner may load torch, so that its threads are to be limited first."""
+    return getattr(learner, "engine", "torch" if hasattr(learner, "device") else "numpy") != "numpy"
 
 
 def asked_settings(engine: str | None = None, device: str | None = None) -> dict[str, str]:

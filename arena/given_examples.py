@@ -1,16 +1,17 @@
 """One learner on given examples without a known target; the error is measured on held-out examples."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arena.engines import engine_used
-from arena.formats import as_plain
-from arena.learned import LearnerRun, set_up
+from arena.engines import may_use_torch
+from arena.learned import Learned
+from arena.learning import set_up
 from arena.records import TargetRecord
 from arena.students import Student
 from arena.targets import Target
@@ -19,7 +20,6 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     Fit,
-    Inputs,
     Learner,
     Outcome,
 )
@@ -28,77 +28,16 @@ from attention.files import FilePath
 from attention.fits import Progress
 from attention.validation import count
 from runs import single_thread
-from upper import Newton, certify_layer
+from upper import certify_layer
 from upper.newton.causal import examples_are_causal
 from upper.newton.certificate import LayerCertificate
 
-__all__ = ["LearnedExamples", "learn_examples"]
+__all__ = ["learn_examples"]
 
-_ABOUT = {"biases": "biased", "causal": "causal"}
 # With these outcomes examples that the learner never saw have no larger error, or they contradict it.
 _TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
 # A certificate of so many unknown entries takes half a minute.
 _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedExamples(LearnerRun):
-    """The result of one learner on given examples.
-
-    Attributes
-    ----------
-    learner, seed, fit, engine
-        As in `arena.learned.LearnerRun`; the seed also decides which examples are held out.
-    files : tuple of str
-        The files of the examples.
-    shape : tuple of int
-        The numbers (n, k, d) of the examples given.
-    held_out : int
-        The number of examples that the learner never saw.
-    held_out_error : float
-        The relative error on the held-out examples, the only data to measure against; absolute if their labels are 0.
-    certificate : LayerCertificate or None
-        Which directions of the parameters the examples determine, and to what error, from at most 1000 of them; None if
-        the learner is not Newton or did not reproduce them, or if Theta and c have more than 2000 entries
-        (`certify_layer` takes any).
-    uncertified : str
-        Why there is no certificate; empty if there is one.
-    """
-
-    files: tuple[str, ...]
-    shape: tuple[int, ...]
-    held_out: int
-    held_out_error: float
-    certificate: LayerCertificate | None = None
-    uncertified: str = ""
-
-    def __repr__(self) -> str:
-        ended = f"{self.fit.outcome.name}, held-out error {self.held_out_error:.3g}"
-        return f"<LearnedExamples: {self.learner.title} on {' and '.join(self.files)}, {ended}>"
-
-    def __str__(self) -> str:
-        n, k, d = self.shape
-        title = f"{n} examples of {k} tokens in {d} dimensions: {n - self.held_out} to fit, {self.held_out} held out"
-        rows = {"error on held-out examples": f"{self.held_out_error:.3g} of the labels (not squared)"}
-        if self.learner.parameters.get("biases") == "auto" and self.layer is not None:
-            rows["biases"] = "found" if self.layer.biased else "none are needed"
-        if self.layer is not None and self.layer.causal:
-            rows["mask"] = "causal"
-        text = self.text(title, rows)
-        left_out = f"The certificate of the determined directions is left out: {self.uncertified}."
-        found = left_out if self.certificate is None else str(self.certificate)
-        return "\n  ".join([text, *found.splitlines()])
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values, with the trace; values that are not finite are None."""
-        own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
-        shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
-        own["certificate"], own["uncertified"] = _as_json(self.certificate), self.uncertified
-        own |= {name: None if self.layer is None else getattr(self.layer, of) for name, of in _ABOUT.items()}
-        return as_plain({**own, **shape}) | super().to_json()
-
-    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
-        return None, {"examples": list(self.files)}
 
 
 def learn_examples(
@@ -109,7 +48,7 @@ def learn_examples(
     seed: int = 0,
     progress: Progress | None = None,
     **settings: Any,
-) -> LearnedExamples:
+) -> Learned:
     """Run one learner on the examples in files, and measure its error on examples that were held out.
 
     Parameters
@@ -150,56 +89,51 @@ def learn_examples(
     given = ExampleOracle.from_files(*(Path(file) for file in files))
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
-    stand_in = _stand_in(given.k, given.d, number, causal=examples_are_causal(x, y))
-    chosen = set_up(stand_in, learner, heads=heads, **settings)
-    if (
-        isinstance(chosen.learner, Newton)
-        and not isinstance(learner, Newton)
-        and settings.get("biases") is None
-    ):
-        chosen = replace(chosen, learner=replace(chosen.learner, biases="auto"))
-    if chosen.record.access == "value queries":
+    stand_in = _stand_in(given.tokens, given.dim, number, causal=examples_are_causal(x, y))
+    record, built = set_up(stand_in, learner, heads=heads, **settings)
+    fields = {field.name for field in dataclasses.fields(built)}
+    if record.access == "value queries":
         raise ValueError(
-            f"{chosen.student.title} learns from value queries, which given examples cannot answer: choose a learner "
-            "of random examples, such as newton."
+            f"{record.title} learns from value queries, which given examples cannot answer: choose a learner of random "
+            "examples, such as newton."
         )
-    if heads is None and hasattr(chosen.learner, "m"):
+    if heads is None and "heads" in fields:
         raise ValueError(
-            f"Examples do not say how many heads {chosen.student.title} is to fit: give --heads a number."
+            f"Examples do not say how many heads {record.title} is to fit: give --heads a number."
         )
+    if "biases" in fields and settings.get("biases") is None and not isinstance(learner, Learner):
+        record, built = set_up(stand_in, learner, heads=heads, **{**settings, "biases": "auto"})
     for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
     held = _held_out(x, for_split)
     oracle = ExampleOracle.from_arrays(x[~held], y[~held], held_out=(x[held], y[held]))
-    placed = chosen.learner
-    if isinstance(placed, Newton) and placed.examples is None:
-        placed = replace(placed, examples=oracle.remaining)
-    engine = engine_used(placed, chosen.target)
-    with single_thread(torch=engine.startswith("torch")):
-        fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
+    with single_thread(torch=may_use_torch(built)):
+        fit = built.fit(oracle, rng=for_learner, progress=progress)
         error = HeldOut(x[held], y[held], x[~held]).error(fit.predict)
         if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
             fit = replace(fit, outcome=Outcome.OVERFITTED)
         learned = np.flatnonzero(~held)[: fit.examples_used]
-        certified = _certified(placed, fit, x[learned], y[learned], for_split)
-    return LearnedExamples(
-        learner=chosen.record,
-        seed=seed,
-        fit=fit,
-        engine=engine,
-        files=tuple(str(file) for file in files),
-        shape=x.shape,
-        held_out=int(held.sum()),
-        held_out_error=error,
+        certified = _certified(fit, x[learned], y[learned], getattr(built, "rank", None), for_split)
+    (n, k, d), unseen = x.shape, int(held.sum())
+    return Learned(
+        record,
+        seed,
+        fit,
+        source=f"{n} examples of {k} tokens in {d} dimensions: {n - unseen} to fit, {unseen} held out",
+        measures={"held_out_error": error},
+        data={
+            "files": [str(file) for file in files],
+            **{"examples": n, "tokens": k, "dim": d, "held_out": unseen},
+        },
         certificate=None if isinstance(certified, str) else certified,
         uncertified=certified if isinstance(certified, str) else "",
     )
 
 
 def _certified(
-    learner: Learner,
     fit: Fit,
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
+    rank: int | None,
     rng: np.random.Generator,
 ) -> LayerCertificate | str:
     """What some of the examples determine of the layer of a fit that reproduces them, or why that is not known.
@@ -207,9 +141,9 @@ def _certified(
     More examples determine no less.
     """
     layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.UNCONFIRMED
-    if not isinstance(learner, Newton):
-        return "only layers of Newton get one"
-    if layer is None or not layer.heads or not fits:
+    if layer is None:
+        return "the learner fits no layer"
+    if not layer.heads or not fits:
         return "the fit did not succeed"
     if (entries := layer.heads * layer.dim * (layer.dim + layer.biased)) > _MOST_CERTIFIED:
         return (
@@ -217,24 +151,7 @@ def _certified(
             "upper.certify_layer takes any number"
         )
     some = np.sort(rng.permutation(len(x))[:_MOST_EXAMPLES])
-    return certify_layer(layer, x[some], y=y[some], rank=learner.rank)
-
-
-def _as_json(certificate: LayerCertificate | None) -> dict[str, Any] | None:
-    if certificate is None:
-        return None
-    names = (
-        "determined",
-        "theta",
-        "free",
-        "w",
-        "theta_error",
-        "key_bias_error",
-        "w_error",
-        "rounding",
-        "tolerance",
-    )
-    return {"span": certificate.whitening.rank, **{name: getattr(certificate, name) for name in names}}
+    return certify_layer(layer, x[some], y=y[some], rank=rank)
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[np.ndarray, " n"]:

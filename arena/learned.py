@@ -1,68 +1,85 @@
-"""One learner on one target: `learn` runs it, and `Learned` is the result."""
+"""The result of one learner: what it found, and its errors on what it learned from."""
 
-import dataclasses
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from arena.cells import fit_target
-from arena.engines import engine_used, require_engine
 from arena.formats import as_plain
 from arena.records import LearnerRecord, TargetRecord
-from arena.students import Student, as_students, choose_effort
-from arena.targets import Target, load_target
-from attention import AttentionLayer, Fit, Inputs, Learner, Outcome, save_layer
+from attention import AttentionLayer, Fit, Outcome, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
-from attention.fits import Progress
 from attention.inputs import inputs_from_json
-from attention.validation import NonNegativeFloat, check
+from upper.newton.certificate import LayerCertificate
 
-__all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
+__all__ = ["Learned"]
 
 _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
     "may have other matrices."
 )
-_COUNTED = {"value queries": "queries asked"}
-
-
-class UnusedSettingError(ValueError):
-    """A learner got a setting that it does not have.
-
-    Attributes
-    ----------
-    title, setting : str
-        The learner, and the setting's name.
-    """
-
-    def __init__(self, title: str, setting: str) -> None:
-        super().__init__(f"{title} has no use for {setting}: leave it out.")
-        self.title, self.setting = title, setting
+_OF_A_TARGET = {
+    "relative_error": "relative error",
+    "unknown_part_error": "error on the unknown part",
+    "theta_error": "worst head's error in Theta",
+    "w_error": "worst head's error in W",
+    "key_bias_error": "worst head's error in c",
+    "bias_error": "error in b",
+}
+_ERRORS = {
+    **_OF_A_TARGET,
+    "held_out_error": "error on held-out examples",
+    "error": "error on fresh queries",
+}
+_MAIN_ERRORS = ("unknown_part_error", "held_out_error", "error")
+_CERTIFIED = (
+    *("determined", "theta", "free", "w", "theta_error", "key_bias_error", "w_error", "rounding"),
+    "tolerance",
+)
 
 
 @dataclass(frozen=True, eq=False)
-class LearnerRun:
-    """One run of a learner: the fields shared by runs on targets and on given examples.
+class Learned:
+    """One run of a learner on a target, on given examples, or on a function that is asked.
 
     Attributes
     ----------
     learner : LearnerRecord
         The learner and its parameters in this run.
     seed : int
-        The seed of the fit.
+        The seed of the fit; of given examples it also decides which are held out.
     fit : Fit
         What the learner returned.
-    engine : str
-        The engine, such as "numpy" or "torch cpu bfloat16"; empty if unknown.
+    source : str
+        What it learned from, in words.
+    measures : mapping of str to float
+        Relative errors. On fresh inputs of a target: ``relative_error`` and ``unknown_part_error``, and
+        ``theta_error``, ``w_error`` of the worst head if the layers have the same shape. On given examples:
+        ``held_out_error``, absolute if their labels are 0. Of a function: ``error``, on fresh queries.
+    target : TargetRecord or None
+        The target; None if there is none to compare with.
+    noise : float
+        Standard deviation of the noise added to the labels of a target; the measures use labels without noise.
+    data : mapping
+        Facts on the examples or on the function, as JSON values: ``files`` or ``function``, sizes, and of a function
+        the random examples that it would have taken.
+    certificate : LayerCertificate or None
+        Of given examples: which directions of the parameters they determine, and to what error.
+    uncertified : str
+        Why there is no certificate.
     """
 
     learner: LearnerRecord
     seed: int
     fit: Fit
-    engine: str
+    source: str
+    measures: Mapping[str, float]
+    target: TargetRecord | None = None
+    noise: float = 0.0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    certificate: LayerCertificate | None = None
+    uncertified: str = ""
 
     @property
     def layer(self) -> AttentionLayer | None:
@@ -70,73 +87,111 @@ class LearnerRun:
         return self.fit.layer
 
     @property
-    def found(self) -> dict[str, Any]:
-        """The results of the fit besides its layer, and its costs, as JSON values.
+    def error(self) -> float:
+        """The main error. On a target it is that on the unknown part: at 1.0 nothing unknown was learned."""
+        return next(self.measures[name] for name in _MAIN_ERRORS if name in self.measures)
 
-        ``noise_level`` and ``expected_excess`` are Newton's estimates if it ended at the level of noise.
-        If Newton searched for the number of heads, ``heads_found`` is that number, and ``heads_trusted`` says whether a
-        layer with ``heads_found`` heads explains the examples.
-        """
-        fit, at_floor = self.fit, self.fit.outcome is Outcome.NOISE_FLOOR
-        last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
-        counted = "auto" in map(self.learner.parameters.get, ("heads", "m")) and fit.layer is not None
-        return {
-            "noise_level": last.get("noise_level"),
-            "expected_excess": last.get("expected_excess"),
+    @property
+    def heads_found(self) -> int | None:
+        """The number of heads, if the learner searched for it; to be trusted if the outcome is a success."""
+        searched = self.learner.parameters.get("heads") == "auto"
+        return self.layer.heads if searched and self.layer is not None else None
+
+    def __repr__(self) -> str:
+        ended = f"{self.fit.outcome.name}, error {self.error:.3g}"
+        return f"<Learned: {self.learner.title} on {self.source}, {ended}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.learner.title} on: {self.source}", f"  {self.fit.explanation}"]
+        lines += [f"  {label:<28} {value}" for label, value in self._rows().items() if value]
+        if explanation := getattr(self.fit.details, "explanation", ""):
+            lines.append(f"  {explanation}")
+        if self.target is not None and self.target.tokens == 1 and "theta_error" in self.measures:
+            lines.append(f"  {_ONE_TOKEN}")
+        if self.uncertified:
+            lines.append(f"  The certificate of the determined directions is left out: {self.uncertified}.")
+        if self.certificate is not None:
+            lines += [f"  {line}" for line in str(self.certificate).splitlines()]
+        return "\n".join(lines)
+
+    def _rows(self) -> dict[str, str]:
+        """A label and a value for each row; rows without a value are left out."""
+        fit, data, noise = self.fit, self.data, self._noise_found()
+        rows = {
+            label: _digits(
+                self.measures.get(name), " of the labels (not squared)" * (name == "held_out_error")
+            )
+            for name, label in _ERRORS.items()
+        }
+        rows["noise on the labels, added"] = _digits(self.noise or None)
+        if self.target is None and self.layer is not None and fit.outcome.succeeded:
+            mask = "causal" if self.layer.causal else "without mask"
+            rows["the layer"] = f"{mask}, {'with' if self.layer.biased else 'without'} biases"
+        if data.get("examples_for_newton") is not None:
+            least = f"{data['counting_floor']} at least for any learner"
+            rows["random examples instead"] = f"{data['examples_for_newton']} for Newton, {least}"
+        if fit.error_rate_bound is not None:
+            share = f"{percent(fit.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
+            rows["wrong on at most"] = share
+        # random examples are the rule
+        access = self.learner.access
+        rows["learned from"] = "" if access == "random examples" else access
+        rows["found by"] = f"{fit.alone} alone" if fit.alone else ""
+        rows["noise on the labels, found"] = _digits(
+            noise.get("noise_level"), " on an entry (standard deviation)"
+        )
+        rows["expected excess error"] = _digits(noise.get("expected_excess"), " on an entry (squared)")
+        if fit.outcome is Outcome.RESIDUAL_FLOOR:
+            left = fit.trace[-1].measures.get("residual")
+            rows["residual, not noise"] = _digits(left, " of the labels (not squared)")
+        rows["precision of the answers"] = "" if fit.precision is None else str(fit.precision)
+        if self.heads_found is not None:
+            doubt = " (not to be trusted: no such layer explains the examples)"
+            rows["heads found"] = f"{self.heads_found}{'' if fit.outcome.succeeded else doubt}"
+        needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
+        rows["queries asked" if access == "value queries" else "examples used"] = (
+            f"{fit.examples_used}{needed}"
+        )
+        rows["seconds"] = f"{fit.seconds:.2f}"
+        return rows
+
+    def _noise_found(self) -> Mapping[str, Any]:
+        """Newton's estimates ``noise_level`` and ``expected_excess``, if it ended at the level of noise."""
+        at_floor = self.fit.trace and self.fit.outcome is Outcome.NOISE_FLOOR
+        return self.fit.trace[-1].measures if at_floor else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, with the trace; what is not finite is None."""
+        fit, layer, noise = self.fit, self.layer, self._noise_found()
+        result: dict[str, Any] = {
+            **self.data,
+            "learner": self.learner.name,
+            "access": self.learner.access,
+            "seed": self.seed,
+            "outcome": fit.outcome.name,
+            "outcome_text": fit.explanation,
+            "succeeded": fit.outcome.succeeded,
+            "error_rate_bound": fit.error_rate_bound,
+            "noise_level": noise.get("noise_level"),
+            "expected_excess": noise.get("expected_excess"),
             "alone": fit.alone,
-            "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
+            "heads_found": self.heads_found,
             "heads_trusted": fit.outcome.succeeded,
             "examples_used": fit.examples_used,
             "examples_needed": fit.examples_needed,
             "seconds": fit.seconds,
+            "engine": fit.engine,
+            "precision": None if fit.precision is None else vars(fit.precision),
+            "details": fit.details.to_json() if hasattr(fit.details, "to_json") else None,
+            "trace": [step.to_json() for step in fit.trace],
+            **self.measures,
         }
-
-    def text(self, title: str, rows: Mapping[str, str]) -> str:
-        """The run as lines of text: its target, its outcome, and a label and a value for each row."""
-        found, fit = self.found, self.fit
-        doubt = "" if found["heads_trusted"] else " (not to be trusted: no such layer explains the examples)"
-        left = fit.trace[-1].measures.get("residual") if fit.outcome is Outcome.RESIDUAL_FLOOR else None
-        needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
-        shown = {
-            **rows,
-            "wrong on at most": (
-                ""
-                if fit.error_rate_bound is None
-                else f"{percent(fit.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
-            ),
-            # random examples are the rule
-            "learned from": "" if self.learner.access == "random examples" else self.learner.access,
-            "found by": f"{fit.alone} alone" if fit.alone else "",
-            "noise on the labels, found": _digits(found["noise_level"], " on an entry (standard deviation)"),
-            "expected excess error": _digits(found["expected_excess"], " on an entry (squared)"),
-            "residual, not noise": _digits(left, " of the labels (not squared)"),
-            "precision of the answers": "" if fit.precision is None else str(fit.precision),
-            "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
-            _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
-            "seconds": f"{fit.seconds:.2f}",
-        }
-        lines = [f"{self.learner.title} on: {title}", f"  {fit.explanation}"]
-        lines += [f"  {label:<28} {value}" for label, value in shown.items() if value]
-        explanation = getattr(fit.details, "explanation", "")
-        return "\n".join([*lines, f"  {explanation}"] if explanation else lines)
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values, with the trace; what is not finite is None."""
-        return as_plain(
-            {
-                "learner": self.learner.name,
-                "access": self.learner.access,
-                "seed": self.seed,
-                "outcome": self.fit.outcome.name,
-                "outcome_text": self.fit.explanation,
-                "succeeded": self.fit.outcome.succeeded,
-                "error_rate_bound": self.fit.error_rate_bound,
-                **self.found,
-                "engine": self.engine,
-                "details": self.fit.details.to_json() if hasattr(self.fit.details, "to_json") else None,
-                "trace": [step.to_json() for step in self.fit.trace],
-            }
-        )
+        if self.target is not None:
+            result |= {name: self.measures.get(name) for name in _OF_A_TARGET} | {"noise": self.noise}
+        else:
+            result |= {"biases": layer and layer.biased, "causal": layer and layer.causal}
+            result |= {"certificate": _certificate_json(self.certificate), "uncertified": self.uncertified}
+        return as_plain(result)
 
     def save(self, path: FilePath) -> Path:
         """Write the fitted layer and its origin to a file that `load_target` reads.
@@ -155,229 +210,27 @@ class LearnerRun:
         """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
-        inputs, source = self._learned_from()
-        made = {"generator": f"learn {self.learner.name}", **source, "seed": self.seed}
-        save_layer(path, self.layer, inputs=inputs, made=made | {"outcome": self.fit.outcome.name})
+        made: dict[str, Any] = {"generator": f"learn {self.learner.name}"}
+        if self.target is not None:
+            made |= {"target": self.target.name} | ({"noise": self.noise} if self.noise else {})
+        made |= {as_what: self.data[name] for name, as_what in _ORIGIN.items() if name in self.data}
+        made |= {"seed": self.seed, "outcome": self.fit.outcome.name}
+        inputs = None if self.target is None else inputs_from_json(self.target.inputs)
+        save_layer(path, self.layer, inputs=inputs, made=made)
         return Path(path)
 
-    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
-        """The distribution of the tokens, if known, and the other facts on the data that a file stores."""
-        return None, {}
+
+# what a file stores of the data, and under which name
+_ORIGIN = {"files": "examples", "function": "function"}
 
 
-@dataclass(frozen=True, eq=False)
-class Learned(LearnerRun):
-    """The result of one learner on one target.
-
-    Attributes
-    ----------
-    learner, seed, fit, engine
-        As of `LearnerRun`.
-    target : TargetRecord
-        The target of the run.
-    measures : dict of str to float
-        Errors on fresh inputs: ``relative_error`` and ``unknown_part_error``. If the fitted layer has the target's
-        shape, also ``theta_error`` and ``w_error`` of the worst head.
-    noise : float
-        Standard deviation of the noise added to the training labels; the measures use labels without noise.
-    """
-
-    target: TargetRecord
-    measures: dict[str, float]
-    noise: float = 0.0
-
-    @property
-    def error(self) -> float:
-        """The error on the unknown part: 1.0 means that nothing beyond the known part was learned."""
-        return self.measures["unknown_part_error"]
-
-    def __repr__(self) -> str:
-        ended = f"{self.fit.outcome.name}, error {self.error:.3g}"
-        return f"<Learned: {self.learner.title} on {self.target.title}, {ended}>"
-
-    def __str__(self) -> str:
-        rows = {
-            "relative error": _digits(self.measures["relative_error"]),
-            "error on the unknown part": _digits(self.error),
-            "worst head's error in Theta": _digits(self.measures.get("theta_error")),
-            "worst head's error in W": _digits(self.measures.get("w_error")),
-            "worst head's error in c": _digits(self.measures.get("key_bias_error")),
-            "error in b": _digits(self.measures.get("bias_error")),
-            "noise on the labels, added": _digits(self.noise or None),
-        }
-        text = self.text(self.target.title, rows)
-        hidden = self.target.tokens == 1 and "theta_error" in self.measures
-        return f"{text}\n  {_ONE_TOKEN}" if hidden else text
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values, with the trace; what is not finite is None."""
-        names = (
-            "relative_error",
-            "unknown_part_error",
-            "theta_error",
-            "w_error",
-            "key_bias_error",
-            "bias_error",
-        )
-        measures = {name: self.measures.get(name) for name in names}
-        return super().to_json() | as_plain({**measures, "noise": self.noise})
-
-    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
-        noise = {"noise": self.noise} if self.noise else {}
-        return inputs_from_json(self.target.inputs), {"target": self.target.name, **noise}
-
-
-def learn(
-    target: Target | str | os.PathLike[str],
-    learner: str | Student | Learner = "newton",
-    *,
-    seed: int = 0,
-    preset: str = "full",
-    examples: int | None = None,
-    work: int | None = None,
-    heads: int | Literal["auto"] | None = None,
-    rank: int | None = None,
-    biases: bool | None = None,
-    causal: bool | None = None,
-    accuracy: float | None = None,
-    noise: float = 0.0,
-    engine: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-) -> Learned:
-    """Run one learner on one target and measure its error on fresh examples.
-
-    Parameters
-    ----------
-    target : Target or path
-        The target, or a file of one.
-    learner : str, Learner or Student
-        A name of `STUDENTS`, or a learner that is set up.
-    seed : int
-        Seed of every random choice.
-    preset : {"quick", "full"}
-        The effort of a learner given by name.
-    examples, work, heads : int, optional
-        They override the learner's own settings: its budget in examples, its budget in passes over them (Adam: in
-        steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
-    rank : int, optional
-        For Newton: the rank of every head, if known.
-    biases : bool, optional
-        For Newton: whether it learns biases too; by default where the target has some.
-    causal : bool, optional
-        For Newton: whether it learns a causal layer; by default where the target is one.
-    accuracy : float, optional
-        For value queries: the relative rounding unit of the answers; found if not given.
-    noise : float
-        Standard deviation of Gaussian noise that is added to every entry of the training labels, or of the answers to
-        value queries. The labels used for measuring have no noise.
-    engine, device : str, optional
-        They override the learner's engine ("auto", "numpy" or "torch") and its device ("cpu", "cuda", "cuda:1").
-    progress : callable, optional
-        Called with each `attention.Step` as it is recorded.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is neither a layer nor an instance.
-    DoesNotApplyError
-        If the learner is an attack on another kind of target.
-    ValueError
-        If the learner or the preset is not known, a setting is out of range or the learner does not use it, or the
-        device is missing.
-    ImportError
-        If torch is needed and not installed.
-
-    Notes
-    -----
-    Apart from the seconds, the same target, learner and seed give the same numbers as in `compare`.
-
-    Examples
-    --------
-    >>> from arena import nice_target
-    >>> learned = learn(nice_target(heads=1, tokens=2, dim=4, seed=1), "newton", seed=2)
-    >>> learned.fit.outcome.name, learned.error < 1e-12
-    ('EXACT', True)
-    """
-    chosen = set_up(
-        target,
-        learner,
-        preset=preset,
-        examples=examples,
-        work=work,
-        heads=heads,
-        rank=rank,
-        biases=biases,
-        causal=causal,
-        accuracy=accuracy,
-        engine=engine,
-        device=device,
-    )
-    return chosen.run(seed, noise=noise, progress=progress)
-
-
-@dataclass(frozen=True, eq=False)
-class SetUp:
-    """One learner set up for one target: what `learn` runs.
-
-    Attributes
-    ----------
-    target : Target
-        The target.
-    student : Student
-        The learner by name.
-    learner : Learner
-        The learner with its settings.
-    """
-
-    target: Target
-    student: Student
-    learner: Learner
-
-    @property
-    def record(self) -> LearnerRecord:
-        """The learner and its parameters."""
-        return self.student.record([self.learner])
-
-    def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
-        """Learn, and measure the error on fresh examples."""
-        noise = check("noise", noise, NonNegativeFloat)
-        fit, measures = fit_target(self.target, self.learner, seed, noise=noise, progress=progress)
-        engine = engine_used(self.learner, self.target)
-        return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)
-
-
-def set_up(
-    target: Target | str | os.PathLike[str],
-    learner: str | Student | Learner,
-    *,
-    preset: str = "full",
-    heads: int | str | None = None,
-    engine: str | None = None,
-    device: str | None = None,
-    **settings: Any,
-) -> SetUp:
-    """One learner with its settings for the target; the parameters are those of `learn`.
-
-    Raises
-    ------
-    FileFormatError, DoesNotApplyError, ValueError, ImportError
-        As `learn` does.
-    """
-    students = as_students(learner if isinstance(learner, str) else [learner])
-    if len(students) > 1:
-        raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
-    student, effort = students[0], choose_effort(preset)
-    target = target if isinstance(target, Target) else load_target(target)
-    built = student.build(target, effort)
-    settings |= {"m": heads, "engine": engine, "device": device}
-    changed = {name: value for name, value in settings.items() if value is not None}
-    fields = {field.name for field in dataclasses.fields(built)}  # type: ignore[arg-type]
-    for name in changed:
-        if name not in fields:
-            raise UnusedSettingError(student.title, "heads" if name == "m" else name)
-    require_engine(engine, device)
-    return SetUp(target, student, dataclasses.replace(built, **changed))  # type: ignore[type-var]
+def _certificate_json(certificate: LayerCertificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "span": certificate.whitening.rank,
+        **{name: getattr(certificate, name) for name in _CERTIFIED},
+    }
 
 
 def _digits(value: float | None, unit: str = "") -> str:

@@ -13,7 +13,7 @@ from arena.cells import fit_target, target_stream
 from arena.drawing import Drawing
 from arena.formats import aligned, as_plain, error_text
 from arena.given_examples import learn_examples
-from arena.learned import set_up
+from arena.learning import set_up
 from arena.targets import Target
 from attention import Outcome
 from attention.learning import Access
@@ -156,7 +156,7 @@ def learning_curve(
 
 
 def _layer_cells(target: Target, seeds: Sequence[int]) -> list[Cell]:
-    layer, k = target.layer, target.inputs.k
+    layer, k = target.layer, target.inputs.tokens
     if k < 2 or layer.dim < 2:
         raise ValueError(
             f"The layer has {k} token(s) in {layer.dim} dimension(s): at least two of both are needed, or there is no "
@@ -197,7 +197,7 @@ def _from_layer(
             learner = ByQueries(examples=number)
     else:
         work = _PASSES if fraction > 1 else _PASSES_BELOW
-        learner = _UnderdeterminedNewton(**vars(set_up(target, "newton", examples=number, work=work).learner))
+        learner = _UnderdeterminedNewton(**vars(set_up(target, "newton", examples=number, work=work)[1]))
     fit, measures = fit_target(target, learner, seed, each_step=False)
     if access == "value queries" and fraction >= 1:
         number = fit.examples_used
@@ -246,7 +246,8 @@ def _from_files(
         work = _PASSES if number > floor else _PASSES_BELOW
         learner = _UnderdeterminedNewton(heads, number, work=work, biases=biases, causal=causal)  # type: ignore[arg-type]
     learned = learn_examples(files, learner, heads=heads, seed=seed)
-    layer, certificate, (_, k, d) = learned.layer, learned.certificate, learned.shape
+    layer, certificate = learned.layer, learned.certificate
+    k, d = learned.data["tokens"], learned.data["dim"]
     if number is None:
         if layer is None or not layer.heads:
             raise ValueError("No attention head explains these examples: there is no Theta to learn.")
@@ -262,7 +263,7 @@ def _from_files(
             "fraction": number / floor,
             "number": number,
             "outcome": learned.fit.outcome.name,
-            "error": learned.held_out_error,
+            "error": learned.error,
             "theta_error": None if certificate is None else max(certificate.theta_error),
             "determined": None if certificate is None else sum(certificate.theta) / sum(certificate.free),
             "seconds": learned.fit.seconds,

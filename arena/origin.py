@@ -88,8 +88,8 @@ def how_made(made: Mapping[str, Any], inputs: Inputs) -> str:
     # the tokens may differ from those at generation
     described = inputs_to_json(inputs)
     other = []
-    if parameters.get("tokens", inputs.k) != inputs.k:
-        other.append(plural(inputs.k, "token"))
+    if parameters.get("tokens", inputs.tokens) != inputs.tokens:
+        other.append(plural(inputs.tokens, "token"))
     if parameters.get("inputs", described["name"]) != described["name"]:
         other.append(describe_inputs(described))
     used = f"used as data, here with {' and '.join(other)}" if other else "used as data"

@@ -146,7 +146,7 @@ class Cell:
     seconds : float or None
         Wall-clock seconds, without measuring.
     engine : str
-        The engine, as in `arena.engines.engine_used`; empty if unknown.
+        The engine, as of `attention.Fit`; empty for a learner without a choice.
     alone : str
         The part of the learner that did all the work if the others found nothing, as in `attention.Fit`; else empty.
     trace : tuple of TracePoint

@@ -12,7 +12,6 @@ import numpy as np
 
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
-from arena.engines import engine_used
 from arena.formats import as_plain, error_text, seconds_text
 from arena.page import template
 from arena.records import make_printable
@@ -308,7 +307,7 @@ def _recovered(
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
         used=sum(one.examples_used for one in fits),
         seconds=sum(one.seconds for one in fits),
-        engine=engine_used(learner, target),
+        engine=fit.engine,
         per_head=_heads(target, found),
     )
     return as_plain(asdict(one))

@@ -34,7 +34,7 @@ class Results(ComparisonRecord):
     --------
     >>> from arena import Cell, LearnerRecord, Status, TargetRecord
     >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn at random.")
-    >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"m": 1})
+    >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"heads": 1})
     >>> cell = Cell("toy", "Newton", 0, Status.DONE, outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
     >>> Results({"preset": "quick"}, (target,), (learner,), (cell,)).plot()
     <Drawing: Error on the unknown part: 1 targets down, 1 learners across>

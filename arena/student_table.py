@@ -119,8 +119,9 @@ class Student:
         The optional dependency that it needs, if any.
     by_default : bool
         Whether it runs if no learner is named.
-    cost : float
-        How long it takes relative to the others; 0 for milliseconds.
+    costs : tuple of float
+        About how many seconds it takes on a nice target and on a hard instance, at the sizes of `compare`; 0 for
+        milliseconds. Progress estimates the time left by them.
     """
 
     name: str
@@ -130,7 +131,7 @@ class Student:
     proper: bool = True
     extra: str = ""
     by_default: bool = True
-    cost: float = 0.0
+    costs: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", printable(self.name))
@@ -170,8 +171,8 @@ def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learne
         )
     accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
     if paper:
-        return upper.SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
-    return upper.SixPhase(m=_heads(target), accept=accept, work=effort.passes(target))
+        return upper.SixPhase(heads=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
+    return upper.SixPhase(heads=_heads(target), accept=accept, work=effort.passes(target))
 
 
 def _by_queries(target: Target, effort: Effort) -> Learner:
@@ -227,12 +228,12 @@ STUDENTS: Mapping[str, Student] = {
             "examples "
             "ends at rounding error.",
             lambda target, effort: upper.Newton(
-                m=_heads(target),
+                heads=_heads(target),
                 work=effort.passes(target),
                 biases=target.layer.biased,
                 causal=target.layer.causal,
             ),
-            cost=2.0,
+            costs=(1.0, 10.0),
         ),
         Student(
             "adam",
@@ -240,9 +241,9 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
             lambda target, effort: upper.GradientDescent(
-                m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
+                heads=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
             ),
-            cost=4.0,
+            costs=(5.0, 24.0),
             extra="torch",
         ),
         Student(
@@ -252,7 +253,7 @@ STUDENTS: Mapping[str, Student] = {
             "for the "
             "whole. Measured: it ends at rounding error on nice layers of up to four heads.",
             _six_phase,
-            cost=2.0,
+            costs=(4.0, 2.0),
         ),
         Student(
             "six-phase-paper",
@@ -261,7 +262,7 @@ STUDENTS: Mapping[str, Student] = {
             "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
             "measured only; a phase that cannot do its work says so.",
             partial(_six_phase, paper=True),
-            cost=2.0,
+            costs=(6.0, 2.0),
         ),
         Student(
             "linear",
@@ -293,7 +294,7 @@ STUDENTS: Mapping[str, Student] = {
             "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
             "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
             lambda target, effort: _attack(lwe.LinearisationAttack, target, effort),
-            cost=0.5,
+            costs=(1.0, 1.0),
         ),
         Student(
             "bkw",
@@ -311,7 +312,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
             "the direction of a periodic wave. It knows the family; that it fails is no claim of security.",
             _lattice,
-            cost=1.0,
+            costs=(1.0, 1.0),
             extra="fpylll",
         ),
         Student(
@@ -321,7 +322,7 @@ STUDENTS: Mapping[str, Student] = {
             "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
             "It sees more than the others, who draw random examples.",
             _by_queries,
-            cost=0.5,
+            costs=(0.1, 1.5),
         ),
         # baselines run only when named: together they take longer than all the others
         *(
@@ -330,13 +331,13 @@ STUDENTS: Mapping[str, Student] = {
                 title,
                 f"No theorem. {what}",
                 lambda target, effort, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
-                    m=_heads(target),
+                    heads=_heads(target),
                     work=effort.steps(target),
                     optimizer=name,
                     tolerance=effort.adam_tolerance,
                     **more,
                 ),
-                cost=3.0,
+                costs=(4.0, 20.0),
                 extra="pytorch_optimizer" if name == "soap" else "torch",
                 by_default=False,
             )
@@ -361,8 +362,8 @@ STUDENTS: Mapping[str, Student] = {
             "L-BFGS",
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
-            lambda target, effort: upper.LBFGS(m=_heads(target), work=effort.passes(target)),
-            cost=6.0,
+            lambda target, effort: upper.LBFGS(heads=_heads(target), work=effort.passes(target)),
+            costs=(3.0, 30.0),
             by_default=False,
         ),
         Student(

@@ -60,7 +60,7 @@ def choose_students(names: str | None = None) -> list[Student]:
 
 
 def student_of_file(place: str) -> Student:
-    """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `m` gets the target's number of heads.
+    """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `heads` gets the target's number of heads.
 
     Raises
     ------
@@ -75,9 +75,11 @@ def student_of_file(place: str) -> Student:
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
     make: Any = kind
-    has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
+    has_heads = any(field.name == "heads" for field in dataclasses.fields(kind))
     build = (
-        (lambda target, effort: make(m=target.layer.heads)) if has_heads else lambda target, effort: make()
+        (lambda target, effort: make(heads=target.layer.heads))
+        if has_heads
+        else lambda target, effort: make()
     )
     return Student(name.lower(), name, _own_guarantee(kind), build)
 
@@ -95,7 +97,7 @@ def as_students(
     Examples
     --------
     >>> from upper import KnownPart, Newton
-    >>> [student.name for student in as_students([Newton(m=2), Newton(m=3), "adam", KnownPart()])]
+    >>> [student.name for student in as_students([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
     ['newton', 'newton-2', 'adam', 'knownpart']
     """
     if learners is None or isinstance(learners, str):

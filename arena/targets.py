@@ -111,7 +111,7 @@ class Target:
             If the noise is out of range, or the labels already have errors.
         """
         if access == "value queries":
-            return ValueOracle(self.layer, k=self.inputs.k, noise=noise, rng=rng)
+            return ValueOracle(self.layer, tokens=self.inputs.tokens, noise=noise, rng=rng)
         if self.instance is not None and self.instance.family in FAMILIES:
             family = family_of(self.instance)
             if not noise:
@@ -162,13 +162,13 @@ def layer_target(
     if made is not None:
         check("made", made, Mapping)
     distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
-    if not (hasattr(distribution, "k") and hasattr(distribution, "d")):
+    if not (hasattr(distribution, "tokens") and hasattr(distribution, "dim")):
         raise ValueError(
             f"inputs is a {type(inputs).__name__}: {', '.join(INPUTS)} or a distribution is needed."
         )
-    if (distribution.k, distribution.d) != (tokens, layer.dim):
+    if (distribution.tokens, distribution.dim) != (tokens, layer.dim):
         raise ValueError(
-            f"The inputs have {distribution.k} tokens of {distribution.d} coordinates: {tokens} tokens of "
+            f"The inputs have {distribution.tokens} tokens of {distribution.dim} coordinates: {tokens} tokens of "
             f"{layer.dim} are needed."
         )
     layer = layer.map(lambda array: to_numpy(array).astype(np.float64))
@@ -181,13 +181,13 @@ def layer_target(
         else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
     )
     seed = made.get("seed")
-    conditions = check_conditions(layer, tokens=distribution.k)
+    conditions = check_conditions(layer, tokens=distribution.tokens)
     record = TargetRecord(
         name=name,
         title=f"{'Nice' if nice else 'Layer'}, {plural(layer.heads, 'head')}, {plural(tokens, 'token')}{shown}",
         kind="nice" if nice else "file",
         heads=layer.heads,
-        tokens=distribution.k,
+        tokens=distribution.tokens,
         dim=layer.dim,
         inputs=described,
         how=how_made(made, distribution) or "A layer read from a file.",
@@ -301,8 +301,8 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         title=_hard_title(instance),
         kind=families[instance.family].kind() if instance.family in families else "file",
         heads=layer.heads,
-        tokens=inputs.k,
-        dim=inputs.d,
+        tokens=inputs.tokens,
+        dim=inputs.dim,
         inputs=inputs_to_json(inputs),
         how=how_made(made, inputs) or f"A hard instance of the family {instance.family}, read from a file.",
         seed=seed if isinstance(seed, int) else None,
@@ -372,7 +372,7 @@ def load_target(
         return _as_the_file_says(instance_target(name, load_instance(Path(path)), stored.made))
     distribution = _distribution(path, stored, tokens, inputs)
     target = layer_target(
-        stored.layer, tokens=distribution.k, inputs=distribution, name=name, made=stored.made
+        stored.layer, tokens=distribution.tokens, inputs=distribution, name=name, made=stored.made
     )
     return _as_the_file_says(target)
 
@@ -429,7 +429,7 @@ def _distribution(
         return own
     if tokens is None and own is None:
         raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
-    k = own.k if tokens is None and own is not None else tokens
+    k = own.tokens if tokens is None and own is not None else tokens
     if inputs is None:
         inputs = next((name for name, kind in INPUTS.items() if type(own) is kind), "boolean")
     return inputs_named(inputs, k, stored.layer.dim)
@@ -445,7 +445,7 @@ def _model_name(source: str) -> str:
     return source.split("/")[0].split(".")[0]
 
 
-def inputs_named(name: str, k: int | None, d: int) -> Inputs:
+def inputs_named(name: str, tokens: int | None, dim: int) -> Inputs:
     """The distribution with that name.
 
     Raises
@@ -455,4 +455,4 @@ def inputs_named(name: str, k: int | None, d: int) -> Inputs:
     """
     if not isinstance(name, str) or name not in INPUTS:
         raise ValueError(f"The inputs are named {shown_value(name)}: {', '.join(INPUTS)} are known.")
-    return INPUTS[name](k=k, d=d)
+    return INPUTS[name](tokens=tokens, dim=dim)

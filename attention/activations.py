@@ -47,11 +47,11 @@ def attention_layer_examples(model: Any, layer: Any, inputs: Any) -> ExampleOrac
     -----
     The examples hold one layer F with F(tokens) = outputs if the module is self-attention without positions of its own.
     This is not checked: a learner's held-out examples do. Where the model is causal, so must the learner be:
-    ``Newton(m=4, causal=True)``.
+    ``Newton(heads=4, causal=True)``.
 
     Examples
     --------
-    ``Newton(m=4, biases=True).fit(attention_layer_examples(model, "layers.1.self_attn", batch))``
+    ``Newton(heads=4, biases=True).fit(attention_layer_examples(model, "layers.1.self_attn", batch))``
     """
     import torch
 

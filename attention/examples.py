@@ -52,7 +52,7 @@ class ExampleOracle:
     Examples
     --------
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(k=3, d=4), rng=1)
+    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(tokens=3, dim=4), rng=1)
     >>> x, y = oracle.draw(10)
     >>> y.shape, oracle.drawn
     ((10, 3, 4), 10)
@@ -66,7 +66,7 @@ class ExampleOracle:
         self._rng = random_generator(rng)
         self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
         self.held_out: tuple[np.ndarray, np.ndarray] | None = None
-        self._shape = (inputs.k, inputs.d)
+        self._shape = (inputs.tokens, inputs.dim)
         self._drawn = 0
         self._streams: list[ExampleOracle] = []
 
@@ -141,12 +141,12 @@ class ExampleOracle:
             raise FileFormatError(f"{x_path}: {error}") from None
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens of an example."""
         return self._shape[0]
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
         return self._shape[1]
 

@@ -179,8 +179,8 @@ def load_layer(path: FilePath) -> StoredLayer:
         raise wrong(path, "the file says how it was made, but not as a JSON object")
     if described is not None:
         inputs = guarded(path, "the inputs are not described rightly", lambda: inputs_from_json(described))
-        if inputs.d != layer.dim:
-            raise wrong(path, f"the inputs have {inputs.d} coordinates and the layer {layer.dim}")
+        if inputs.dim != layer.dim:
+            raise wrong(path, f"the inputs have {inputs.dim} coordinates and the layer {layer.dim}")
     return StoredLayer(layer=layer, inputs=inputs, made=escaped(made), kind=about.get("kind"))
 
 

@@ -94,6 +94,11 @@ class Fit:
         """The sentence of the outcome, which says queries where those were counted."""
         return self.outcome.sentence(self.counted)
 
+    @property
+    def engine(self) -> str:
+        """The engine, such as "numpy" or "torch cpu bfloat16"; empty for a learner without a choice."""
+        return next((step.engine for step in reversed(self.trace) if step.engine), "")
+
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
 

@@ -21,11 +21,11 @@ class Inputs(Protocol):
     """A distribution of k x d token matrices."""
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens."""
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
@@ -37,7 +37,7 @@ class _Drawn:
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` independent token matrices; O(n k d)."""
-        n, k, d = count("n", n, least=0), self.k, self.d  # type: ignore[attr-defined]
+        n, k, d = count("n", n, least=0), self.tokens, self.dim  # type: ignore[attr-defined]
         require_memory(
             f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
             _DRAWING * max(n, 1) * k * d,
@@ -52,8 +52,8 @@ class _Drawn:
 @dataclass(frozen=True)
 @checked
 class _TokenShape(_Drawn):
-    k: PositiveInt
-    d: PositiveInt
+    tokens: PositiveInt
+    dim: PositiveInt
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class BooleanInputs(_TokenShape):
 
     Examples
     --------
-    >>> BooleanInputs(k=2, d=3).sample(1, rng=0).shape
+    >>> BooleanInputs(tokens=2, dim=3).sample(1, rng=0).shape
     (1, 2, 3)
     """
 
@@ -86,7 +86,7 @@ class SphereInputs(_TokenShape):
 
     def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
         x = rng.standard_normal(shape)
-        return x * (np.sqrt(self.d) / np.linalg.norm(x, axis=-1, keepdims=True))
+        return x * (np.sqrt(self.dim) / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class SliceInputs(_Drawn):
                 )
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens."""
         return len(self.weights)
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
         return sum(self.blocks)
 
@@ -157,18 +157,18 @@ class PositionedInputs:
         object.__setattr__(self, "positions", positions)
 
     def _require_shape(self, shape: tuple[int, ...]) -> None:
-        if shape != (self.k, self.d):
-            raise ValueError(f"positions has shape {shape}: (k, d) = {(self.k, self.d)} is needed.")
+        if shape != (self.tokens, self.dim):
+            raise ValueError(f"positions has shape {shape}: (k, d) = {(self.tokens, self.dim)} is needed.")
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens."""
-        return self.inputs.k
+        return self.inputs.tokens
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
-        return self.inputs.d
+        return self.inputs.dim
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
@@ -196,18 +196,18 @@ class MarkedInputs(PositionedInputs):
 
     Examples
     --------
-    >>> MarkedInputs(GaussianInputs(k=2, d=3), np.array([[1.0], [-1.0]])).sample(1, rng=0)[0, :, 0]
+    >>> MarkedInputs(GaussianInputs(tokens=2, dim=3), np.array([[1.0], [-1.0]])).sample(1, rng=0)[0, :, 0]
     array([ 1., -1.])
     """
 
     def _require_shape(self, shape: tuple[int, ...]) -> None:
-        if shape[0] != self.k:
-            raise ValueError(f"positions has {shape[0]} rows: one a token, {self.k}, is needed.")
+        if shape[0] != self.tokens:
+            raise ValueError(f"positions has {shape[0]} rows: one a token, {self.tokens}, is needed.")
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
-        return self.positions.shape[1] + self.inputs.d
+        return self.positions.shape[1] + self.inputs.dim
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of the wrapped distribution and put the fixed coordinates before them."""
@@ -218,11 +218,16 @@ class MarkedInputs(PositionedInputs):
 
 
 @checked
-def sinusoidal_positions(k: PositiveInt, d: PositiveInt, *, scale: float = 1.0) -> Float[np.ndarray, "k d"]:
+def sinusoidal_positions(
+    tokens: PositiveInt, dim: PositiveInt, *, scale: float = 1.0
+) -> Float[np.ndarray, "k d"]:
     """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
-    require_memory(f"Positions of {shown(k)} tokens in {shown(d)} dimensions", 40 * k * d + 32 * (k + d))
-    angle = np.arange(k)[:, None] / 10000.0 ** (2 * (np.arange(d) // 2) / d)
-    return scale * np.where(np.arange(d) % 2 == 0, np.sin(angle), np.cos(angle))
+    require_memory(
+        f"Positions of {shown(tokens)} tokens in {shown(dim)} dimensions",
+        40 * tokens * dim + 32 * (tokens + dim),
+    )
+    angle = np.arange(tokens)[:, None] / 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
+    return scale * np.where(np.arange(dim) % 2 == 0, np.sin(angle), np.cos(angle))
 
 
 _BY_NAME: dict[str, Any] = {
@@ -234,6 +239,11 @@ _BY_NAME: dict[str, Any] = {
     "marked": MarkedInputs,
 }
 
+_IN_FILES = {
+    "tokens": "k",
+    "dim": "d",
+}  # names that files keep, and the streams of comparisons that follow from them
+
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
     """`inputs` as plain JSON values; `inputs_from_json` restores it bit for bit."""
@@ -242,7 +252,8 @@ def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
         raise ValueError(
             f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
         )
-    parts = {one.name: getattr(inputs, one.name) for one in fields(cast(Any, inputs))}
+    names_of = {field.name: _IN_FILES.get(field.name, field.name) for field in fields(cast(Any, inputs))}
+    parts = {part: getattr(inputs, field) for field, part in names_of.items()}
     if "inputs" in parts:
         parts["inputs"] = inputs_to_json(parts["inputs"])
     if "positions" in parts:
@@ -256,6 +267,7 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
     if not isinstance(name, str) or name not in _BY_NAME:
         raise ValueError(f"The inputs are named {shown(name)}: {' or '.join(_BY_NAME)} is needed.")
     parts = {part: value for part, value in data.items() if part != "name"}
+    parts |= {field: parts.pop(part) for field, part in _IN_FILES.items() if part in parts}
     if "inputs" in parts:
         parts["inputs"] = inputs_from_json(parts["inputs"])
     if "positions" in parts:

@@ -185,10 +185,10 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
     return softmax(logits, xp)
 
 
-def causal_mask(k: int, like: Any, xp: Any) -> Shaped[Any, "k k"]:
+def causal_mask(tokens: int, like: Any, xp: Any) -> Shaped[Any, "k k"]:
     """What is added to logits (rows, tokens) of a causal layer: 0 up to the row's own token, minus infinity beyond."""
     ones = xp.ones_like(xp.reshape(like, (-1,))[:1])
-    rows = xp.cumulative_sum(xp.broadcast_to(ones, (k,)))
+    rows = xp.cumulative_sum(xp.broadcast_to(ones, (tokens,)))
     return xp.where(rows[:, None] >= rows[None, :], 0 * ones[0], -math.inf * ones[0])
 
 

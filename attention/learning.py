@@ -46,7 +46,7 @@ class Learner(Protocol):
     def examples(self) -> int | None:
         """The budget in examples; None lets the learner choose."""
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """The fewest examples of k tokens in d dimensions that `fit` accepts as a budget."""
 
     def fit(
@@ -178,7 +178,7 @@ class LearnerBase:
 
     examples: int | None = None
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """One example to fit and one to hold out."""
         return 2
 
@@ -244,11 +244,11 @@ def check_budget(learner: Learner, oracle: Any) -> int | None:
     budgets = [budget for budget in (learner.examples, oracle.remaining) if budget is not None]
     if not budgets:
         return None
-    budget, least = min(budgets), learner.minimum_examples(oracle.k, oracle.d)
+    budget, least = min(budgets), learner.minimum_examples(oracle.tokens, oracle.dim)
     if budget < least:
         raise ValueError(
-            f"{type(learner).__name__} has {budget} {_ORACLES[access_of(learner)][1]} of {oracle.k or 'any number of'} "
-            f"tokens in {oracle.d} dimensions: at least {least} are needed."
+            f"{type(learner).__name__} has {budget} {_ORACLES[access_of(learner)][1]} of "
+            f"{oracle.tokens or 'any number of'} tokens in {oracle.dim} dimensions: at least {least} are needed."
         )
     return budget
 
@@ -266,7 +266,7 @@ def access_of(learner: Any) -> Access:
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
     """Refuse what a learner with this access cannot use: a layer, an array, or an oracle of another kind."""
     # any object with these attributes will do: the caller may have an oracle of their own
-    counts = all(hasattr(oracle, name) for name in ("drawn", "k", "d"))
+    counts = all(hasattr(oracle, name) for name in ("drawn", "tokens", "dim"))
     able = [verb for verb in _MADE if counts and hasattr(oracle, verb)]
     wanted = list(_MADE) if access is None else [_ORACLES[access][0]]
     if any(verb in able for verb in wanted):
@@ -295,5 +295,5 @@ def draw_examples(
     require_oracle(oracle)
     x, y = oracle.draw(n)
     for name, array in (("x", x), ("y", y)):
-        require_array(f"The oracle's {name}", array, (n, oracle.k, oracle.d))
+        require_array(f"The oracle's {name}", array, (n, oracle.tokens, oracle.dim))
     return x, y

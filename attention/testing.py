@@ -180,7 +180,7 @@ class _Contract:
         )
 
     def budget_respected(self) -> None:
-        least = self.learner.minimum_examples(self.inputs.k, self.inputs.d)
+        least = self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim)
         for budget in filter(None, (least, 2 * least + 3)):
             for learner, oracle in (
                 (self.changed(examples=budget), self.oracle()),
@@ -196,7 +196,7 @@ class _Contract:
             _require_error(lambda: self.fit(self.served(least - 1)), "Too few examples are an error.")
 
     def bad_examples_refused(self) -> None:
-        if self.learner.minimum_examples(self.inputs.k, self.inputs.d) == 0:
+        if self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim) == 0:
             return
         for oracle, sentence in (
             (self.oracle(noise=lambda y, rng: _last_is_nan(y)), "NaN labels are an error."),
@@ -210,7 +210,7 @@ class _Contract:
 
     def bad_parameters_refused(self) -> None:
         names = {one.name for one in dataclasses.fields(self.learner)}  # type: ignore[arg-type]
-        for name, value in product(sorted({"heads", "m", "work"} & names), (0, -1, 1.5)):
+        for name, value in product(sorted({"heads", "work"} & names), (0, -1, 1.5)):
             _require_error(
                 lambda name=name, value=value: self.fit(self.oracle(), self.changed(**{name: value})),  # type: ignore[misc]
                 f"{name} = {value} is an error.",
@@ -225,11 +225,11 @@ class _QueryContract(_Contract):
     def oracle(self, kind: Any = None, **options: Any) -> Any:
         noise = options.get("noise")
         answer, rng = self.target, np.random.default_rng([self.seed, _EXAMPLES])
-        k, d = self.inputs.k, self.inputs.d
+        k, d = self.inputs.tokens, self.inputs.dim
         return ValueOracle.from_callable(answer if noise is None else lambda x: noise(answer(x), rng), k, d)
 
     def served(self, n: int) -> Any:
-        return ValueOracle.from_callable(self.target, self.inputs.k, self.inputs.d, budget=max(n, 1))
+        return ValueOracle.from_callable(self.target, self.inputs.tokens, self.inputs.dim, budget=max(n, 1))
 
     def bad_examples_refused(self) -> None:
         for noise, sentence in (

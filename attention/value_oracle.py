@@ -58,7 +58,7 @@ class ValueOracle:
     ----------
     target : AttentionLayer
         The layer that answers. For any other function of token matrices see `from_callable`.
-    k : int, optional
+    tokens : int, optional
         The number of tokens of a query; by default, queries may have any number.
     noise : float, optional
         Standard deviation of independent Gaussian noise on every entry of an answer.
@@ -76,7 +76,7 @@ class ValueOracle:
     >>> import numpy as np
     >>> from attention import ValueOracle, make_nice_layer
     >>> oracle = ValueOracle(make_nice_layer(heads=2, dim=4, rng=0), budget=10)
-    >>> oracle.ask(np.ones((3, 2, 4))).shape, oracle.drawn, oracle.tokens
+    >>> oracle.ask(np.ones((3, 2, 4))).shape, oracle.drawn, oracle.tokens_asked
     ((3, 2, 4), 3, 6)
     """
 
@@ -85,20 +85,20 @@ class ValueOracle:
         self,
         target: AttentionLayer,
         *,
-        k: PositiveInt | None = None,
+        tokens: PositiveInt | None = None,
         noise: NonNegativeFloat = 0.0,
         budget: PositiveInt | None = None,
         rng: Rng = None,
     ) -> None:
-        self._prepare(target, k, target.dim, noise, budget, rng)
+        self._prepare(target, tokens, target.dim, noise, budget, rng)
 
     @classmethod
     @checked
     def from_callable(
         cls,
         f: Callable[[np.ndarray], Any],
-        k: PositiveInt,
-        d: PositiveInt,
+        tokens: PositiveInt,
+        dim: PositiveInt,
         *,
         noise: NonNegativeFloat = 0.0,
         budget: PositiveInt | None = None,
@@ -109,17 +109,17 @@ class ValueOracle:
         What the function raises becomes a ValueError that says so.
         """
         oracle = cls.__new__(cls)
-        oracle._prepare(partial(_answer, f), k, d, noise, budget, rng)
+        oracle._prepare(partial(_answer, f), tokens, dim, noise, budget, rng)
         return oracle
 
     def _prepare(
-        self, target: Any, k: int | None, d: int, noise: float, budget: int | None, rng: Rng
+        self, target: Any, tokens: int | None, dim: int, noise: float, budget: int | None, rng: Rng
     ) -> None:
         self._target, self.noise, self.budget = target, noise, budget
-        self.k, self.d = k, d
+        self.tokens, self.dim = tokens, dim
         self._rng = random_generator(rng)
         self.drawn = 0  #: token matrices asked so far
-        self.tokens = 0  #: tokens in them
+        self.tokens_asked = 0  #: tokens in them
 
     @property
     def remaining(self) -> int | None:
@@ -129,7 +129,7 @@ class ValueOracle:
     def limited(self, budget: int) -> "ValueOracle":
         """The same oracle, limited to `budget` more queries; they count here, too."""
         oracle = ValueOracle.__new__(ValueOracle)
-        oracle._prepare(self.ask, self.k, self.d, 0.0, budget, None)
+        oracle._prepare(self.ask, self.tokens, self.dim, 0.0, budget, None)
         return oracle
 
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
@@ -139,9 +139,9 @@ class ValueOracle:
         the budget has fewer queries left; then no query is asked.
         """
         x = np.asarray(x, dtype=np.float64)
-        if x.ndim != 3 or x.shape[2] != self.d or x.shape[1] != (self.k or max(x.shape[1], 1)):
+        if x.ndim != 3 or x.shape[2] != self.dim or x.shape[1] != (self.tokens or max(x.shape[1], 1)):
             raise ValueError(
-                f"x has shape {x.shape}: (n, {self.k or 'k'}, {self.d}) is needed, that of token matrices."
+                f"x has shape {x.shape}: (n, {self.tokens or 'k'}, {self.dim}) is needed, that of token matrices."
             )
         require_array("x", x)
         if self.remaining is not None and len(x) > self.remaining:
@@ -151,7 +151,7 @@ class ValueOracle:
             )
         answers = np.asarray(self._target(x))
         self.drawn += len(x)
-        self.tokens += x.shape[0] * x.shape[1]
+        self.tokens_asked += x.shape[0] * x.shape[1]
         require_array("The answer", answers, x.shape)
         answers = answers.astype(np.float64)
         return answers + self.noise * self._rng.standard_normal(x.shape) if self.noise else answers

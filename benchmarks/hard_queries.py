@@ -161,7 +161,7 @@ def fit_in_basis(instance: HardInstance, seed: int, rotated: bool) -> tuple[Fit,
     d = instance.layer.dim
     basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))[0] if rotated else np.eye(d)
     layer = AttentionLayer(*(basis.T @ part @ basis for part in (instance.layer.theta, instance.layer.w)))
-    fit = ByQueries().fit(ValueOracle(layer, k=instance.inputs.k), rng=seed)
+    fit = ByQueries().fit(ValueOracle(layer, tokens=instance.inputs.tokens), rng=seed)
     found: Any = fit.predict
     if fit.outcome.succeeded:
         found = AttentionLayer(*(basis @ part @ basis.T for part in (found.theta, found.w)))

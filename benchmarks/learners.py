@@ -275,11 +275,11 @@ def _warm_up(field: Sequence[Contender], k: int, d: int) -> None:
             learner.compile(k, d)
             small = []
         if isinstance(learner, Newton):
-            small = [replace(learner, m=1, engine="numpy", device=None)]
+            small = [replace(learner, heads=1, engine="numpy", device=None)]
             if learner.engine != "numpy" and find_spec("torch") is not None:
-                small.append(replace(learner, m=1, engine="torch"))
+                small.append(replace(learner, heads=1, engine="torch"))
         elif isinstance(learner, GradientDescent | LBFGS):
-            small = [replace(learner, m=1, work=60)]
+            small = [replace(learner, heads=1, work=60)]
         for each in small:
             each.fit(ExampleOracle(layer, inputs, rng=1), rng=2, truth=truth)
 

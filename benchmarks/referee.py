@@ -52,7 +52,7 @@ class OptimistixLM(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        k, d = oracle.k, oracle.d
+        k, d = oracle.tokens, oracle.dim
         (x, y), held = hold_out(*draw_examples(oracle, budget or self._default(k, d)))
         begin, step = _compiled(self.m, len(x), k, d)
         state = begin(rng.standard_normal((self.m, d, d)) / d, x, y)

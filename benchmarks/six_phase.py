@@ -21,7 +21,7 @@ def run_practical_mode(seeds: int = 5, out: Path | None = None) -> list[dict[str
     print("m k d    phase 1  refined   span     in span  end      seconds to phase 5, to the end  exact")
     rows = []
     for m, k, d in PRACTICAL:
-        runs = [_run(SixPhase(m=m), m, k, d, seed) for seed in range(seeds)]
+        runs = [_run(SixPhase(heads=m), m, k, d, seed) for seed in range(seeds)]
         row: dict[str, Any] = {"m": m, "k": k, "d": d, "seeds": seeds}
         row["exact"] = sum(fit.trace[-1].measures["relative_error"] <= 1e-10 for fit in runs)
         for column, what in {
@@ -54,7 +54,7 @@ def run_paper_mode(seeds: int = 3, out: Path | None = None) -> list[dict[str, An
     for m, k, d in PAPER:
         for over in ("proxy", "body"):
             for seed in range(seeds):
-                fit = _run(SixPhase(m=m, mode="paper", margin_over=over), m, k, d, seed)
+                fit = _run(SixPhase(heads=m, mode="paper", margin_over=over), m, k, d, seed)
                 spans = [step.measures.get("span_error") for step in fit.trace]
                 found = [span for span in spans if span is not None]
                 net = fit.details.net
@@ -93,7 +93,7 @@ def run_agreement(figure: Path, *, rows: int | None = None) -> dict[tuple[int, i
         tolerances = (0.3, 0.4, 0.5, 0.6, 0.7) if (m, k) == (3, 3) else (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
         laws[m, k] = measure_agreement(
             make_nice_layer(heads=m, dim=32, rng=0),
-            BooleanInputs(k=k, d=32),
+            BooleanInputs(tokens=k, dim=32),
             rows=wanted if rows is None else rows,
             tolerances=tolerances,
             rng=1,
@@ -125,7 +125,7 @@ def _draw_agreement(laws: dict[tuple[int, int], AgreementLaw], path: Path) -> No
 
 
 def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Fit:
-    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k=k, d=d)
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(tokens=k, dim=d)
     truth = GroundTruth.draw(layer, inputs, rng=[seed, 1])
     return learner.fit(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], truth=truth)
 

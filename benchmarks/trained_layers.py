@@ -82,7 +82,7 @@ def at_equal_time(
     target: AttentionLayer, inputs: BooleanInputs, *, floors: int, factors: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Newton from one start, then the peers at each rate, with as many steps as fit into Newton's time."""
-    m, k, d = target.heads, inputs.k, target.dim
+    m, k, d = target.heads, inputs.tokens, target.dim
     truth = GroundTruth.draw(target, inputs, _TEST_EXAMPLES, rng=1)
 
     def fit(learner: LearnerBase, progress: Progress | None = None) -> tuple[Fit, float]:

@@ -101,7 +101,7 @@ def _timed(truth: AttentionLayer) -> tuple[ValueOracle, list[float]]:
         return answers
 
     oracle = ValueOracle.from_callable(answer, 1, truth.theta.shape[1])
-    oracle.k = None
+    oracle.tokens = None
     return oracle, spent
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +41,32 @@ html_static_path = ["_static"]
 html_css_files = ["wide.css", "pages.css"]
 html_sidebars = {"api/*": [], "index": [], "commands": []}  # pages that are found by name
 
+
+
+# names that have their page in the package that defines them
+_ELSEWHERE = {
+    "lwe": ("Cost", "estimate"),
+    "paper_checks": ("Scale",),
+    "studies": ("Scale",),
+    "upper": ("SixPhase", "LinearAttentionLearner"),
+}
+_PACKAGES = re.findall(r"^   ([a-z_.]+)$", (Path(__file__).parent / "api.rst").read_text(), re.MULTILINE)
+
+
+def _groups(package: str) -> list[tuple[str, list[str]]]:
+    """The public names of a package by the file that defines them, under the idea of that file."""
+    module = import_module(package)
+    groups: dict[str, list[str]] = {}
+    for name in set(module.__all__) - {*_ELSEWHERE.get(package, ())}:
+        home = getattr(getattr(module, name), "__module__", None) or package
+        home = home if home.partition(".")[0] == package.partition(".")[0] else package
+        about = (import_module(home).__doc__ or "").partition("\n")[0].rstrip(".")
+        groups.setdefault(about, []).append(name)
+    return [(about, sorted(names)) for about, names in sorted(groups.items())]
+
+
 templates_path = ["_templates"]
+autosummary_context = {"groups": {package: _groups(package) for package in _PACKAGES}}
 autosummary_imported_members = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"

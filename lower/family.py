@@ -150,7 +150,7 @@ class Family(ABC):
     @property
     def inputs(self) -> Inputs:
         """The distribution of the tokens: uniform signs."""
-        return BooleanInputs(k=self.tokens, d=self.dim)
+        return BooleanInputs(tokens=self.tokens, dim=self.dim)
 
     def label(self, heads: int) -> str:
         """The name, in tables and files, of an instance with so many heads, unless the caller names it."""
@@ -271,7 +271,7 @@ def realised_again(instance: HardInstance, family: Family) -> HardInstance:
     ValueError if the size, the secret or the direction is none of the family's.
     """
     sizes = (family.dim, family.tokens)
-    if sizes != (instance.layer.dim, instance.inputs.k):
+    if sizes != (instance.layer.dim, instance.inputs.tokens):
         raise ValueError(f"they are for d, k = {sizes}")
     return family.realise(family.read_secret(instance.secret), instance.parameters.get("direction"))
 

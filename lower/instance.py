@@ -64,10 +64,10 @@ class HardInstance:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
-        sizes = {"layer": self.layer.dim, "inputs": self.inputs.d, "known part": self.known.d}
+        sizes = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The dimensions differ, {sizes}: they must agree.")
-        sizes = {"inputs": self.inputs.k, "known part": self.known.k}
+        sizes = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The numbers of tokens differ, {sizes}: they must agree.")
         if not self.secret.size:
@@ -94,7 +94,7 @@ class HardInstance:
 
     def __repr__(self) -> str:
         return (
-            f"HardInstance(family={self.family!r}, heads={self.layer.heads}, tokens={self.inputs.k}, "
+            f"HardInstance(family={self.family!r}, heads={self.layer.heads}, tokens={self.inputs.tokens}, "
             f"dim={self.layer.dim})"
         )
 

@@ -45,11 +45,11 @@ class LinearKnownPart:
 
     @classmethod
     @checked
-    def zero(cls, k: PositiveInt, d: PositiveInt) -> "LinearKnownPart":
-        """Nothing known in advance about a target on `k` tokens in `d` coordinates."""
-        what = f"A known part of {shown(k)} tokens in {shown(d)} dimensions"
-        require_memory(what, 16 * (k**2 + d**2), advice="take fewer tokens or fewer dimensions")
-        return cls(mixing=np.zeros((k, k)), projection=np.zeros((d, d)))
+    def zero(cls, tokens: PositiveInt, dim: PositiveInt) -> "LinearKnownPart":
+        """Nothing known in advance about a target on `tokens` tokens in `dim` coordinates."""
+        what = f"A known part of {shown(tokens)} tokens in {shown(dim)} dimensions"
+        require_memory(what, 16 * (tokens**2 + dim**2), advice="take fewer tokens or fewer dimensions")
+        return cls(mixing=np.zeros((tokens, tokens)), projection=np.zeros((dim, dim)))
 
     @classmethod
     @checked
@@ -68,12 +68,12 @@ class LinearKnownPart:
         return cls(mixing=np.array([[own, other], [other, own]]), projection=projection)
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens."""
         return int(self.mixing.shape[0])
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
         return int(self.projection.shape[0])
 
@@ -85,8 +85,8 @@ class LinearKnownPart:
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d))."""
         xp = namespace(x)
-        if x.ndim < 2 or tuple(x.shape[-2:]) != (self.k, self.d):
-            raise ValueError(f"x has shape {tuple(x.shape)}: (..., {self.k}, {self.d}) is needed.")
+        if x.ndim < 2 or tuple(x.shape[-2:]) != (self.tokens, self.dim):
+            raise ValueError(f"x has shape {tuple(x.shape)}: (..., {self.tokens}, {self.dim}) is needed.")
         x = as_floating(x, xp.asarray(0.0).dtype, xp)
         mixing, projection = (
             # a copy: torch warns about read-only memory
@@ -105,8 +105,8 @@ class LinearKnownPart:
         rank = int(np.linalg.matrix_rank(self.projection))
         rows = "; ".join(" ".join(f"{one:.6g}" for one in row) for row in self.mixing)
         return (
-            f"Known in advance: K(X) = M X P with the mixing M = [{rows}] of the {self.k} tokens "
-            f"and a projection P of rank {rank} in {self.d} coordinates."
+            f"Known in advance: K(X) = M X P with the mixing M = [{rows}] of the {self.tokens} tokens "
+            f"and a projection P of rank {rank} in {self.dim} coordinates."
         )
 
 
@@ -134,23 +134,23 @@ class GatedKnownPart:
     off: LinearKnownPart  #: K(X) where they are
 
     def __post_init__(self) -> None:
-        sizes = (self.on.k, self.on.d), (self.off.k, self.off.d)
+        sizes = (self.on.tokens, self.on.dim), (self.off.tokens, self.off.dim)
         if sizes[0] != sizes[1]:
             raise ValueError(
                 f"The part on the gate is for (k, d) = {sizes[0]}, off it for {sizes[1]}: they must agree."
             )
-        if self.gate >= self.off.d:
-            raise ValueError(f"gate is {self.gate}: a coordinate from 0 to {self.off.d - 1} is needed.")
+        if self.gate >= self.off.dim:
+            raise ValueError(f"gate is {self.gate}: a coordinate from 0 to {self.off.dim - 1} is needed.")
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """The number of tokens."""
-        return self.off.k
+        return self.off.tokens
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The number of coordinates of a token."""
-        return self.off.d
+        return self.off.dim
 
     @property
     def is_zero(self) -> bool:
@@ -175,4 +175,4 @@ class GatedKnownPart:
 
 
 KnownPart = LinearKnownPart | GatedKnownPart
-"""The known part of a target: callable on token matrices, with `k`, `d`, `is_zero` and `describe`."""
+"""The known part of a target: callable on token matrices, with `tokens`, `dim`, `is_zero` and `describe`."""

@@ -61,13 +61,13 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
 
 @checked
 def all_sign_matrices(
-    k: PositiveInt, d: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
+    tokens: PositiveInt, dim: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
 ) -> Float[np.ndarray, "n k d"]:
     """The matrices numbered `start` to `stop` among the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
 
     Parameters
     ----------
-    k, d : int
+    tokens, dim : int
         The numbers of tokens and of coordinates; k d at most 62.
     start, stop : int
         Which of them, as in a slice; all up to the last if `stop` is left out.
@@ -82,15 +82,17 @@ def all_sign_matrices(
     >>> all_sign_matrices(1, 2)[:, 0].tolist()
     [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
     """
-    if k * d > 62:
-        raise ValueError(f"k is {k} and d {d}: enumeration of matrices of more than 62 entries is hopeless.")
-    total = 1 << (k * d)
+    if tokens * dim > 62:
+        raise ValueError(
+            f"tokens is {tokens} and dim {dim}: enumeration of matrices of more than 62 entries is hopeless."
+        )
+    total = 1 << (tokens * dim)
     last = total if stop is None else min(stop, total)
     require_memory(
-        f"Enumerating {max(last - start, 0)} matrices of {k} tokens in {d} dimensions",
-        24 * k * d * max(last - start, 0),
+        f"Enumerating {max(last - start, 0)} matrices of {tokens} tokens in {dim} dimensions",
+        24 * tokens * dim * max(last - start, 0),
         advice="take them in blocks by start and stop",
     )
     numbers = np.arange(min(start, last), last, dtype=np.int64)
-    bits = (numbers[:, None] >> np.arange(k * d)) & 1
-    return (1.0 - 2.0 * bits).reshape(len(numbers), k, d)
+    bits = (numbers[:, None] >> np.arange(tokens * dim)) & 1
+    return (1.0 - 2.0 * bits).reshape(len(numbers), tokens, dim)

@@ -281,7 +281,7 @@ def describe_instance(instance: HardInstance) -> LWRFamily:
     if instance.family != LWRFamily.name:
         raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
     family: Any = family_of(instance)
-    if (instance.inputs.k, instance.layer.dim) != (2, family.dim):
+    if (instance.inputs.tokens, instance.layer.dim) != (2, family.dim):
         raise ValueError(f"{family.parameters} does not fit a layer on {instance.inputs}.")
     if instance.secret.shape != (family.secret_dim,):
         raise ValueError(f"secret has shape {instance.secret.shape}: ({family.secret_dim},) is needed.")

@@ -81,9 +81,9 @@ class ParityElimination(LearnerBase):
     @checked
     def for_instance(cls, instance: HardInstance, *, examples: int | None = None) -> "ParityElimination":
         """The attack with what is known in advance about a parity instance, never its secret."""
-        if instance.family != ParityFamily.name or instance.inputs.k != 2:
+        if instance.family != ParityFamily.name or instance.inputs.tokens != 2:
             raise ValueError(
-                f"The instance is of the family {instance.family!r} with {instance.inputs.k} tokens: one of "
+                f"The instance is of the family {instance.family!r} with {instance.inputs.tokens} tokens: one of "
                 f"{ParityFamily.name} with 2 is needed."
             )
         family: Any = family_of(instance)
@@ -96,14 +96,14 @@ class ParityElimination(LearnerBase):
             tolerance=min(1e-3 + 1.1 * instance.realisation_error, 0.9),
         )
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """d: fewer could not determine and check the d - 1 unknowns even if all were on the gate."""
-        return max(2, d)
+        return max(2, dim)
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        k, d = oracle.k, oracle.d
+        k, d = oracle.tokens, oracle.dim
         wanted = 2 * (d + _HELD_OUT)
         limit = 2 * wanted if self.examples is None else self.examples
         limit = limit if budget is None else min(limit, budget)
@@ -164,10 +164,10 @@ class ParityElimination(LearnerBase):
     def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
         known = LinearKnownPart.zero(2, d) if self.known is None else self.known
         w = np.eye(d)[min(self.gate, d - 1)] if self.direction is None else self.direction
-        if known.k != 2 or known.d != d or len(w) != d or self.gate >= d:
+        if known.tokens != 2 or known.dim != d or len(w) != d or self.gate >= d:
             raise ValueError(
                 f"The examples have {d} coordinates; the attack has gate {self.gate}, a direction of {len(w)} "
-                f"and a known part on {known.k} tokens of {known.d}: build it with for_instance."
+                f"and a known part on {known.tokens} tokens of {known.dim}: build it with for_instance."
             )
         return known, w
 

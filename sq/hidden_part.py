@@ -28,9 +28,9 @@ class HiddenPart:
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):  # an infinite norm is not 1 either
             norm = float(np.linalg.norm(self.direction))
-        if len(self.direction) != self.known.d or abs(norm - 1) > 1e-9:
+        if len(self.direction) != self.known.dim or abs(norm - 1) > 1e-9:
             raise ValueError(
-                f"direction has {len(self.direction)} entries, norm {norm:.6g}: {self.known.d} of norm 1 are needed."
+                f"direction has {len(self.direction)} entries, norm {norm:.6g}: {self.known.dim} of norm 1 are needed."
             )
 
     @classmethod

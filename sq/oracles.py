@@ -242,7 +242,7 @@ class HonestOracle(SQOracle):
     ) -> None:
         super().__init__(model, family)
         self._examples, self._part, self.batch = examples, part, batch
-        self._inputs = BooleanInputs(examples.k, examples.d) if inputs is None else inputs
+        self._inputs = BooleanInputs(examples.tokens, examples.dim) if inputs is None else inputs
         self._groups = None if family is None else TrueAnswers(family)
 
     @classmethod
@@ -328,12 +328,12 @@ class HonestOracle(SQOracle):
 
     @property
     def _sampled(self) -> bool:
-        few = 2 ** (self._examples.k * self._examples.d) <= _NORM_INPUTS
+        few = 2 ** (self._examples.tokens * self._examples.dim) <= _NORM_INPUTS
         return not (few and isinstance(self._inputs, BooleanInputs))
 
     @cached_property
     def _own_inputs(self) -> np.ndarray:
-        k, d = self._examples.k, self._examples.d
+        k, d = self._examples.tokens, self._examples.dim
         if not self._sampled:
             return all_sign_matrices(k, d)
         # learners cannot see these inputs, so they may be the same in every call

@@ -94,9 +94,9 @@ class PeriodicLattice(LearnerBase):
                 return rows
         return None
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """Half a row more than coordinates, and the examples held out."""
-        return d // 2 + 1 + _FRESH
+        return dim // 2 + 1 + _FRESH
 
     def _prepare(self, oracle: ExampleOracle) -> None:
         import fpylll  # noqa: F401 - ImportError before the clock starts

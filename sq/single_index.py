@@ -122,7 +122,7 @@ class SingleIndexFamily(Family):
     @property
     def inputs(self) -> Inputs:
         """A mark, 1 or -1, before d - 1 independent normals."""
-        return MarkedInputs(GaussianInputs(k=2, d=self.dim - 1), _MARKS)
+        return MarkedInputs(GaussianInputs(tokens=2, dim=self.dim - 1), _MARKS)
 
     @cached_property
     def secrets(self) -> SecretSet:

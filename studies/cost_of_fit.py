@@ -76,8 +76,8 @@ def _fit(learner: str, m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int
 def _oracle(learner: str, m: int, k: int, d: int, made: Generator, drawn: Generator) -> ExampleOracle:
     if learner == "linear":
         model = make_linear_attention(heads=m, dim=d, rng=made)
-        return ExampleOracle(partial(_every_row, model), GaussianInputs(k=k, d=d), rng=drawn)
-    return ExampleOracle(make_nice_layer(heads=m, dim=d, rng=made), BooleanInputs(k=k, d=d), rng=drawn)
+        return ExampleOracle(partial(_every_row, model), GaussianInputs(tokens=k, dim=d), rng=drawn)
+    return ExampleOracle(make_nice_layer(heads=m, dim=d, rng=made), BooleanInputs(tokens=k, dim=d), rng=drawn)
 
 
 def _every_row(model: LinearAttention, x: Float[ndarray, "n k d"]) -> Float[ndarray, "n k d"]:

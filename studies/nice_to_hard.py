@@ -99,7 +99,7 @@ def _measure(
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
     path = draw_path(dim=dim, bits=bits, low_rank=ends == "low rank", rng=for_path)
     point = path.point(shape, slope, projections=projections)
-    inputs = BooleanInputs(k=2, d=dim)
+    inputs = BooleanInputs(tokens=2, dim=dim)
     fit = _LEARNERS[learner](point, work).fit(
         ExampleOracle(point.layer, inputs, rng=for_oracle), rng=for_learner
     )
@@ -130,11 +130,11 @@ def _elimination(point: PathPoint, work: int) -> Learner:
 
 _LEARNERS: Mapping[str, Callable[[PathPoint, int], Learner]] = {
     "newton": lambda point, work: Newton(
-        m=point.layer.heads, examples=14 * point.path.dim**2, work=work, starts=5
+        heads=point.layer.heads, examples=14 * point.path.dim**2, work=work, starts=5
     ),
-    "six-phase": lambda point, work: SixPhase(m=point.layer.heads, examples=40_000, work=work),
-    "l-bfgs": lambda point, work: LBFGS(m=point.layer.heads, examples=14 * point.path.dim**2, work=work),
-    "adam": lambda point, work: GradientDescent(m=8, work=work, batch=256, learning_rate=0.01),
+    "six-phase": lambda point, work: SixPhase(heads=point.layer.heads, examples=40_000, work=work),
+    "l-bfgs": lambda point, work: LBFGS(heads=point.layer.heads, examples=14 * point.path.dim**2, work=work),
+    "adam": lambda point, work: GradientDescent(heads=8, work=work, batch=256, learning_rate=0.01),
     "linear": lambda point, work: LinearBaseline(examples=14 * point.path.dim**2),
     "elimination": _elimination,
 }

@@ -112,11 +112,11 @@ def _measure(
     fresh = inputs.sample(_TESTED, rng=rng)
     if part == "adam":
         adam = GradientDescent(
-            m=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64"
+            heads=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64"
         )
         return {"error": _error(adam.fit(oracle, rng=rng).predict, layer, fresh)}
     examples = (floors or _FLOORS) * counting_floor(heads=heads, tokens=tokens, dim=dim)
-    newton = Newton(m=heads, examples=examples, starts=3, work=_NEWTON_WORK, engine="numpy")
+    newton = Newton(heads=heads, examples=examples, starts=3, work=_NEWTON_WORK, engine="numpy")
     fit = newton.fit(oracle, rng=rng)
     passes = fit.trace[-1].measures.get("passes")
     return {
@@ -128,7 +128,7 @@ def _measure(
 
 
 def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: np.random.Generator) -> dict[str, Any]:
-    x = inputs.sample(_EXAMPLES * inputs.d, rng=rng)
+    x = inputs.sample(_EXAMPLES * inputs.dim, rng=rng)
     sums = projection_sums(x, layer(x), inputs.positions)
     before, after = predicted_biases(layer, inputs.positions, x[:_TESTED])
     seed = int(rng.integers(2**32))  # both continue from the same examples

@@ -141,11 +141,11 @@ def later_phases(
     except PhaseFailedError:
         return found
     found["failed"] = None
-    floor = counting_floor(heads=m, tokens=inputs.k, dim=inputs.d)
+    floor = counting_floor(heads=m, tokens=inputs.tokens, dim=inputs.dim)
     x, y = draw_examples(oracle, 4 * floor)
     start, _ = fit_in_span(x, y, span.scaled_basis, rng=rng)
     begin = AttentionLayer(theta=start.theta, w=start.w)
-    fit = Newton(m=m, start=begin, starts=1, engine="numpy", work=3000).fit(
+    fit = Newton(heads=m, start=begin, starts=1, engine="numpy", work=3000).fit(
         ExampleOracle.from_arrays(x, y), rng=rng
     )
     fresh = inputs.sample(_FRESH, rng=rng)

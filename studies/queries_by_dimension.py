@@ -84,7 +84,7 @@ def _cells(scale: Scale) -> list[Parameters]:
 
 def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
     for_target, for_oracle, for_learner, for_tests = rng.spawn(4)
-    inputs: Inputs = BooleanInputs(k=2, d=dim)
+    inputs: Inputs = BooleanInputs(tokens=2, dim=dim)
     known: Predictor | None = None
     if part == "nice":
         layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
@@ -96,14 +96,14 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
     truth = GroundTruth.draw(layer, inputs, _FRESH, known=known, rng=for_tests)
     if name == "examples":
         oracle: Any = ExampleOracle(layer, inputs, rng=for_oracle)
-        fit = Newton(m=_HEADS).fit(oracle, rng=for_learner)
+        fit = Newton(heads=_HEADS).fit(oracle, rng=for_learner)
     else:
-        oracle = ValueOracle(layer, k=None if name == "any tokens" else inputs.k)
+        oracle = ValueOracle(layer, tokens=None if name == "any tokens" else inputs.tokens)
         fit = ByQueries().fit(oracle, rng=for_learner)
     error = truth.measure(predict=fit.predict)["unknown_part_error"]
     return {
         "count": fit.examples_used,
-        "tokens": getattr(oracle, "tokens", inputs.k * fit.examples_used),
+        "tokens": getattr(oracle, "tokens_asked", inputs.tokens * fit.examples_used),
         "heads": layer.heads,
         "outcome": fit.outcome.name,
         "error": error if math.isfinite(error) else None,

@@ -71,7 +71,7 @@ def _measure(
     if part == "ends":
         return _ends(layer, inputs, rng)
     if tokens >= dim:
-        return {"refused": SixPhase(m=2).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng).outcome.name}
+        return {"refused": SixPhase(heads=2).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng).outcome.name}
     x = inputs.sample(-(-rows // tokens), rng=rng)
     drawn = draw_rows(layer, x, planted_gap=_PLANTED, rng=rng)
     # the number of rows in the learner's 1000 d examples at k = 2
@@ -89,7 +89,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
     examples, learner = (int(one) for one in rng.integers(2**63, size=2))
     phases, newton = (
         one.fit(ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth)
-        for one in (SixPhase(m=2, work=_PASSES), Newton(m=2, work=_PASSES))
+        for one in (SixPhase(heads=2, work=_PASSES), Newton(heads=2, work=_PASSES))
     )
     starts = (step.measures for step in phases.trace if step.phase == 6 and "starts" in step.measures)
     before = next(starts, None)

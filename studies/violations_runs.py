@@ -48,7 +48,7 @@ def phase_errors(layer: AttentionLayer, mode: Mode, *, tokens: int, rng: Generat
     for_oracle, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
-    learner = SixPhase(m=layer.heads, mode=mode)
+    learner = SixPhase(heads=layer.heads, mode=mode)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner, truth=truth)
     return {
         "errors": _errors(fit, mode, math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))),
@@ -80,7 +80,7 @@ def newton_error(layer: AttentionLayer, *, tokens: int, floors: int, rng: Genera
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
     examples = floors * counting_floor(heads=layer.heads, tokens=tokens, dim=layer.dim)
     # NumPy's engine: the same numbers with and without PyTorch
-    learner = Newton(m=layer.heads, examples=examples, engine="numpy", work=_PASSES)
+    learner = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
     found = fit_errors(learner, truth, inputs, for_examples=for_examples, for_learner=for_learner)
     return _capped(found["error"])
 

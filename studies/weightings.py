@@ -115,7 +115,9 @@ def _measure(
         end, passes = descend(x, layer(x), start, layer.weighting, passes=_PASSES)
         fresh = inputs.sample(_TESTED, rng=rng)
         return {"error": relative_error(end(fresh), layer(fresh)), "passes": passes}
-    learner = Newton(m=heads, examples=_NEWTON_FLOORS * floor, starts=3, work=_NEWTON_PASSES, engine="numpy")
+    learner = Newton(
+        heads=heads, examples=_NEWTON_FLOORS * floor, starts=3, work=_NEWTON_PASSES, engine="numpy"
+    )
     fit = learner.fit(ExampleOracle(layer, inputs, rng=rng), rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
     return {"error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh))}
@@ -124,7 +126,7 @@ def _measure(
 def _hull(
     layer: WeightedLayer, inputs: BooleanInputs, accept: float, sparse: bool, rng: Generator
 ) -> dict[str, float]:
-    d, total = inputs.d, layer.w.sum(axis=0)
+    d, total = inputs.dim, layer.w.sum(axis=0)
     oracle = ExampleOracle(layer, inputs, rng=rng)
     crude = estimate_projection_sum(oracle, 1000 * d).w
     refined = refine_by_consistency(oracle, crude, examples=20_000).w

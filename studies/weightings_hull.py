@@ -48,7 +48,7 @@ def phase_one_bias(
         while left > 0:
             x = inputs.sample(min(left, _ROWS), rng=rng)
             tokens = x.sum(axis=1)
-            moment += tokens.T @ (layer(x).sum(axis=1) / inputs.k - tokens @ total / inputs.k)
+            moment += tokens.T @ (layer(x).sum(axis=1) / inputs.tokens - tokens @ total / inputs.tokens)
             left -= len(x)
         halves.append(moment / (examples // 2))
     squared = max(float(np.vdot(*halves)), 0.0)
@@ -166,8 +166,8 @@ def one_hot_sum(
             miss = np.linalg.norm(y[:, :, None] - (x @ estimate)[:, None], axis=-1)
             nearest = miss.argmin(axis=-1)
             residuals.append((miss.min(axis=-1) / np.linalg.norm(y, axis=-1)).ravel())
-            read.append(np.take_along_axis(x, nearest[:, :, None], axis=1).reshape(-1, inputs.d))
-            labels.append(y.reshape(-1, inputs.d))
+            read.append(np.take_along_axis(x, nearest[:, :, None], axis=1).reshape(-1, inputs.dim))
+            labels.append(y.reshape(-1, inputs.dim))
         relative = np.concatenate(residuals)
         best = np.argsort(relative, kind="stable")[: int(share * relative.size)]
         estimate = np.linalg.lstsq(np.concatenate(read)[best], np.concatenate(labels)[best], rcond=None)[0]
@@ -187,7 +187,7 @@ def best_equations(
     most, seen, residuals = int(accept * rows), 0, np.zeros(0)
     kept: list[Contrasts] = []
     while seen < rows:
-        x = inputs.sample(min(_ROWS, -(-(rows - seen) // inputs.k)), rng=rng)
+        x = inputs.sample(min(_ROWS, -(-(rows - seen) // inputs.tokens)), rng=rng)
         found = certify_agreement(x, layer(x), projection_sum)
         allowed = usable_rows(found.pattern, layer.weighting) & np.isfinite(found.residual)
         seen += allowed.size

@@ -24,7 +24,7 @@ from arena.cli.console import (
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_engine
-from arena.learned import learn
+from arena.learning import learn
 from arena.targets import Target, load_target
 from attention.validation import PositiveFloat, check
 from lwe import AttackOutcome, AttackResult, StoredSamples, parse_distribution, read_samples

@@ -25,8 +25,8 @@ from arena.cli.console import (
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_known_engine
-from arena.given_examples import LearnedExamples, learn_examples
-from arena.learned import Learned, UnusedSettingError, learn
+from arena.given_examples import learn_examples
+from arena.learning import UnusedSettingError, learn
 from arena.phase_page import LAYER_FILE, phase_table, save_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
@@ -184,7 +184,6 @@ def learn_command(
         saved = out if folder is None else folder / LAYER_FILE
         for source in given or (file,):
             _require_out(saved, folder, student, source)
-    learned: Learned | LearnedExamples
     with showing_steps(student.title) as tick:
         latest = _Latest(tick)
         try:
@@ -214,7 +213,7 @@ def learn_command(
         say(str(learned))
         if folder is not None:
             say(f"\n{phase_table(learned.fit)}\n")
-    if isinstance(learned, Learned) and target is not None and folder is not None:
+    if target is not None and folder is not None:
         save_phases(learned, target, folder, result=result)
     elif saved is not None:
         learned.save(saved)

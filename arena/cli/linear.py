@@ -185,7 +185,7 @@ def linear_learn_command(
         average, features = model.average, feature_count(model.dim)
         number = 2 * features if examples is None else examples
         require_memory(f"The labels of {number} examples", 8 * number * model.outputs)
-        tokens_of = _INPUTS[inputs or "gaussian"](k=10 if tokens is None else tokens, d=model.dim)
+        tokens_of = _INPUTS[inputs or "gaussian"](tokens=10 if tokens is None else tokens, dim=model.dim)
         x = tokens_of.sample(number, rng=rng)
         y = np.asarray(model(x))
         if relative_noise:

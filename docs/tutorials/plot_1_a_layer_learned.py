@@ -35,7 +35,7 @@ from attention import BooleanInputs, make_nice_layer
 
 m, k, d = 2, 2, 16
 layer = make_nice_layer(heads=m, dim=d, rng=0)
-inputs = BooleanInputs(k=k, d=d)
+inputs = BooleanInputs(tokens=k, dim=d)
 print(layer)
 print("unknown numbers:", 2 * m * d**2)
 

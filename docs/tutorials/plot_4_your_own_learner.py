@@ -61,7 +61,7 @@ class CubicRidge:
         if self.examples < 0:
             raise ValueError("examples is negative: at least 0 is needed.")
 
-    def minimum_examples(self, k, d):
+    def minimum_examples(self, tokens, dim):
         return 1
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
@@ -90,7 +90,7 @@ class CubicRidge:
 from attention import BooleanInputs, make_nice_layer
 from attention.testing import check_learner
 
-layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4)
+layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(tokens=2, dim=4)
 fit = check_learner(CubicRidge(examples=300), layer, inputs)
 print(fit.outcome.name)
 

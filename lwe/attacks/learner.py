@@ -178,15 +178,15 @@ class AttackLearner(LearnerBase):
                 "of two."
             )
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """D + 10: fewer may hold fewer than five samples, and cannot determine d - 1 entries."""
-        return d + 10
+        return dim + 10
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         number = _EXAMPLES if budget is None else budget
-        x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.k, oracle.d)))
+        x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.tokens, oracle.dim)))
         recorder.step("Draw examples", predict=np.zeros_like)
         samples = self._samples(x, y)
         if samples is None:

@@ -108,12 +108,12 @@ class SampleOracle(ExampleOracle):
         self._order, self._used, self._count = np.arange(len(samples)), 0, 0
 
     @property
-    def k(self) -> int:
+    def tokens(self) -> int:
         """Two tokens."""
         return 2
 
     @property
-    def d(self) -> int:
+    def dim(self) -> int:
         """The covariates and the gate."""
         return self._parameters.dim
 
@@ -130,10 +130,10 @@ class SampleOracle(ExampleOracle):
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n 2 d"], Float[np.ndarray, "n 2 d"]]:
         """Draw `n` examples: token matrices and their labels."""
         n = count("n", n, least=0)
-        require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.d + 1), advice="draw fewer")
+        require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.dim + 1), advice="draw fewer")
         if self._attempt is not None:
             self._attempt.check()
-            self._attempt.require_memory(32 * n * self.d, f"{n} examples of two tokens")
+            self._attempt.require_memory(32 * n * self.dim, f"{n} examples of two tokens")
         gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5
         used = self._next_samples(int(gate.sum()))
         self._count += n

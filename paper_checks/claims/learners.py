@@ -42,7 +42,7 @@ def practical_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[C
         ((2, 2, 16),) if scale is Scale.QUICK else ((2, 2, 16), (2, 2, 32), (2, 3, 32), (3, 2, 32))
     ):
         layer = make_nice_layer(heads=m, dim=d, rng=rng)
-        student = SixPhase(m=m + claim.spare_heads)
+        student = SixPhase(heads=m + claim.spare_heads)
         fit = student.fit(ExampleOracle(layer, BooleanInputs(k, d), rng=rng), rng=rng)
         error = relative_misfit(fit, layer, k, rng)
         yield at_most(f"relative error at ({m}, {k}, {d})", error, claim.error)
@@ -56,7 +56,7 @@ def paper_mode(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
     for d in (16,) if scale is Scale.QUICK else (16, 32):
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
         oracle = ExampleOracle(layer, BooleanInputs(2, d), rng=rng)
-        learner = SixPhase(m=2, mode=claim.mode)
+        learner = SixPhase(heads=2, mode=claim.mode)
         fit, files = _files_called(partial(learner.fit, oracle, rng=rng))
         yield equal(f"files of derivatives that ran, d = {d}", len([*filter(_DERIVATIVES.match, files)]), 0)
         yield equal(f"the net's file ran, d = {d}", "six_phase/phase6_net.py" in files, True)

@@ -174,7 +174,7 @@ def _full_rank(d: int, surplus: int, first: int) -> Fraction:
 
 def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
     # which coordinates differ, and the hidden sign, for so many examples on the gate
-    d = instance.inputs.d
+    d = instance.inputs.dim
     x = instance.inputs.sample(3 * many + 40, rng=rng)
     x = x[x[:, 0, 0] != x[:, 1, 0]][:many]
     if len(x) < many:
@@ -186,7 +186,7 @@ def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.nd
 
 def _independent(instance: HardInstance, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
     # d - 1 equations of full rank, the first such among those drawn
-    d = instance.inputs.d
+    d = instance.inputs.dim
     equations, bits = _equations(instance, d + 19, rng)
     rows: list[int] = []
     basis: dict[int, int] = {}

@@ -84,7 +84,7 @@ def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     sizes = (16,) if scale is Scale.QUICK else (16,) * 6 + (32,) * 3
     for d in sizes:
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
-        learner = SixPhase(m=2, mode="paper", accept=0.01)
+        learner = SixPhase(heads=2, mode="paper", accept=0.01)
         found = learner.fit(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng).details
         for hull, errors in ((found.crude_hull, before), (found.last_hull, after)):
             errors.append(_span_error(layer, attention_span(hull.body).basis))
@@ -105,7 +105,7 @@ def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     ended = said = 0
     for _ in range(layers):
         layer = make_nice_layer(heads=2, dim=claim.dim, rng=rng)
-        learner = SixPhase(m=2, mode="paper", margin_over="proxy")
+        learner = SixPhase(heads=2, mode="paper", margin_over="proxy")
         fit = learner.fit(ExampleOracle(layer, BooleanInputs(2, layer.dim), rng=rng), rng=rng)
         ended += fit.details.failed == claim.phase
         said += f"Phase {claim.phase} failed" in fit.details.explanation and not fit.outcome.succeeded

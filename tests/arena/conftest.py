@@ -32,7 +32,7 @@ CONDITIONS = tuple(
 
 
 def nice(name, title, heads, inputs, seed):
-    shape = {"heads": heads, "tokens": inputs.k, "dim": inputs.d, "inputs": inputs_to_json(inputs)}
+    shape = {"heads": heads, "tokens": inputs.tokens, "dim": inputs.dim, "inputs": inputs_to_json(inputs)}
     how, known = (
         "Theta entries from N(0, (2/32)^2); W entries from N(0, 1/32).",
         "Predicting zero has error 1.0.",

@@ -51,24 +51,24 @@ class Misnamed(LinearBaseline):
 @pytest.mark.parametrize(
     ("act", "complaint"),
     [
-        (lambda layer, x: Newton(m=1).fit(ValueOracle(layer)), "gives value queries: random examples are needed"),
+        (lambda layer, x: Newton(heads=1).fit(ValueOracle(layer)), "gives value queries: random examples are needed"),
         (lambda layer, x: ByQueries().fit(ExampleOracle(layer, x)), "gives random examples: value queries are needed"),
         (lambda layer, x: ByQueries().fit(layer), "of the type AttentionLayer: value queries are needed"),
-        (lambda layer, x: check_learner(Asks(m=1), layer, x), "gives value queries: random examples are needed"),
+        (lambda layer, x: check_learner(Asks(heads=1), layer, x), "gives value queries: random examples are needed"),
         (lambda layer, x: Misnamed().fit(ExampleOracle(layer, x)), "^Misnamed.access is 'questions'"),
         (lambda layer, x: check_learner(Misnamed(), layer, x), "^Misnamed.access is 'questions'"),
     ],
 )  # fmt: skip
 def test_the_wrong_oracle_is_a_sentence(act, complaint):
     with pytest.raises(ValueError, match=complaint):
-        act(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4))
+        act(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(tokens=2, dim=4))
 
 
 @pytest.mark.bad_input
 def test_a_learner_that_declares_the_wrong_access_is_refused_by_learn_and_compare(nice):
     with pytest.raises(ValueError, match="gives value queries: random examples are needed"):
-        learn(nice, Asks(m=1))
-    (cell,) = compare([nice], [Asks(m=1)], isolated=False).cells
+        learn(nice, Asks(heads=1))
+    (cell,) = compare([nice], [Asks(heads=1)], isolated=False).cells
     assert "gives value queries: random examples are needed" in cell.message
     with pytest.raises(ValueError, match=r"^Misnamed.access is 'questions'"):
         compare([nice], [Misnamed()], isolated=False)

@@ -55,7 +55,7 @@ def test_generate_writes_what_it_says(cli, tmp_path, command, shape):
     path = tmp_path / "target.safetensors"
     said = json.loads(cli("generate", *command, "-o", path, "--json").out)
     stored = load_layer(path)
-    written = stored.layer.heads, stored.inputs.k, stored.layer.dim
+    written = stored.layer.heads, stored.inputs.tokens, stored.layer.dim
     assert (said["heads"], said["tokens"], said["dim"]) == written
     assert shape[0] in (None, said["heads"])
     assert (said["tokens"], said["dim"]) == shape[1:]
@@ -140,7 +140,7 @@ from upper import LinearBaseline
 @dataclass(frozen=True)
 class MeanLabel(LinearBaseline):
     """The mean label, whatever the tokens."""
-    m: int = 1
+    heads: int = 1
 '''
 
 
@@ -151,7 +151,7 @@ def test_a_learner_of_ones_own_stands_beside_names_in_any_case(cli, file, tmp_pa
     results = Results.from_json(said)
     assert [learner.name for learner in results.learners] == ["known-part", "meanlabel"]
     assert {cell.status.value for cell in results.cells} == {"done"}
-    assert results.learners[1].parameters["m"] == 2
+    assert results.learners[1].parameters["heads"] == 2
     for wrong in (own + "s", f"{tmp_path / 'none.py'}:MeanLabel"):
         assert cli("learn", file, "--learner", wrong, status=2).err.count("\n") == 1
 

@@ -206,9 +206,9 @@ def test_an_interruption_keeps_the_cells_done(targets):
 def test_students_on_hard_targets_have_at_most_eight_heads():
     hard = parity_target(bits=9, construction="B", dim=12, seed=0)
     assert hard.layer.heads == 9
-    assert STUDENTS["newton"].build(hard, PRESETS["full"]).m == 8
+    assert STUDENTS["newton"].build(hard, PRESETS["full"]).heads == 8
     nice = nice_target(heads=9, tokens=2, dim=4)
-    assert STUDENTS["newton"].build(nice, PRESETS["full"]).m == 9
+    assert STUDENTS["newton"].build(nice, PRESETS["full"]).heads == 9
     with pytest.raises(DoesNotApplyError):
         STUDENTS["elimination"].build(nice, PRESETS["full"])
 

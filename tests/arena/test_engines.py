@@ -8,20 +8,13 @@ from importlib.util import find_spec
 
 import pytest
 
-from arena import compare, learn, nice_target, stored_cells
+from arena import compare, learn, stored_cells
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
-from arena.engines import engine_used, on_engine, require_engine
+from arena.engines import on_engine, require_engine
 from arena.students import PRESETS, STUDENTS, as_students
 from runs import Store
-from upper import (
-    LBFGS,
-    GradientDescent,
-    KnownPart,
-    LinearBaseline,
-    Newton,
-    OneGradientStep,
-)
+from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -33,19 +26,19 @@ def without_torch(monkeypatch):
 
 
 @needs_torch
-def test_the_engine_used_is_named(nice, monkeypatch):
-    for learner in (LBFGS(1), LinearBaseline(), OneGradientStep()):
-        assert engine_used(learner, nice) == "numpy"
-    assert engine_used(KnownPart(), nice) == ""
-    assert engine_used(GradientDescent(1), nice) == "torch cpu float32"
-    assert engine_used(Newton(1, engine="auto"), nice) == "numpy"  # too small to be worth more
-    assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")
-    large = nice_target(heads=8, tokens=8, dim=64, seed=1)
+def test_a_fit_names_its_engine(nice, monkeypatch):
+    for learner, engines_there in {
+        Newton(1, engine="auto"): ("numpy",),  # too small for torch to be worth it
+        Newton(1, engine="torch"): ("torch cpu float32", "torch cpu bfloat16"),
+        GradientDescent(1, work=2): ("torch cpu float32",),
+        KnownPart(): ("",),
+    }.items():
+        assert learn(nice, learner).fit.engine in engines_there
     # on a CPU that multiplies bfloat16 torch is worth it, and on no other
     for has, used in ((True, "torch cpu bfloat16"), (False, "numpy")):
         monkeypatch.setattr(engines, "has_bfloat16", lambda device, has=has: has)
-        assert engine_used(Newton(8, engine="auto"), large) == used
-    assert engine_used(Newton(8), large) == "numpy"
+        assert str(Newton(8, engine="auto").engine_for(8, 8, 64)) == used
+    assert str(Newton(8).engine_for(8, 8, 64)) == "numpy"
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
@@ -136,7 +129,7 @@ def test_without_torch_the_extra_is_named_and_the_cpu_is_numpy(without_torch, cl
     assert "pip install torch" in cli("learn", file, "--device", "cuda", status=2).err
     require_engine(device="cpu")
     learned = learn(nice, "newton", device="cpu")
-    assert learned.engine == learned.to_json()["engine"] == "numpy"
+    assert learned.fit.engine == learned.to_json()["engine"] == "numpy"
     assert learned.error < 1e-12
 
 

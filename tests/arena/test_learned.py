@@ -77,9 +77,9 @@ def test_what_is_not_finite_becomes_null(learned):
 
 def test_settings_replace_the_learners_own(nice):
     steps = []
-    few = learn(nice, Newton(m=2), heads=1, work=5, examples=400, progress=steps.append)
+    few = learn(nice, Newton(heads=2), heads=1, work=5, examples=400, progress=steps.append)
     parameters = few.learner.parameters
-    assert (parameters["m"], parameters["work"], parameters["examples"]) == (1, 5, 400)
+    assert (parameters["heads"], parameters["work"], parameters["examples"]) == (1, 5, 400)
     assert few.layer.heads == 1
     assert tuple(steps) == few.fit.trace
     assert any(step.layer is not None for step in steps)
@@ -89,7 +89,7 @@ def test_settings_replace_the_learners_own(nice):
 @pytest.mark.slow
 def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
     noisy = learn(nice, noise=0.05, examples=600)
-    found = noisy.found
+    found = noisy.to_json()
     assert (noisy.fit.outcome.name, noisy.noise) == ("NOISE_FLOOR", 0.05)
     # 256 unknowns; of Gaussian noise the estimate has relative standard deviation 1 / sqrt(2 (N k d - p))
     equations = found["examples_used"] * 3 * 8
@@ -114,12 +114,12 @@ def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
 def test_heads_found_are_trusted_where_they_explain_the_examples(nice):
     target = nice_target(heads=4, tokens=4, dim=16, seed=1)
     few, enough = (learn(target, heads="auto", examples=examples) for examples in (50, None))
-    assert (few.found["heads_found"], few.found["heads_trusted"]) == (few.layer.heads, False)
-    assert (enough.found["heads_found"], enough.found["heads_trusted"]) == (4, True)
+    assert (few.heads_found, few.fit.outcome.succeeded) == (few.layer.heads, False)
+    assert (enough.heads_found, enough.fit.outcome.succeeded) == (4, True)
     assert "not to be trusted" in str(few)
     noisy = learn(nice, heads="auto", noise=0.05, examples=600)
-    assert (noisy.found["heads_found"], noisy.found["heads_trusted"]) == (2, True)
-    assert learn(target, heads=2, work=10).found["heads_found"] is None
+    assert (noisy.heads_found, noisy.fit.outcome.succeeded) == (2, True)
+    assert learn(target, heads=2, work=10).heads_found is None
 
 
 @pytest.mark.parametrize("tokens", [1, 2])

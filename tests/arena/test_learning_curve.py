@@ -76,7 +76,7 @@ def test_a_second_run_computes_nothing_and_other_layers_are_computed(points, tmp
 
 @pytest.mark.slow
 def test_given_examples_have_a_held_out_error_and_a_certificate(cli, tmp_path):
-    x = BooleanInputs(k=TOKENS, d=DIM).sample(100, rng=1)
+    x = BooleanInputs(tokens=TOKENS, dim=DIM).sample(100, rng=1)
     for name, array in (("x", x), ("y", LAYER(x))):
         np.save(tmp_path / f"{name}.npy", array)
     given = ["curves", "examples", tmp_path / "x.npy", tmp_path / "y.npy", "--seeds", 1, "--jobs", 1]

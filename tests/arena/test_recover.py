@@ -43,7 +43,7 @@ def test_with_more_than_four_tokens_a_rough_fit_to_short_sequences_is_the_start(
 
     def watched(target, learner, *given, **settings):
         found = fit_target(target, learner, *given, **settings)
-        seen.append((target.inputs.k, learner, found[0]))
+        seen.append((target.inputs.tokens, learner, found[0]))
         return found
 
     monkeypatch.setattr(arena.recovery, "fit_target", watched)

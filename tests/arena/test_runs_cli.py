@@ -31,7 +31,7 @@ def written(path, cells=CELLS, target_seed=7):
         target = TargetRecord(
             cell.target, "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn.", target_seed
         )
-        learner = LearnerRecord(cell.learner, cell.learner.title(), "None proved.", {"m": 1, "rate": 0.1})
+        learner = LearnerRecord(cell.learner, cell.learner.title(), "None proved.", {"heads": 1, "rate": 0.1})
         about = {"target": asdict(target), "learner": asdict(learner), "seed": cell.seed}
         kept = EngineCell(_computed, about)
         lost = Result(kept, cell.status.value, message=cell.message)
@@ -70,7 +70,7 @@ def test_a_data_frame_of_every_cell_with_its_trace(path):
     assert frame["status"].tolist() == [cell.status.value for cell in CELLS]
     assert frame["unknown_part_error"][3] == 1 / 3
     assert json.loads(frame["trace"][0]) == [{"name": "step", "examples": 3, "seconds": 0.25, "error": 0.5}]
-    assert json.loads(frame["parameters"][0]) == {"m": 1, "rate": 0.1}
+    assert json.loads(frame["parameters"][0]) == {"heads": 1, "rate": 0.1}
     assert frame["examples_used"][1] is pandas.NA
 
 

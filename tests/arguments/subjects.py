@@ -114,16 +114,16 @@ def subjects(folder: Path) -> list[partial]:
         # attention
         partial(attention.AttentionLayer, theta=TWO[None], w=TWO[None]),
         partial(LAYER.map, convert=np.asarray),
-        partial(attention.BooleanInputs, k=2, d=3),
-        partial(attention.GaussianInputs, k=2, d=3),
-        partial(attention.SphereInputs, k=2, d=3),
+        partial(attention.BooleanInputs, tokens=2, dim=3),
+        partial(attention.GaussianInputs, tokens=2, dim=3),
+        partial(attention.SphereInputs, tokens=2, dim=3),
         partial(attention.SliceInputs, blocks=[2], weights=[[1]]),
         partial(attention.MarkedInputs, inputs=INPUTS, positions=np.ones((2, 1))),
         partial(attention.PositionedInputs, inputs=INPUTS, positions=np.ones((2, 3))),
         partial(INPUTS.sample, n=2, rng=0),
         partial(attention.ExampleOracle, target=LAYER, inputs=INPUTS),
-        partial(attention.ValueOracle, target=LAYER, k=2),
-        partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
+        partial(attention.ValueOracle, target=LAYER, tokens=2),
+        partial(attention.ValueOracle.from_callable, f=LAYER, tokens=2, dim=LAYER.dim),
         partial(attention.AnswerPrecision),
         partial(upper.ByQueries, heads=2),
         partial(upper.certify_layer, layer=LAYER, x=X),
@@ -134,7 +134,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(GroundTruth.draw, layer=LAYER, inputs=INPUTS),
         partial(Recorder, oracle=oracle()),
         partial(attention.attention_pattern, logits=TWO),
-        partial(attention.check_budget, learner=upper.Newton(m=1, examples=10**4), oracle=oracle()),
+        partial(attention.check_budget, learner=upper.Newton(heads=1, examples=10**4), oracle=oracle()),
         partial(attention.check_conditions, layer=LAYER),
         partial(attention.draw_examples, oracle=oracle(), n=2),
         partial(attention.load_layer, path=folder / "layer.safetensors"),
@@ -156,13 +156,13 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.files.read_tensors, path="none", kind="some"),
         partial(attention.files.write_tensors, path=made, kind="some", tensors={}, metadata={}),
         partial(attention.save_layer, path=made, layer=LAYER),
-        partial(attention.sinusoidal_positions, k=2, d=3),
+        partial(attention.sinusoidal_positions, tokens=2, dim=3),
         partial(attention.write_examples, path=made, x=X, y=Y),
         # learners
-        *(partial(one, m=2) for one in (upper.LBFGS, upper.GradientDescent, upper.Newton)),
+        *(partial(one, heads=2) for one in (upper.LBFGS, upper.GradientDescent, upper.Newton)),
         *(partial(one) for one in (upper.KnownPart, upper.LinearAttentionLearner)),
         *(partial(one) for one in (upper.LinearBaseline, upper.OneGradientStep, upper.choose_engine)),
-        partial(upper.SixPhase, m=2),
+        partial(upper.SixPhase, heads=2),
         partial(upper.counting_floor, heads=1, tokens=2, dim=3),
         partial(upper.gauss_newton, x=X, y=Y, start=THREE[None], rng=RNG),
         # linear attention
@@ -173,9 +173,9 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.certify, data=X, domain=X),
         partial(linear.cubic_features, x=X),
         partial(linear.cubic_kernel, x=X, other=X),
-        partial(linear.exact_rank, tokens="gaussian", d=2, n=3),
-        partial(linear.population_moment, tokens="gaussian", d=2, n=3),
-        partial(linear.feature_count, d=2),
+        partial(linear.exact_rank, tokens="gaussian", dim=2, n=3),
+        partial(linear.population_moment, tokens="gaussian", dim=2, n=3),
+        partial(linear.feature_count, dim=2),
         partial(linear.feature_moment, x=X),
         partial(linear.features_from_tensor, tensor=TENSOR),
         partial(linear.first_independent, x=X),
@@ -189,7 +189,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.save_linear_attention, path=made, model=linear.load_linear_attention(model)),
         partial(linear.softmax_features, x=X, kind="plain"),
         partial(linear.symmetric_rank, tensor=TENSOR),
-        partial(linear.tensor_from_features, coefficients=np.ones((linear.feature_count(2), 1)), d=2),
+        partial(linear.tensor_from_features, coefficients=np.ones((linear.feature_count(2), 1)), dim=2),
         partial(linear.train_linear_attention, x=X, y=VALUES, heads=1, steps=2),
         partial(tasks.AutomataInContext, states=2, symbols=2),
         partial(tasks.Automaton, transitions=np.array([[0, 1], [1, 0]])),
@@ -200,7 +200,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(tasks.agreement, found=np.ones((1, 2, 3), int), wanted=np.ones((1, 2, 3), int)),
         # the six phases
         partial(phases.Net, spacing=0.1),
-        partial(phases.QueryPlan, m=1, k=2, d=3),
+        partial(phases.QueryPlan, heads=1, tokens=2, dim=3),
         partial(phases.attention_span, body=body()),
         partial(phases.estimate_projection_sum, oracle=oracle(), n=20),
         partial(phases.measure_agreement, layer=LAYER, inputs=INPUTS, rows=100),
@@ -216,12 +216,12 @@ def subjects(folder: Path) -> list[partial]:
         partial(lower.HardInstance, **{one: getattr(INSTANCE, one) for one in lower.HardInstance.__dataclass_fields__}),
         partial(lower.Heads, form=[0, 1, 1], thresholds=[1.0], coefficients=[1.0], slopes=[1.0]),
         partial(lower.LinearKnownPart, mixing=TWO, projection=THREE),
-        partial(lower.LinearKnownPart.zero, k=2, d=3),
+        partial(lower.LinearKnownPart.zero, tokens=2, dim=3),
         partial(lower.LinearKnownPart.from_gate, c=1.0, c0=0.0, gate=0, direction=THREE[0]),
         partial(lower.SecretPairs, chances=[1], correlations=[[0, 0.5]]),
         partial(lower.SecretPairs([1], [[0, 0.5]]).squared_advantage, samples=3),
         partial(lower.Fact, key=lower.Key.TARGETS, value=2, status=lower.Status.PROVED, source="by counting"),
-        partial(lower.all_sign_matrices, k=2, d=2),
+        partial(lower.all_sign_matrices, tokens=2, dim=2),
         partial(lower.family_of, instance=INSTANCE),
         partial(lower.load_instance, path=folder / "instance.safetensors"),
         partial(lower.query_lower_bound, targets=5, tolerance=0.3),
@@ -341,7 +341,7 @@ def subjects(folder: Path) -> list[partial]:
     ]  # fmt: skip
 
 
-PLAN = phases.QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03)
+PLAN = phases.QueryPlan(heads=1, tokens=2, dim=5, accept=(0.3, 0.3), margin_share=0.03)
 
 
 CALLS = subjects(Path(tempfile.mkdtemp()))

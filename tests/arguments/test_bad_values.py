@@ -59,7 +59,7 @@ WORDS = {
     "heads": "bits", "heads_count": "bits", "secret": "bits", "text": "law", "n": "oracle", "names": "no such",
     **dict.fromkeys(("learning_rates", "schedules", "lengths"), "grid"), "predicted": "array",
     "target": "predicted",
-    "d": "features", "first": "coordinates", "values": "lie in", "low": "lie in", "high": "lie in",
+    "dim": "features", "first": "coordinates", "values": "lie in", "low": "lie in", "high": "lie in",
     "regression": "tensor", "id": "check", "dims": "d", "path": "layer",
 }  # fmt: skip
 

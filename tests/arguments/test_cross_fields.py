@@ -74,13 +74,13 @@ ATTENTION = [
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
     (lambda: attention.make_transformer_shaped_layer(**SMALL_SHAPE, strengths=(8.0, 2.0)), "strengths"),
     (lambda: attention.make_transformer_shaped_layer(heads=1, dim=4, rank=5), "rank"),
-    (lambda: attention.check_budget(upper.Newton(m=1, examples=2), oracle()), "examples"),
+    (lambda: attention.check_budget(upper.Newton(heads=1, examples=2), oracle()), "examples"),
     (lambda: attention.ExampleOracle(LAYER, BooleanInputs(2, 4)).draw(2), "x|dim"),
 ]
 UPPER = [
-    (lambda: upper.Newton(m="auto", rank=2), "rank"),
-    (lambda: upper.Newton(m=1, start=LAYER, examples=300).fit(oracle()), "start"),
-    (lambda: upper.Newton(m=2, rank=4, examples=300).fit(oracle()), "rank"),
+    (lambda: upper.Newton(heads="auto", rank=2), "rank"),
+    (lambda: upper.Newton(heads=1, start=LAYER, examples=300).fit(oracle()), "start"),
+    (lambda: upper.Newton(heads=2, rank=4, examples=300).fit(oracle()), "rank"),
     (lambda: list(upper.gauss_newton(X, Y, np.ones((1, 4, 4)), rng=np.random.default_rng(0))), "start"),
     (lambda: upper.counting_floor(heads=1, tokens=2, dim=3, rank=4), "rank"),
     (lambda: linear.regress(X[:2], VALUES[:2]), "examples"),

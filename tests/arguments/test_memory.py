@@ -10,12 +10,12 @@ from attention.memory import memory_limited_to
 
 MUCH = 10**7
 LEARNERS = [
-    upper.Newton(m=2, examples=MUCH, engine="numpy"),
-    upper.LBFGS(m=2, examples=MUCH),
-    *([upper.GradientDescent(m=10**6)] if find_spec("torch") else []),
+    upper.Newton(heads=2, examples=MUCH, engine="numpy"),
+    upper.LBFGS(heads=2, examples=MUCH),
+    *([upper.GradientDescent(heads=10**6)] if find_spec("torch") else []),
     upper.LinearBaseline(examples=MUCH),
     upper.OneGradientStep(examples=MUCH),
-    upper.SixPhase(m=2),
+    upper.SixPhase(heads=2),
 ]
 
 

@@ -67,7 +67,7 @@ def test_the_examples_are_those_of_the_converted_module(model, words, layer, by_
     module = random_biases(model.get_submodule(layer))
     oracle = attention_layer_examples(model, layer if by_name else module, words)
     x, y = oracle.draw(20)
-    assert (oracle.k, oracle.d, oracle.remaining) == (K, D, 0)
+    assert (oracle.tokens, oracle.dim, oracle.remaining) == (K, D, 0)
     assert relative_error(convert_torch_module(module).layer(x), y) < 1e-13
     # a dropout of .1 acts in training only, and the model is left as it was
     assert all(one.training for one in model.modules())
@@ -141,7 +141,7 @@ def test_the_layer_of_a_trained_encoder_is_learned_from_its_own_activations():
     words = torch.randint(VOCABULARY, (700, K))
     fresh = attention_layer_examples(model, module, words[600:]).draw(100)
     oracle = attention_layer_examples(model, module, words[:600])
-    fit = Newton(m=2, biases=True, work=6000, starts=4).fit(oracle, rng=1)
+    fit = Newton(heads=2, biases=True, work=6000, starts=4).fit(oracle, rng=1)
     assert relative_error(fit.layer(fresh[0]), fresh[1]) < 1e-6
     # layer norm leaves one direction out
     certificate = certify_layer(truth, fresh[0])

@@ -23,7 +23,7 @@ class MeanLabel:
         if self.examples is not None and self.examples < 0:
             raise ValueError(f"examples is {self.examples}: at least 0 is needed.")
 
-    def minimum_examples(self, k, d):
+    def minimum_examples(self, tokens, dim):
         return 5
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
@@ -46,12 +46,12 @@ class MeanLabel:
 
 def careless(self, oracle, budget):
     x, y = oracle.draw(budget)
-    return x, np.nan_to_num(y)[..., : oracle.d]
+    return x, np.nan_to_num(y)[..., : oracle.dim]
 
 
 def careless_of_tokens(self, oracle, budget):
     _, y = oracle.draw(budget)
-    given = {"draw": lambda self, n: (y, y), "drawn": budget, "k": oracle.k, "d": oracle.d}
+    given = {"draw": lambda self, n: (y, y), "drawn": budget, "tokens": oracle.tokens, "dim": oracle.dim}
     return draw_examples(type("Labels", (), given)(), budget)
 
 
@@ -111,7 +111,10 @@ def test_fields_are_held_and_frozen():
             dataclasses.make_dataclass("Unfinished", fields, frozen=True),
             "has examples, minimum_examples and fit",
         ),
-        (dataclasses.make_dataclass("Heads", [("m", int, 1)], bases=(MeanLabel,), frozen=True), "m = 0 is"),
+        (
+            dataclasses.make_dataclass("Heads", [("heads", int, 1)], bases=(MeanLabel,), frozen=True),
+            "heads = 0 is",
+        ),
         (
             dataclasses.make_dataclass("Work", [("work", int, 1)], bases=(MeanLabel,), frozen=True),
             "work = 0 is",

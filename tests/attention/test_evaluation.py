@@ -204,8 +204,8 @@ def false_success(learner, target, inputs, seed, everything):
 @pytest.mark.parametrize("inputs", TINY, ids=repr)
 def test_no_learner_is_falsely_successful_on_a_tiny_domain(inputs):
     everything = np.unique(inputs.sample(3000, rng=0), axis=0)
-    layer = make_nice_layer(heads=2, dim=inputs.d, rng=0)
-    for learner in learners(inputs.k, inputs.d, 2):
+    layer = make_nice_layer(heads=2, dim=inputs.dim, rng=0)
+    for learner in learners(inputs.tokens, inputs.dim, 2):
         assert not false_success(learner, layer, inputs, 0, everything), learner
     linear = AttentionLayer(0 * layer.theta, layer.w)
     for learner in (LinearBaseline(examples=7), LinearAttentionLearner("aug", examples=30, least_norm=True)):
@@ -218,7 +218,7 @@ def test_fresh_examples_of_a_tiny_domain_confirm_nothing_and_those_of_a_large_on
     learner = GradientDescent(1, optimizer="sgd", work=2000, batch=32, tolerance=0.05)
     ends = {BooleanInputs(2, 3): Outcome.UNCONFIRMED, BooleanInputs(3, 8): Outcome.REACHED_TOLERANCE}
     for inputs, outcome in ends.items():
-        layer = make_nice_layer(heads=1, dim=inputs.d, rng=0)
+        layer = make_nice_layer(heads=1, dim=inputs.dim, rng=0)
         assert learner.fit(ExampleOracle(layer, inputs, rng=1), rng=2).outcome is outcome
 
 
@@ -274,7 +274,7 @@ class ByHeart:
         if self.examples < 0:
             raise ValueError(f"examples is {self.examples}: at least 0 is needed.")
 
-    def minimum_examples(self, k, d):
+    def minimum_examples(self, tokens, dim):
         return 2
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):

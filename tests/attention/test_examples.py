@@ -33,7 +33,7 @@ class TestDraw:
             x, y = oracle.draw(n)
             assert x.shape == y.shape == (n, 4, 3)
             np.testing.assert_array_equal(y, LAYER(x))
-        assert (oracle.k, oracle.d, oracle.remaining, oracle.drawn) == (4, 3, None, sum(draws))
+        assert (oracle.tokens, oracle.dim, oracle.remaining, oracle.drawn) == (4, 3, None, sum(draws))
 
     @pytest.mark.parametrize("noise", [0.0, 0.3, lambda y, rng: y + rng.standard_normal(y.shape)])
     def test_same_seed_same_bits_and_no_example_twice(self, noise):
@@ -103,7 +103,7 @@ class TestGivenExamples:
         write_examples(tmp_path / "both", x, y)
         for paths in (["x.npy", "y.npy"], ["x", "y"], ["both"]):
             oracle = ExampleOracle.from_files(*(str(tmp_path / path) for path in paths))
-            assert (oracle.k, oracle.d, oracle.remaining) == (2, 3, 10)
+            assert (oracle.tokens, oracle.dim, oracle.remaining) == (2, 3, 10)
             for found, wanted in zip(oracle.draw(10), (x, y), strict=True):
                 np.testing.assert_array_equal(found, wanted)
         for paths, words in [

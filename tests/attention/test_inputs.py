@@ -50,7 +50,7 @@ def build(recipe):
     if kind is not PositionedInputs:
         return kind(*args)
     inputs = build(args[0])
-    exponents = np.random.default_rng(args[1]).normal(scale=30, size=(inputs.k, inputs.d))
+    exponents = np.random.default_rng(args[1]).normal(scale=30, size=(inputs.tokens, inputs.dim))
     return PositionedInputs(inputs, 10.0**exponents)
 
 
@@ -58,7 +58,7 @@ def build(recipe):
 def test_samples_have_their_shape_and_follow_from_the_seed(inputs):
     assert isinstance(inputs, Inputs)
     for n in (0, 1, 5):
-        assert inputs.sample(n, rng=0).shape == (n, inputs.k, inputs.d)
+        assert inputs.sample(n, rng=0).shape == (n, inputs.tokens, inputs.dim)
     one, other, another = (inputs.sample(4, rng=seed) for seed in (3, np.random.default_rng(3), 4))
     assert one.dtype == np.float64
     assert one.tobytes() == other.tobytes()
@@ -118,7 +118,7 @@ class TestMoments:
     def test_positions_are_added(self, recipe, seed):
         inputs = build(recipe)
         plain = inputs.sample(3, rng=seed)
-        added = sinusoidal_positions(inputs.k, inputs.d)
+        added = sinusoidal_positions(inputs.tokens, inputs.dim)
         np.testing.assert_array_equal(PositionedInputs(inputs, added).sample(3, rng=seed), plain + added)
 
 
@@ -150,7 +150,7 @@ WRONG_JSON = [
     ({"name": ["boolean"]}, "are named"),
     ({"name": "boolean", "k": 2}, "does not fit"),
     (BOOLEAN | {"e": 4}, "does not fit"),
-    (BOOLEAN | {"k": 0}, "k is 0"),
+    (BOOLEAN | {"k": 0}, "tokens is 0"),
     ({"name": "slice", "blocks": 3, "weights": [[1]]}, "blocks is 3"),
     ({"name": "positioned"}, "does not fit"),
     ({"name": "positioned", "inputs": {"name": "cauchy"}, "positions": [[0.0]]}, "named 'cauchy'"),
@@ -160,6 +160,15 @@ WRONG_JSON = [
 
 
 class TestJson:
+    def test_files_name_the_numbers_k_and_d(self):
+        written = {
+            "name": "marked",
+            "inputs": {"name": "sphere", "k": 2, "d": 3},
+            "positions": [[1.0], [2.0]],
+        }
+        inputs = MarkedInputs(SphereInputs(tokens=2, dim=3), np.array([[1.0], [2.0]]))
+        assert (inputs_from_json(written), inputs_to_json(inputs)) == (inputs, written)
+
     @given(recipe=recipes, seed=st.integers(0, 2**32))
     def test_round_trip_bit_for_bit(self, recipe, seed):
         inputs = build(recipe)

@@ -127,8 +127,8 @@ class Wants:
     examples: int | None = None
     least: int = 0
 
-    def minimum_examples(self, k, d):
-        assert (k, d) == (2, 3)
+    def minimum_examples(self, tokens, dim):
+        assert (tokens, dim) == (2, 3)
         return self.least
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
@@ -163,7 +163,7 @@ def test_four_outcomes_are_successes():
 def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
     class Broken(GaussianInputs):
         def sample(self, n, *, rng=None):
-            return np.full((n, self.k, self.d), np.inf)
+            return np.full((n, self.tokens, self.dim), np.inf)
 
     for source, match in [
         (oracle(noise=lambda y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),

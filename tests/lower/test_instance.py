@@ -21,7 +21,7 @@ def make(**changes):
     parts = {
         "family": "toy",
         "layer": AttentionLayer(theta=rng.standard_normal((2, 3, 3)), w=rng.standard_normal((2, 3, 3))),
-        "inputs": BooleanInputs(k=2, d=3),
+        "inputs": BooleanInputs(tokens=2, dim=3),
         "secret": np.array([1, 2]),
         "known": LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
         "certificate": Certificate("toy", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),

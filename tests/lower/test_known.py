@@ -39,6 +39,6 @@ def test_a_gated_part_is_one_linear_part_on_the_gate_and_the_other_off_it():
         part = known.off if len(set(one[:, 2])) == 1 else known.on
         np.testing.assert_allclose(found, part(one), rtol=1e-14)
     np.testing.assert_array_equal(known(x.reshape(4, 10, 3, 4)).reshape(x.shape), known(x))
-    assert (known.k, known.d, known.is_zero) == (3, 4, False)
+    assert (known.tokens, known.dim, known.is_zero) == (3, 4, False)
     assert "agree" in known.describe()
     assert GatedKnownPart(gate=0, on=LinearKnownPart.zero(2, 3), off=LinearKnownPart.zero(2, 3)).is_zero

@@ -77,7 +77,7 @@ def changed_value(value):
 
 def known_parts(instance):
     """Other known parts, by what is wrong with them."""
-    k, d, known = instance.inputs.k, instance.layer.dim, instance.known
+    k, d, known = instance.inputs.tokens, instance.layer.dim, instance.known
     sevens = LinearKnownPart(mixing=np.eye(k), projection=7 * np.eye(d))
     yield "7 X", sevens
     yield (
@@ -145,13 +145,13 @@ def forgeries(instance: HardInstance):
         instance.secret + (np.arange(len(instance.secret)) == 0),
     ):
         yield f"secret: {secret}", replace(instance, secret=secret)
-    normal = GaussianInputs(instance.inputs.k, instance.inputs.d)
+    normal = GaussianInputs(instance.inputs.tokens, instance.inputs.dim)
     yield "inputs: Gaussian", replace(instance, inputs=normal)
     if isinstance(instance.inputs, MarkedInputs):
         marks = instance.inputs.positions * (1 + 1e-10)
         yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
-    tokens = LinearKnownPart.zero(instance.inputs.k + 1, d)
-    yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.k, d), known=tokens)
+    tokens = LinearKnownPart.zero(instance.inputs.tokens + 1, d)
+    yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.tokens, d), known=tokens)
     for family in ("sq-pair", "sq-parity", "lwr", "sq-bump", "mine"):
         if family != instance.family:
             certificate = replace(instance.certificate, family=family)

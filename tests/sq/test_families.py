@@ -37,7 +37,7 @@ def test_every_family_speaks_the_protocol(family):
     assert isinstance(instance, HardInstance)
     number = family.secrets.rank(instance.secret)
     np.testing.assert_array_equal(family.instance(number).layer.theta, instance.layer.theta)
-    assert instance.inputs.k == family.tokens
+    assert instance.inputs.tokens == family.tokens
     assert instance.layer.dim == family.dim == 9
     assert instance.family == family.name
     assert verify_instance(instance).holds

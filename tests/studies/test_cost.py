@@ -51,7 +51,7 @@ def test_a_law_is_found_again_and_holds_far_beyond_the_sizes_it_was_fitted_to(mo
     # the patterns set the floor or W does: the excess is what rounding up leaves, or a real one
     for name in ("examples", "passes", "memory"):
         assert getattr(said, name) == pytest.approx(true[name], rel=1e-6)
-    assert said.examples == pytest.approx(Newton(m=size[0]).default_examples(*size))
+    assert said.examples == pytest.approx(Newton(heads=size[0]).default_examples(*size))
 
 
 @pytest.mark.bad_input

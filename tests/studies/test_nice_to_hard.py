@@ -11,7 +11,7 @@ from sq import make_parity_instance
 from studies.nice_to_hard import STUDY
 from studies.nice_to_hard_path import STEEPEST, draw_path
 
-_X = BooleanInputs(k=2, d=7).sample(200, rng=1)
+_X = BooleanInputs(tokens=2, dim=7).sample(200, rng=1)
 
 
 @pytest.fixture(scope="module", name="path")

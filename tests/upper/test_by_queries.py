@@ -65,7 +65,7 @@ def test_biases_are_recovered_whatever_the_number_of_tokens_of_a_query(m, d, k):
     truth = biased(m, d, seed=d + (k or 0))
     oracle = ValueOracle.from_callable(truth, k or 4, d)
     if k is None:
-        oracle.k = None
+        oracle.tokens = None
     fit = ByQueries().fit(oracle, rng=1)
     assert fit.outcome is Outcome.EXACT
     assert np.allclose(fit.layer.bias, truth.bias, rtol=0, atol=1e-13)
@@ -76,7 +76,7 @@ def test_biases_are_recovered_whatever_the_number_of_tokens_of_a_query(m, d, k):
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5))
 def test_any_nice_layer_is_recovered_at_any_number_of_tokens(seed, m, k):
     layer = make_nice_layer(heads=m, dim=10, rng=seed)
-    fit = ByQueries().fit(ValueOracle(layer, k=k), rng=seed + 1)
+    fit = ByQueries().fit(ValueOracle(layer, tokens=k), rng=seed + 1)
     assert fit.outcome is Outcome.EXACT
     assert parameter_errors(fit.layer, layer).theta.max() < 1e-9
 
@@ -142,7 +142,7 @@ def test_queries_are_counted_and_refused_beyond_the_budget():
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     oracle = ValueOracle(layer, budget=5)
     assert np.array_equal(oracle.ask(np.ones((3, 2, 8))), layer(np.ones((3, 2, 8))))
-    assert (oracle.drawn, oracle.tokens, oracle.remaining) == (3, 6, 2)
+    assert (oracle.drawn, oracle.tokens_asked, oracle.remaining) == (3, 6, 2)
     with pytest.raises(QueriesExhaustedError, match="3 queries were asked and 2"):
         oracle.ask(np.ones((3, 2, 8)))
     assert oracle.drawn == 3
@@ -168,7 +168,7 @@ def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, 
 )
 def test_the_verdict_follows_the_digits_that_answers_allow(size, outcome):
     layer = make_nice_layer(heads=2, dim=8, rng=0)
-    oracle = ValueOracle.from_callable(lambda x: layer(x) + size * np.sin(50 * x), k=3, d=8)
+    oracle = ValueOracle.from_callable(lambda x: layer(x) + size * np.sin(50 * x), tokens=3, dim=8)
     assert ByQueries().fit(oracle, rng=1).outcome is outcome
 
 
@@ -190,7 +190,7 @@ def test_heads_that_cancel_where_they_are_saturated_are_not_missed(gain):
     one, pair = make_nice_layer(heads=1, dim=6, rng=3), make_nice_layer(heads=1, dim=6, rng=0)
     theta = np.concatenate([one.theta, gain * pair.theta, 2 * gain * pair.theta])
     layer = AttentionLayer(theta, np.concatenate([one.w, pair.w, -pair.w]))
-    fit = ByQueries().fit(ValueOracle(layer, k=3), rng=1)
+    fit = ByQueries().fit(ValueOracle(layer, tokens=3), rng=1)
     assert fit.outcome is Outcome.NOT_SEPARATED or fit.layer.heads == 3
 
 
@@ -199,7 +199,7 @@ def test_heads_that_cancel_where_they_are_saturated_are_not_missed(gain):
 def test_queries_of_one_coordinate_are_refused(m):
     layer = AttentionLayer(*np.random.default_rng(0).standard_normal((2, m, 1, 1)))
     with pytest.raises(ValueError, match="one coordinate"):
-        ByQueries().fit(ValueOracle(layer, k=2), rng=0)
+        ByQueries().fit(ValueOracle(layer, tokens=2), rng=0)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
@@ -352,9 +352,9 @@ def test_noise_has_the_stated_standard_deviation():
 def test_each_learner_refuses_the_other_ones_oracle():
     layer = make_nice_layer(heads=1, dim=6, rng=0)
     with pytest.raises(ValueError, match="gives value queries: random examples are needed"):
-        Newton(m=1).fit(ValueOracle(layer, k=2), rng=0)
+        Newton(heads=1).fit(ValueOracle(layer, tokens=2), rng=0)
     with pytest.raises(ValueError, match="gives random examples: value queries are needed"):
-        ByQueries().fit(ExampleOracle(layer, BooleanInputs(k=2, d=6)), rng=0)
+        ByQueries().fit(ExampleOracle(layer, BooleanInputs(tokens=2, dim=6)), rng=0)
 
 
 @pytest.mark.bad_input
@@ -367,8 +367,8 @@ def test_a_learner_that_asks_for_what_it_does_not_declare_is_told_so(declared, v
             return getattr(oracle, verb)(3)
 
     layer = make_nice_layer(heads=1, dim=6, rng=0)
-    examples = ExampleOracle(layer, BooleanInputs(k=2, d=6))
-    oracle = examples if declared == "random examples" else ValueOracle(layer, k=2)
+    examples = ExampleOracle(layer, BooleanInputs(tokens=2, dim=6))
+    oracle = examples if declared == "random examples" else ValueOracle(layer, tokens=2)
     with pytest.raises(ValueError, match=f"Wrong declares access to {declared}, and calls oracle.{verb}"):
         Wrong().fit(oracle)
 
@@ -390,15 +390,19 @@ def test_a_causal_layer_is_found_to_be_one(k, rounded, worst):
     assert fit.outcome.succeeded
     assert fit.layer.causal
     assert worst_error(fit, truth) < worst
-    assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=k), rng=1).layer.causal
+    assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), tokens=k), rng=1).layer.causal
 
 
 def test_a_causal_layer_is_found_to_be_one_in_noisy_answers():
     truth = replace(make_nice_layer(heads=2, dim=8, rng=0), causal=True)
-    fit = ByQueries().fit(ValueOracle(truth, k=2, noise=1e-4, rng=1), rng=1)
+    fit = ByQueries().fit(ValueOracle(truth, tokens=2, noise=1e-4, rng=1), rng=1)
     assert fit.outcome is Outcome.NOISE_FLOOR
     assert fit.layer.causal
-    assert not ByQueries().fit(ValueOracle(replace(truth, causal=False), k=2, noise=1e-4, rng=1)).layer.causal
+    assert (
+        not ByQueries()
+        .fit(ValueOracle(replace(truth, causal=False), tokens=2, noise=1e-4, rng=1))
+        .layer.causal
+    )
 
 
 def test_another_mask_than_the_causal_one_is_no_success():

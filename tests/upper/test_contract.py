@@ -42,8 +42,8 @@ TORCH = [
 if find_spec("pytorch_optimizer"):
     TORCH.append(GradientDescent(2, optimizer="soap", **SMALL))
 PHASES = [
-    SixPhase(m=2, examples=10_000),
-    pytest.param(SixPhase(m=2, mode="paper", examples=60_000, tolerance=0.05), marks=pytest.mark.slow),
+    SixPhase(heads=2, examples=10_000),
+    pytest.param(SixPhase(heads=2, mode="paper", examples=60_000, tolerance=0.05), marks=pytest.mark.slow),
 ]
 
 

@@ -35,7 +35,7 @@ def test_families(case, rotated):
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_any_heads_of_one_output_direction(k):
     layer = generic(k)
-    fit = ByQueries().fit(ValueOracle(layer, k=k), rng=1)
+    fit = ByQueries().fit(ValueOracle(layer, tokens=k), rng=1)
     assert fit.outcome is Outcome.EXACT
     x = np.random.default_rng(k).standard_normal((500, k, 8))
     assert np.abs(fit.predict(x) - layer(x)).max() < 1e-9 * np.abs(layer(x)).max()
@@ -53,7 +53,7 @@ def test_heads_that_cancel_are_found_where_all_are_saturated_at_tokens_of_unit_l
 
 
 def test_the_trace_shows_the_steps_and_the_worst_condition():
-    fit = ByQueries().fit(ValueOracle(generic(2), k=2), rng=1)
+    fit = ByQueries().fit(ValueOracle(generic(2), tokens=2), rng=1)
     steps = {step.name: step.measures for step in fit.trace}
     assert steps["Steps found"]["heads"] == 3
     assert steps["Steps followed"]["rank"] == 8
@@ -69,7 +69,7 @@ def test_more_heads_than_coordinates_of_one_output_direction(k):
     layer = AttentionLayer(
         rng.standard_normal((6, 4, 4)) / 2, rng.standard_normal((6, 4, 1)) * rng.standard_normal(4)
     )
-    fit = ByQueries().fit(ValueOracle(layer, k=k), rng=1)
+    fit = ByQueries().fit(ValueOracle(layer, tokens=k), rng=1)
     assert fit.outcome is Outcome.EXACT
     assert fit.layer.heads == 6
     # two tokens do not tell the signs of Theta
@@ -78,7 +78,7 @@ def test_more_heads_than_coordinates_of_one_output_direction(k):
 
 
 def test_heads_is_the_most_heads():
-    oracle = ValueOracle(generic(2, d=4), k=2)
+    oracle = ValueOracle(generic(2, d=4), tokens=2)
     assert ByQueries(heads=3).fit(oracle, rng=1).outcome is Outcome.EXACT
     assert ByQueries(heads=2).fit(oracle, rng=1).outcome is Outcome.NOT_SEPARATED
 
@@ -109,6 +109,6 @@ def test_neighbouring_heads_of_a_gadget_rounding_are_missed_by_no_check(i):
 
 
 def agreement(target, layer, scale, seed):
-    oracle = ValueOracle(target, k=2)
+    oracle = ValueOracle(target, tokens=2)
     pairs = TwoTokens(oracle, linear_part(oracle), AnswerPrecision(), scale=scale)
     return judge_one_direction(pairs, layer, np.random.default_rng(seed)).outcome

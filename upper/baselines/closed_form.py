@@ -34,7 +34,7 @@ class KnownPart(LearnerBase):
 
     known: Predictor | None = None
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """No example is needed."""
         return 0
 
@@ -70,14 +70,14 @@ class LinearBaseline(LearnerBase):
 
     examples: NonNegativeInt | None = None
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """As many equations (k per example) as unknowns (2 d per output coordinate), and an example to hold out."""
-        return -(-2 * d // k) + 1
+        return -(-2 * dim // tokens) + 1
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        least = self.minimum_examples(oracle.k, oracle.d)
+        least = self.minimum_examples(oracle.tokens, oracle.dim)
         n = 16 * least if budget is None else budget
         (x, y), held = draw_and_hold_out(oracle, n, least=least - 1)
         predictor, _ = linear_part(x, y)
@@ -118,7 +118,7 @@ class OneGradientStep(LearnerBase):
     Examples
     --------
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8), rng=1)
+    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(tokens=2, dim=8), rng=1)
     >>> fit = OneGradientStep().fit(oracle)
     >>> fit.layer.heads, bool(np.any(fit.layer.theta)), fit.outcome.name
     (1, False, 'ONE_PASS')
@@ -129,8 +129,8 @@ class OneGradientStep(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        (x, y), held = draw_and_hold_out(oracle, 64 * oracle.d if budget is None else budget)
-        zero = np.zeros((oracle.d, oracle.d))
+        (x, y), held = draw_and_hold_out(oracle, 64 * oracle.dim if budget is None else budget)
+        zero = np.zeros((oracle.dim, oracle.dim))
         _, *gradients = squared_error_gradient(x, y, zero, zero)
         layer = layer_of_stacked(*(-gradient for gradient in gradients))
         error = held.error(layer)

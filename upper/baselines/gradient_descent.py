@@ -62,7 +62,7 @@ class GradientDescent(LearnerBase):
 
     Parameters
     ----------
-    m : int
+    heads : int
         Heads of the student.
     examples : int, optional
         Budget in examples; by default only `work` limits them.
@@ -121,11 +121,11 @@ class GradientDescent(LearnerBase):
 
     Examples
     --------
-    >>> GradientDescent(m=2, work=2000, batch=64).minimum_examples(k=3, d=8)
+    >>> GradientDescent(heads=2, work=2000, batch=64).minimum_examples(tokens=3, dim=8)
     64
     """
 
-    m: PositiveInt
+    heads: PositiveInt
     examples: NonNegativeInt | None = None
     work: PositiveInt = 3000
     batch: PositiveInt = 256
@@ -140,7 +140,7 @@ class GradientDescent(LearnerBase):
     reused: Annotated[int, Whole(2)] | None = None
     device: str = "cpu"
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """One batch; with a fixed set, one example to learn from and one to hold out."""
         return self.batch if self.reused is None else 2
 
@@ -205,7 +205,7 @@ class GradientDescent(LearnerBase):
         convert = self._converter()
         affordable = self.work if budget is None or self.reused is not None else budget // self.batch
         steps = min(self.work, affordable)
-        student = self._student(oracle.k, random_start(self.m, oracle.d, rng))
+        student = self._student(oracle.tokens, random_start(self.heads, oracle.dim, rng))
         kept = self.batch if self.reused is None else min(self.reused, budget or self.reused)
         if self.reused is None:
             batches = fresh_batches(oracle, self.batch, convert)
@@ -214,7 +214,7 @@ class GradientDescent(LearnerBase):
 
         def tell(step: int, **errors: Any) -> None:
             layer = student.layer() if recorder.measuring else None
-            recorder.step(f"Step {step}", layer=layer, **errors)
+            recorder.step(f"Step {step}", layer=layer, engine=f"torch {self.device} {self.dtype}", **errors)
 
         ended = _train(self, student, batches, oracle, steps=steps, tell=tell)
         return recorder.fit(ended, layer=student.layer())

@@ -38,7 +38,7 @@ class LBFGS(LearnerBase):
 
     Parameters
     ----------
-    m : int
+    heads : int
         Heads of the student.
     examples : int, optional
         Budget in examples. The default is eight times the counting floor, or all examples if they are given. A
@@ -68,12 +68,12 @@ class LBFGS(LearnerBase):
     Examples
     --------
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=6, rng=0), BooleanInputs(k=3, d=6), rng=1)
+    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=6, rng=0), BooleanInputs(tokens=3, dim=6), rng=1)
     >>> LBFGS(1).fit(oracle, rng=2).outcome.name
     'EXACT'
     """
 
-    m: PositiveInt
+    heads: PositiveInt
     examples: NonNegativeInt | None = None
     work: PositiveInt = 20_000
     starts: PositiveInt = 3
@@ -82,8 +82,8 @@ class LBFGS(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        k, d = oracle.k, oracle.d
-        n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
+        k, d = oracle.tokens, oracle.dim
+        n = 8 * counting_floor(heads=self.heads, tokens=k, dim=d) + 1 if budget is None else budget
         (x, y), held = draw_and_hold_out(oracle, n)
         # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
         unit = float(np.abs(y).max()) or 1.0
@@ -93,7 +93,7 @@ class LBFGS(LearnerBase):
             return AttentionLayer(theta=layer.theta, w=unit * layer.w)
 
         run = _Run(x, y, self.work)
-        best, fitted, starts = AttentionLayer(*(np.zeros((self.m, d, d)),) * 2), np.inf, 0
+        best, fitted, starts = AttentionLayer(*(np.zeros((self.heads, d, d)),) * 2), np.inf, 0
         while starts < self.starts and (starts == 0 or not run.spent):
             starts += 1
 
@@ -102,7 +102,7 @@ class LBFGS(LearnerBase):
                 name = f"Start {start}, iteration {iteration}"
                 recorder.step(name, layer=layer, residual=residual, passes=run.passes)
 
-            residual = run.minimise(random_start(self.m, d, rng), self.tolerance, tell)
+            residual = run.minimise(random_start(self.heads, d, rng), self.tolerance, tell)
             if residual < fitted:
                 best, fitted = run.layer(), residual
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:

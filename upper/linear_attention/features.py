@@ -41,7 +41,7 @@ _NEW = 1e-9  # a row adds to the rank if more than this share of its squared len
 
 
 @checked
-def feature_count(d: PositiveInt) -> int:
+def feature_count(dim: PositiveInt) -> int:
     """D = d^2 (d + 1) / 2, the number of cubic features of tokens in d dimensions; a ValueError for d below 1.
 
     Examples
@@ -49,7 +49,7 @@ def feature_count(d: PositiveInt) -> int:
     >>> [feature_count(d) for d in (2, 4, 8, 16, 24)]
     [6, 40, 288, 2176, 7200]
     """
-    return d * d * (d + 1) // 2
+    return dim * dim * (dim + 1) // 2
 
 
 @checked
@@ -106,22 +106,22 @@ def cubic_kernel(
 
 @checked
 def tensor_from_features(
-    coefficients: Float[np.ndarray, "D p"], d: PositiveInt
+    coefficients: Float[np.ndarray, "D p"], dim: PositiveInt
 ) -> Float[np.ndarray, "p d d d"]:
     """The tensor M_abce (p, d, d, d), symmetric in b and c, of coefficients (D, p) on the features.
 
     It has the same norm. A ValueError if there are not D = d^2 (d + 1)/2 rows. O(p d^3).
     """
-    if len(coefficients) != feature_count(d):
+    if len(coefficients) != feature_count(dim):
         raise ValueError(
-            f"coefficients has shape {coefficients.shape}: ({feature_count(d):.6g}, p) is needed, the number of "
+            f"coefficients has shape {coefficients.shape}: ({feature_count(dim):.6g}, p) is needed, the number of "
             "features."
         )
     outputs = coefficients.shape[1]
-    rows, columns = pairs_of(d)
+    rows, columns = pairs_of(dim)
     # M_bc and M_cb share one feature: G_bc (M_bc + M_cb) = (w G_bc) (w M_bc) with w^2 = 2
-    entries = coefficients.reshape(len(rows), d, outputs).transpose(2, 0, 1) / _weights(d)[:, None]
-    tensor = np.zeros((outputs, d, d, d), dtype=entries.dtype)
+    entries = coefficients.reshape(len(rows), dim, outputs).transpose(2, 0, 1) / _weights(dim)[:, None]
+    tensor = np.zeros((outputs, dim, dim, dim), dtype=entries.dtype)
     tensor[:, rows, columns] = entries
     tensor[:, columns, rows] = entries
     return tensor
@@ -140,7 +140,7 @@ def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarr
 
 
 @checked
-def softmax_feature_count(kind: SoftmaxKind, d: PositiveInt) -> int:
+def softmax_feature_count(kind: SoftmaxKind, dim: PositiveInt) -> int:
     """The number of features of a set of `softmax_features`: the cubic ones, and d for the query and for the row mean.
 
     Examples
@@ -148,8 +148,8 @@ def softmax_feature_count(kind: SoftmaxKind, d: PositiveInt) -> int:
     >>> [softmax_feature_count(kind, 8) for kind in ("plain", "aug", "cent", "tokens")]
     [288, 296, 304, 16]
     """
-    cubic = 0 if kind == "tokens" else feature_count(d)
-    return cubic + {"plain": 0, "aug": 1, "cent": 2, "tokens": 2}[kind] * d
+    cubic = 0 if kind == "tokens" else feature_count(dim)
+    return cubic + {"plain": 0, "aug": 1, "cent": 2, "tokens": 2}[kind] * dim
 
 
 @checked
@@ -260,9 +260,9 @@ def features_of_gram(gram: Shaped[Any, "... d d"], z: Shaped[Any, "... d"]) -> S
     return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
 
 
-def pairs_of(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+def pairs_of(dim: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
-    return np.triu_indices(d)
+    return np.triu_indices(dim)
 
 
 def pair_products(gram: Shaped[Any, "... d d"]) -> Shaped[Any, "... pairs"]:
@@ -277,12 +277,12 @@ def pair_products(gram: Shaped[Any, "... d d"]) -> Shaped[Any, "... pairs"]:
         )
 
 
-def as_tokens(x: Any, d: int | None = None) -> Any:
+def as_tokens(x: Any, dim: int | None = None) -> Any:
     """Tokens (..., n, d) in floating point, whole numbers in double precision; a ValueError for another shape."""
     xp = namespace(x)
-    if x.ndim < 2 or 0 in x.shape[-2:] or x.shape[-1] != (d or x.shape[-1]):
+    if x.ndim < 2 or 0 in x.shape[-2:] or x.shape[-1] != (dim or x.shape[-1]):
         raise ValueError(
-            f"The tokens have shape {tuple(x.shape)}: (..., n, {d or 'd'}) is needed, a token a row."
+            f"The tokens have shape {tuple(x.shape)}: (..., n, {dim or 'd'}) is needed, a token a row."
         )
     return x if xp.isdtype(x.dtype, "real floating") else as_floating(x, xp.float64, xp)
 
@@ -314,6 +314,6 @@ def require_no_overflow(products: Any, xp: Any) -> None:
         )
 
 
-def _weights(d: int) -> np.ndarray:
-    rows, columns = pairs_of(d)
+def _weights(dim: int) -> np.ndarray:
+    rows, columns = pairs_of(dim)
     return np.where(rows == columns, 1.0, np.sqrt(2.0))

@@ -116,7 +116,7 @@ class LinearAttentionLearner(LearnerBase):
     >>> from attention import GaussianInputs
     >>> from upper.linear_attention import make_linear_attention
     >>> target = make_linear_attention(heads=2, dim=3, rng=0)
-    >>> oracle = ExampleOracle(lambda x: target.at_queries(x, x), GaussianInputs(k=4, d=3), rng=1)
+    >>> oracle = ExampleOracle(lambda x: target.at_queries(x, x), GaussianInputs(tokens=4, dim=3), rng=1)
     >>> fit = LinearAttentionLearner().fit(oracle)
     >>> fit.outcome.name, fit.predict.tensor.shape, fit.predict.regression.rank
     ('EXACT', (3, 3, 3, 3), 18)
@@ -126,14 +126,14 @@ class LinearAttentionLearner(LearnerBase):
     examples: NonNegativeInt | None = None
     least_norm: bool = False
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """As many equations as features, min(k, d) an example, and one to hold out; 2 for the least norm."""
-        return 2 if self.least_norm else -(-softmax_feature_count(self.features, d) // min(k, d)) + 1
+        return 2 if self.least_norm else -(-softmax_feature_count(self.features, dim) // min(tokens, dim)) + 1
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        n, k, d = budget, oracle.k, oracle.d
+        n, k, d = budget, oracle.tokens, oracle.dim
         features = softmax_feature_count(self.features, d)
         if n is None:
             equations = -(-_EQUATIONS * features // min(k, d))

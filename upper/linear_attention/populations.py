@@ -25,7 +25,7 @@ _Monomial = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 
 @checked
-def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D D"]:
+def population_moment(tokens: Tokens, dim: Size, n: Size) -> Float[np.ndarray, "D D"]:
     """The exact moment Lambda (D, D), E phi phi^T of n independent tokens of one distribution, the last one the query.
 
     Parameters
@@ -34,7 +34,7 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
         ``"gaussian"``: N(0, I). ``"sphere"``: uniform of norm sqrt d. ``"boolean"``: uniform in {±1}^d.
         ``"boolean-constant"``: the same and a last coordinate that is always 1, so d + 1 dimensions.
         ``"one-hot"``: uniform among the d unit vectors.
-    d : int
+    dim : int
         Dimension of the tokens, without the constant.
     n : int
         Number of tokens, with the query.
@@ -60,9 +60,9 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
     >>> round(float(np.linalg.eigvalsh(population_moment("gaussian", 4, 5))[0]), 9)
     8.0
     """
-    width = token_dimension(tokens, d)
+    width = token_dimension(tokens, dim)
     require_feature_memory(2 * feature_count(width))  # a few such arrays at once
-    moment = _monomial(tokens, d)
+    moment = _monomial(tokens, dim)
     rows, columns = pairs_of(width)
     b, c = (index[:, None, None, None] for index in (rows, columns))
     e = np.arange(width)[None, :, None, None]
@@ -79,7 +79,7 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
 
 
 @checked
-def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
+def exact_rank(tokens: Tokens, dim: Size, n: Size) -> int:
     """The rank of `population_moment`: the fewest examples that can identify the function on these tokens.
 
     Arguments and errors are those of `population_moment`. A tensor t is in the null space if and only if t(G, z)
@@ -96,27 +96,29 @@ def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
     >>> [exact_rank("boolean", 4, 1), exact_rank("boolean-constant", 4, 3), exact_rank("one-hot", 4, 3)]
     [8, 55, 16]
     """
-    width, alone = token_dimension(tokens, d), n == 1
+    width, alone = token_dimension(tokens, dim), n == 1
     if tokens in ("gaussian", "sphere"):
         return comb(width + 2, 3) if alone else feature_count(width)
     if tokens in ("boolean", "boolean-constant"):
         return width + (comb(width, 3) if alone else width * comb(width, 2))
-    return d if alone else d * d
+    return dim if alone else dim * dim
 
 
-def token_dimension(tokens: Tokens, d: Size) -> int:
+def token_dimension(tokens: Tokens, dim: Size) -> int:
     """The dimension of the tokens: d, or d + 1 with the constant coordinate."""
-    return d + (tokens == "boolean-constant")
+    return dim + (tokens == "boolean-constant")
 
 
-def _monomial(tokens: Tokens, d: int) -> _Monomial:
+def _monomial(tokens: Tokens, dim: int) -> _Monomial:
     """E of a product of an even number of coordinates of one token."""
     if tokens == "gaussian":
         return _pairings
     if tokens == "sphere":  # Gaussian moments of order 2 m are E |g|^2m / d^m times as large
-        return lambda factors: _pairings(factors) / prod((d + 2 * i) / d for i in range(len(factors) // 2))
+        return lambda factors: (
+            _pairings(factors) / prod((dim + 2 * i) / dim for i in range(len(factors) // 2))
+        )
     if tokens == "one-hot":
-        return lambda factors: reduce(np.logical_and, [factors[0] == one for one in factors[1:]]) / d
+        return lambda factors: reduce(np.logical_and, [factors[0] == one for one in factors[1:]]) / dim
     return _even  # if signs occur an even number of times, so does the constant
 
 

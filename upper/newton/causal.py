@@ -42,7 +42,7 @@ def examples_are_causal(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k
     --------
     >>> from dataclasses import replace
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> layer, x = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=3, d=8).sample(50, rng=1)
+    >>> layer, x = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(tokens=3, dim=8).sample(50, rng=1)
     >>> examples_are_causal(x, layer(x)), examples_are_causal(x, replace(layer, causal=True)(x))
     (False, True)
     """

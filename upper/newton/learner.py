@@ -27,7 +27,7 @@ class Newton(LearnerBase):
 
     Parameters
     ----------
-    m : int or "auto"
+    heads : int or "auto"
         The number of heads of the student. "auto" finds it: it guesses from the spectrum of the cross-moments, then
         grows and prunes students (see `upper.newton.head_count.count_heads`). Each number tried is a step of the trace.
     examples : int, optional
@@ -92,12 +92,12 @@ class Newton(LearnerBase):
     --------
     >>> from attention import BooleanInputs, ExampleOracle, make_nice_layer
     >>> layer = make_nice_layer(heads=2, dim=8, rng=0)
-    >>> fit = Newton(m=2).fit(ExampleOracle(layer, BooleanInputs(k=3, d=8), rng=1), rng=2)
+    >>> fit = Newton(heads=2).fit(ExampleOracle(layer, BooleanInputs(tokens=3, dim=8), rng=1), rng=2)
     >>> fit.outcome.name, fit.examples_used
     ('EXACT', 44)
     """
 
-    m: PositiveInt | Literal["auto"]
+    heads: PositiveInt | Literal["auto"]
     examples: NonNegativeInt | None = None
     work: PositiveInt = 20_000
     starts: PositiveInt = 10
@@ -116,35 +116,37 @@ class Newton(LearnerBase):
     few_floors: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        if self.m == "auto" and self.rank is not None:
-            raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
+        if self.heads == "auto" and self.rank is not None:
+            raise ValueError(
+                f"heads is 'auto' and rank {self.rank}: with a rank a number of heads is needed."
+            )
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """The counting floor (of one head if m is "auto"), and one example to hold out."""
         # with fewer examples than biases need there are none
         known = replace(self._known, biased=self.biases is True)
-        return known.floor(1 if self.m == "auto" else self.m, k, d) + 1
+        return known.floor(1 if self.heads == "auto" else self.heads, tokens, dim) + 1
 
-    def default_examples(self, heads: int, k: int, d: int) -> int:
+    def default_examples(self, heads: int, tokens: int, dim: int) -> int:
         """The number of examples that `fit` draws for this number of heads if there is no budget."""
-        return self._default_floors * self._known.floor(heads, k, d)
+        return self._default_floors * self._known.floor(heads, tokens, dim)
 
-    def engine_for(self, heads: int, k: int, d: int) -> Engine:
+    def engine_for(self, heads: int, tokens: int, dim: int) -> Engine:
         """The engine of `fit` for this number of heads, on examples of k tokens in d dimensions, or an error."""
-        wanted = self.default_examples(heads, k, d) if self.examples is None else self.examples
-        n = max(wanted, self._known.floor(heads, k, d) + 1)
-        return EngineChoice(self.engine, self.device).at_size((n - n // 20) * k * d * heads * d)
+        wanted = self.default_examples(heads, tokens, dim) if self.examples is None else self.examples
+        n = max(wanted, self._known.floor(heads, tokens, dim) + 1)
+        return EngineChoice(self.engine, self.device).at_size((n - n // 20) * tokens * dim * heads * dim)
 
     def _prepare(self, oracle: ExampleOracle) -> None:
-        heads, given = 1 if self.m == "auto" else self.m, self.start
+        heads, given = 1 if self.heads == "auto" else self.heads, self.start
         if isinstance(given, AttentionLayer):
-            needed = given.heads if self.m == "auto" else heads
-            if (given.heads, given.dim) != (needed, oracle.d):
+            needed = given.heads if self.heads == "auto" else heads
+            if (given.heads, given.dim) != (needed, oracle.dim):
                 raise ValueError(
-                    f"start is a layer of {given.heads} heads in {given.dim} dimensions: {needed} in {oracle.d} are "
+                    f"start is a layer of {given.heads} heads in {given.dim} dimensions: {needed} in {oracle.dim} are "
                     "needed."
                 )
-        self.engine_for(heads, oracle.k, oracle.d)  # importing torch takes seconds
+        self.engine_for(heads, oracle.tokens, oracle.dim)  # importing torch takes seconds
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
@@ -152,12 +154,12 @@ class Newton(LearnerBase):
         learner = self
         if self.biases == "auto":
             learner = replace(self, biases=True)
-            enough = budget is None or budget >= learner.minimum_examples(oracle.k, oracle.d)
+            enough = budget is None or budget >= learner.minimum_examples(oracle.tokens, oracle.dim)
             learner = replace(self, biases=enough)
         known = learner._known
         supply = Supply(oracle, known, self._default_floors, budget)
         problem = Problem(
-            supply.draw(1 if self.m == "auto" else self.m),
+            supply.draw(1 if self.heads == "auto" else self.heads),
             known,
             self.tolerance,
             apart(rng),
@@ -197,18 +199,20 @@ class Newton(LearnerBase):
 
     def _search(self, problem: Problem, supply: Supply) -> HeadCount:
         """The best heads of all runs, as many as are given or as are found."""
-        if self.m == "auto":
+        if self.heads == "auto":
             return count_heads(problem, supply, given=self._given, starts=self.starts, work=self.work)
-        floor = supply.known.floor(self.m, supply.oracle.k, supply.oracle.d)
+        floor = supply.known.floor(self.heads, supply.oracle.tokens, supply.oracle.dim)
         few = supply.budget is not None and supply.budget < self.few_floors * floor
         # with a rank, annealing is better from any number of examples
         anneals = (self.rank is not None or few) and self._given is None
         rules = StartRules(self.starts, random=int(not anneals), confirm=True)
-        ends = run_starts(problem, starts_from(problem, self.m, self._given, "Start"), rules, work=self.work)
+        ends = run_starts(
+            problem, starts_from(problem, self.heads, self._given, "Start"), rules, work=self.work
+        )
         starts = len(ends.iterates)
         if self.rank is None:
             ends = redraw_weakest(problem, ends, work=self.work)
-        return HeadCount(self.m, ends.best, problem.examples, ends.passes, starts, ends.at_floor)
+        return HeadCount(self.heads, ends.best, problem.examples, ends.passes, starts, ends.at_floor)
 
     def _without_biases(self, biased: HeadCount, problem: Problem) -> HeadCount:
         """The same heads, fitted without their biases from where they are."""

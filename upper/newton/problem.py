@@ -100,7 +100,7 @@ def draw_split(
     """
     lent = getattr(oracle, "held_out", None)
     if before is None:
-        none = np.empty((0, oracle.k, oracle.d))
+        none = np.empty((0, oracle.tokens, oracle.dim))
         before = SplitExamples(none, none, none, none, unit=0.0, scale=0.0)
     if before.drawn and n <= before.drawn:
         return before
@@ -141,13 +141,13 @@ class Supply:
 
     def wanted(self, heads: int) -> int:
         """How many examples so many heads need."""
-        k, d = self.oracle.k, self.oracle.d
+        k, d = self.oracle.tokens, self.oracle.dim
         floor = self.known.floor(heads, k, d)
         return max(self.floors * floor if self.budget is None else self.budget, floor + 1)
 
     def most_heads(self) -> int:
         """The most heads, up to 2 d, for which the budget is above the floor and gives two equations per unknown."""
-        k, d = self.oracle.k, self.oracle.d
+        k, d = self.oracle.tokens, self.oracle.dim
         most = 2 * d
         while self.budget is not None and most > 1:
             enough = 2 * self.known.unknowns(most, k, d) <= self.budget * k * d
@@ -158,7 +158,7 @@ class Supply:
 
     def draw(self, heads: int, before: SplitExamples | None = None) -> SplitExamples:
         """Examples for so many heads, those drawn before among them."""
-        k, d, n = self.oracle.k, self.oracle.d, self.wanted(heads)
+        k, d, n = self.oracle.tokens, self.oracle.dim, self.wanted(heads)
         require_memory(
             f"Newton with {shown(heads)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
             # x and y twice; for every head, the pattern, its reads and the derivatives of both

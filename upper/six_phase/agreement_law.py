@@ -94,14 +94,14 @@ def measure_agreement(
     """
     if not tolerances:
         raise ValueError("tolerances is empty: at least one number is needed.")
-    m, k = layer.heads, inputs.k
+    m, k = layer.heads, inputs.tokens
     if m < 2 or k < 2:
         raise ValueError(f"There are {m} heads and {k} tokens: with one of either every row agrees.")
     edges, rng = np.array(sorted(tolerances)), random_generator(rng)
     left = -(-rows // k)
     counts, seen = np.zeros(len(edges), dtype=np.int64), 0
     while left > 0:
-        n = min(left, batch_size(k, inputs.d))
+        n = min(left, batch_size(k, inputs.dim))
         worst = disagreement(layer, inputs.sample(n, rng=rng)).ravel()
         counts += np.searchsorted(np.sort(worst), edges, side="right")
         seen += worst.size

@@ -91,7 +91,7 @@ def batches(oracle: ExampleOracle, n: int) -> Iterator[tuple[np.ndarray, np.ndar
     All `n` are drawn and counted; call `remaining` first. Every batch has its own random stream, split from the
     oracle's. An oracle of given examples serves them in order.
     """
-    batch = batch_size(oracle.k, oracle.d)
+    batch = batch_size(oracle.tokens, oracle.dim)
     if n > 100_000 * batch:
         raise ValueError(f"{shown(n)} examples in batches of {batch}: at most 100000 batches are allowed.")
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])

@@ -62,7 +62,7 @@ class SixPhase(LearnerBase):
 
     Parameters
     ----------
-    m : int or "auto"
+    heads : int or "auto"
         The number of heads; "auto" takes it from the gap in the body's spectrum.
     mode : "practical" or "paper"
         Paper mode runs the paper's phases: large-margin examples in phase 3, a net in phase 6, no gradient and no
@@ -102,12 +102,12 @@ class SixPhase(LearnerBase):
     --------
     >>> from attention import BooleanInputs, ExampleOracle, make_nice_layer
     >>> layer = make_nice_layer(heads=2, dim=16, rng=0)
-    >>> fit = SixPhase(m=2).fit(ExampleOracle(layer, BooleanInputs(k=2, d=16), rng=1), rng=2)
+    >>> fit = SixPhase(heads=2).fit(ExampleOracle(layer, BooleanInputs(tokens=2, dim=16), rng=1), rng=2)
     >>> fit.outcome.name
     'EXACT'
     """
 
-    m: PositiveInt | Literal["auto"]
+    heads: PositiveInt | Literal["auto"]
     mode: Literal["practical", "paper"] = "practical"
     examples: NonNegativeInt | None = None
     work: PositiveInt | None = None
@@ -123,16 +123,20 @@ class SixPhase(LearnerBase):
                 given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
                 raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, tokens: int, dim: int) -> int:
         """The fewest examples with which every phase can begin: the sum of what each phase needs at least."""
-        return 1 if self._refusal(k, d) else sum(wish.least for wish in self._wishes(k, d).values())
+        return (
+            1
+            if self._refusal(tokens, dim)
+            else sum(wish.least for wish in self._wishes(tokens, dim).values())
+        )
 
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        why = self._refusal(oracle.k, oracle.d)
-        wishes = {} if why else self._wishes(oracle.k, oracle.d)
-        begun = SixPhases(self.mode, 1 if self.m == "auto" else self.m)
+        why = self._refusal(oracle.tokens, oracle.dim)
+        wishes = {} if why else self._wishes(oracle.tokens, oracle.dim)
+        begun = SixPhases(self.mode, 1 if self.heads == "auto" else self.heads)
         run = _Run(oracle, recorder, wishes, budget, self.examples is None, begun)
         if why:
             recorder.step("Not applicable", layer=run.provisional())
@@ -145,7 +149,7 @@ class SixPhase(LearnerBase):
 
     def _paper(self, run: "_Run") -> Fit:
         """Paper mode: no gradient and no Newton step."""
-        oracle, wide = run.oracle, None if self.m == "auto" else self.m - 1
+        oracle, wide = run.oracle, None if self.heads == "auto" else self.heads - 1
 
         # 1. a crude estimate of sum_i W_i
         crude = estimate_projection_sum(oracle, run.begin(1))
@@ -167,7 +171,9 @@ class SixPhase(LearnerBase):
 
             # 4. a thinner body K
             n, before = run.begin(4, self._round(number)), hull
-            hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.k), examples=n)
+            hull = sculpt_affine_hull(
+                oracle, refined.w, wide=wide, accept=self._share(oracle.tokens), examples=n
+            )
             run.record("sculpt again", "hulls", hull).require_usable(before)
 
         # 5. the span of the Theta_i
@@ -179,7 +185,7 @@ class SixPhase(LearnerBase):
 
         # 6. a net of the span
         n, m = run.begin(6), run.phases.heads
-        needed = 2 - (-2 * m * oracle.d // oracle.k)
+        needed = 2 - (-2 * m * oracle.dim // oracle.tokens)
         if n < needed:
             few = f"{n} examples are left for the net, and {m} heads need {needed}."
             raise PhaseFailedError(Outcome.EXAMPLES_SPENT, few)
@@ -187,7 +193,7 @@ class SixPhase(LearnerBase):
         run.record("net of the span", "net", net)
         error, goal = math.sqrt(net.error), self.tolerance
         if goal is None:
-            goal = (oracle.k * oracle.d) ** (-m / 2)
+            goal = (oracle.tokens * oracle.dim) ** (-m / 2)
         judged = verdict(
             fitted=error,
             held_out=error,
@@ -203,13 +209,13 @@ class SixPhase(LearnerBase):
 
     def _practical(self, run: "_Run", rng: np.random.Generator) -> Fit:
         """Practical mode: phase 3 certifies rows itself, in place of phase 2, and phase 6 minimises."""
-        oracle, wide = run.oracle, None if self.m == "auto" else self.m - 1
+        oracle, wide = run.oracle, None if self.heads == "auto" else self.heads - 1
         crude = estimate_projection_sum(oracle, run.begin(1))
         run.record("sum of the projections", "crude_sum", crude).require_usable()
         refined = refine_by_consistency(oracle, crude.w, examples=run.begin(3) // len(SHARES))
         run.record("refine the sum", "refined_sums", refined)
         n = run.begin(4)
-        hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.k), examples=n)
+        hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.tokens), examples=n)
         run.record("sculpt again", "hulls", hull).require_usable()
         run.begin(5)
         span = run.record(_SPAN, "span", attention_span(hull.body))
@@ -230,7 +236,7 @@ class SixPhase(LearnerBase):
 
     def _wishes(self, k: int, d: int) -> dict[tuple[int, int], Wish]:
         """The examples that each phase would draw in each round, in order."""
-        m, pairs = _DRAWS.heads_if_auto if self.m == "auto" else self.m, k * (k - 1)
+        m, pairs = _DRAWS.heads_if_auto if self.heads == "auto" else self.heads, k * (k - 1)
         least = 8 + d * d // pairs
         hull = Wish(int(_DRAWS.equations * d * d / (self._share(k) * pairs)), least)
         crude = Wish(_DRAWS.crude_sum[self.mode] * d, 8)
@@ -261,7 +267,7 @@ class SixPhase(LearnerBase):
             return self.accept
         if self.mode == "practical":
             return 0.01
-        return 0.0002 if self.m != "auto" and (self.m - 1) * (k - 1) > 1 else 0.003
+        return 0.0002 if self.heads != "auto" and (self.heads - 1) * (k - 1) > 1 else 0.003
 
     def _round(self, number: int) -> int | None:
         """The number of a round as the trace names it, None if there is one only."""
@@ -273,8 +279,8 @@ class SixPhase(LearnerBase):
             return "one token has no attention pattern to learn"
         if k >= d:
             return f"k is {k} and d is {d}, and k < d is needed to certify agreement"
-        if self.m != "auto" and self.m >= d * d:
-            return f"{self.m} heads have no affine hull that is thin in the d^2 = {d * d} dimensions of their matrices"
+        if self.heads != "auto" and self.heads >= d * d:
+            return f"{self.heads} heads have no affine hull that is thin in d^2 = {d * d} dimensions of their matrices"
         return None
 
 
@@ -319,7 +325,7 @@ class _Run:
 
     def provisional(self) -> AttentionLayer:
         """The best layer so far: that of the net, or one with the proxy and a share of the sum in every head."""
-        phases, d = self.phases, self.oracle.d
+        phases, d = self.phases, self.oracle.dim
         if phases.net:
             return phases.net.layer
         theta = phases.last_hull.body.min_norm_point() if phases.last_hull else np.zeros((d, d))

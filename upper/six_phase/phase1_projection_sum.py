@@ -96,12 +96,12 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt) -> Projection
     --------
     >>> from attention import BooleanInputs, make_nice_layer
     >>> layer = make_nice_layer(heads=2, dim=16, rng=0)
-    >>> estimate = estimate_projection_sum(ExampleOracle(layer, BooleanInputs(k=2, d=16), rng=1), 50_000)
+    >>> estimate = estimate_projection_sum(ExampleOracle(layer, BooleanInputs(tokens=2, dim=16), rng=1), 50_000)
     >>> bool(estimate.error(layer) < 0.2)
     True
     """
     n = remaining(oracle, n, "to estimate the sum of the projections from")
-    total, length = np.zeros((oracle.d, oracle.d)), 0.0
+    total, length = np.zeros((oracle.dim, oracle.dim)), 0.0
     for x, y in batches(oracle, n):
         part, part_length = _correlate(x, y)
         total += part

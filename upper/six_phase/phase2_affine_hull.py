@@ -173,7 +173,7 @@ def sculpt_affine_hull(
 
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
-    k, d = oracle.k, oracle.d
+    k, d = oracle.tokens, oracle.dim
     wanted = 6 * d * d if equations is None else equations
     most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else examples
     most = remaining(oracle, most, "to look for agreement events in")
@@ -206,7 +206,7 @@ def _accepted(
     oracle: ExampleOracle, w: np.ndarray, most: int, accept: float, wide: int | None
 ) -> tuple["_Rows", int, float]:
     """The accepted rows of the first examples, the number of these, and the threshold of the residual."""
-    k, drawn, rules = oracle.k, 0, ACCEPTANCE
+    k, drawn, rules = oracle.tokens, 0, ACCEPTANCE
     one_head = wide == 0
     if not wide:  # a small sample shows whether there is one head only, as it agrees with itself in every row
         drawn = min(most, _pilot(max(accept, rules.one_head_share), k))

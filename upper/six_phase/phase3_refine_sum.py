@@ -56,7 +56,7 @@ def refine_by_margin(
     O(n k d^2 m) time; memory of the rows that have the margin.
     Source: Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
-    d = oracle.d
+    d = oracle.dim
     # at margin 3, every other token has at most a twentieth of the pattern
     least = {"proxy": 6.0, "body": 3.0}[over] if margin is None else margin
     n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
@@ -66,13 +66,13 @@ def refine_by_margin(
     if len(margins) < 2 * d:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN,
-            f"{len(margins)} of {n * oracle.k} rows have a margin of {least:g} logits "
+            f"{len(margins)} of {n * oracle.tokens} rows have a margin of {least:g} logits "
             f"{'under the proxy' if over == 'proxy' else 'on all of the hull of the body'}: at least 2 d = {2 * d} are "
             "needed to regress on.",
         )
     best = np.argsort(-margins, kind="stable")[: 8 * d]
     w, condition = _regressed(tokens[best], labels[best], Outcome.NO_LARGE_MARGIN)
-    return ProjectionSum(w, n, condition=condition, margins=margins[best], rows=n * oracle.k)
+    return ProjectionSum(w, n, condition=condition, margins=margins[best], rows=n * oracle.tokens)
 
 
 @checked
@@ -103,7 +103,7 @@ def refine_by_consistency(
     There is no guarantee; the true sum is a fixed point up to the disagreement of the accepted rows. In measurements,
     the error falls from .088 to .0004 at (m,k,d) = (2,2,32), and from .093 to .018 at (3,3,64). O(n k d^2) per round.
     """
-    k, d = oracle.k, oracle.d
+    k, d = oracle.tokens, oracle.dim
     if not shares:
         raise ValueError("shares is empty: the share of rows of at least one round is needed.")
     purpose = f"for each of {len(shares)} rounds of refining the sum"

@@ -50,7 +50,7 @@ def fit_heads(
     minimum. The heads within the span stay in the comparison: for nearly equal heads, the loss by Newton's ridge can
     exceed the gain of its steps.
     """
-    m, k, d = len(span.basis), oracle.k, oracle.d
+    m, k, d = len(span.basis), oracle.tokens, oracle.dim
     if examples < 2:
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "no example is left to fit the heads to.")
     floor = counting_floor(heads=m, tokens=k, dim=d)

@@ -29,7 +29,7 @@ class QueryPlan:
 
     Parameters
     ----------
-    m, k, d : int
+    heads, tokens, dim : int
         Heads, tokens and coordinates, 2 <= k < d.
     accept : tuple of two floats
         The shares of rows to accept in phases 2 and 4, by their residuals only. Rows whose pattern has a small entry
@@ -72,9 +72,9 @@ class QueryPlan:
     raise the error of the span from about .005 to about .01.
     """
 
-    m: PositiveInt
-    k: Annotated[int, Whole(2, 19)]  # accepted patterns have entries of at least .05, so k < 20
-    d: Annotated[int, Whole(3, 10**6)]
+    heads: PositiveInt
+    tokens: Annotated[int, Whole(2, 19)]  # accepted patterns have entries of at least .05, so k < 20
+    dim: Annotated[int, Whole(3, 10**6)]
     accept: Sequence[Share] = (0.05, 0.01)
     margin_share: Share = 0.0005
     degradation: PositiveFloat = 0.02
@@ -84,11 +84,13 @@ class QueryPlan:
     size_tolerance: PositiveFloat = 3e-4
 
     def __post_init__(self) -> None:
-        if self.k >= self.d:
-            raise ValueError(f"k is {self.k} and d is {self.d}: 2 <= k < d is needed to certify agreement.")
-        if self.m > self.d**2:
+        if self.tokens >= self.dim:
             raise ValueError(
-                f"m is {self.m} and d is {self.d}: m - 1 < d^2 directions of the hull are needed."
+                f"tokens is {self.tokens} and dim is {self.dim}: 2 <= k < d is needed to certify agreement."
+            )
+        if self.heads > self.dim**2:
+            raise ValueError(
+                f"heads is {self.heads} and dim is {self.dim}: m - 1 < d^2 directions of the hull are needed."
             )
         for name in ("accept", "hull_edge"):
             if len(getattr(self, name)) != 2:
@@ -98,20 +100,20 @@ class QueryPlan:
 
     def sum_tolerance(self) -> float:
         """Phase 1's tolerance."""
-        return self.degradation / (4 * self.k * math.sqrt(self.d))
+        return self.degradation / (4 * self.tokens * math.sqrt(self.dim))
 
     def agreement_tolerances(self, phase: int) -> tuple[float, float, float]:
         """Tolerances of the three sizes, of the moments and of the right sides in phase 2 or 4."""
-        d, place = self.d, phase // 2 - 1
-        smallest = self.hull_edge[place] * self.accept[place] * (1 - 1 / self.k)
+        d, place = self.dim, phase // 2 - 1
+        smallest = self.hull_edge[place] * self.accept[place] * (1 - 1 / self.tokens)
         share = self.degradation * smallest / 4
-        log_ratio = math.log(1 / ACCEPTANCE.smallest_weight - (self.k - 1))
+        log_ratio = math.log(1 / ACCEPTANCE.smallest_weight - (self.tokens - 1))
         return self.size_tolerance * self.accept[place], share / d**2, share * 2 / (log_ratio * d)
 
     def regression_tolerance(self) -> float:
         """Phase 3's tolerance."""
         edge = self.gram_edge * self.margin_share
-        return self.degradation * edge / ((1 + self.degradation) * (4 * math.sqrt(self.d) + self.d))
+        return self.degradation * edge / ((1 + self.degradation) * (4 * math.sqrt(self.dim) + self.dim))
 
 
 @checked
@@ -133,10 +135,10 @@ def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
 
     Examples
     --------
-    >>> [(one.phase, one.count) for one in six_phase_queries(QueryPlan(m=2, k=2, d=8))]
+    >>> [(one.phase, one.count) for one in six_phase_queries(QueryPlan(heads=2, tokens=2, dim=8))]
     [(1, 64), (2, 1375), (3, 112), (4, 1375), (5, 0)]
     """
-    d, steps = plan.d, plan.steps
+    d, steps = plan.dim, plan.steps
     pairs = d * (d + 1) // 2
     sculpting = pairs**2 + d * d + 3 + steps
     margin = min(plan.regression_tolerance(), plan.margin_share / 10)

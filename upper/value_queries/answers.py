@@ -88,7 +88,7 @@ def measure_precision(
     grows with the tokens is rounding; error that does not is noise, or rounding to decimals. About 30 queries, or
     300 / d.
     """
-    d, k, by = oracle.d, oracle.k or 2, _MEASURED
+    d, k, by = oracle.dim, oracle.tokens or 2, _MEASURED
     draws = -(-by.entries // d)
     query = rng.standard_normal((1, k, d))
     first = oracle.ask(query)
@@ -125,7 +125,7 @@ def measure_precision(
 
 def is_causal(oracle: ValueOracle, precision: AnswerPrecision, rng: np.random.Generator) -> bool:
     """Whether row 1 depends on no later token, while the last row depends on the first token. At most 9 queries."""
-    k, d = oracle.k or 2, oracle.d
+    k, d = oracle.tokens or 2, oracle.dim
     last_depends = False
     for length in _MEASURED.mask_lengths:
         x = length * rng.standard_normal((3, k, d))
@@ -147,7 +147,7 @@ class LastRows(ValueOracle):
 
     def __init__(self, oracle: ValueOracle) -> None:
         self._oracle = oracle
-        self._prepare(self._unmasked, oracle.k, oracle.d, 0.0, None, None)
+        self._prepare(self._unmasked, oracle.tokens, oracle.dim, 0.0, None, None)
 
     @property
     def remaining(self) -> int | None:
@@ -167,7 +167,7 @@ class RecordedAnswers(ValueOracle):
     """An oracle that records queries, the means of their answers, and how many answers those are the mean of."""
 
     def __init__(self, oracle: ValueOracle) -> None:
-        self._prepare(oracle.ask, oracle.k, oracle.d, 0.0, oracle.remaining, None)
+        self._prepare(oracle.ask, oracle.tokens, oracle.dim, 0.0, oracle.remaining, None)
         self.record: list[tuple[np.ndarray, np.ndarray, int]] = []
 
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:

@@ -91,4 +91,4 @@ def masked_rightly(oracle: ValueOracle, layer: AttentionLayer, rng: np.random.Ge
 
 
 def _tokens(oracle: ValueOracle, n: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.standard_normal((n, oracle.k or _TOKENS, oracle.d))
+    return rng.standard_normal((n, oracle.tokens or _TOKENS, oracle.dim))

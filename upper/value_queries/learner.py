@@ -91,18 +91,18 @@ class ByQueries(LearnerBase):
     noise: NonNegativeFloat | None = None
     accuracy: NonNegativeFloat | None = None
 
-    def minimum_examples(self, k: int | None, d: int) -> int:
+    def minimum_examples(self, tokens: int | None, dim: int) -> int:
         """The queries of the linear part."""
-        return d + 1
+        return dim + 1
 
     def _prepare(self, oracle: ValueOracle) -> None:
-        if oracle.k == 1:
+        if oracle.tokens == 1:
             raise ValueError(
                 "Queries have one token: every layer is linear there; at least two tokens are needed."
             )
-        if oracle.d == 1:
+        if oracle.dim == 1:
             raise ValueError("Queries have one coordinate: at least two are needed, to tell heads apart.")
-        k, d = oracle.k or 2, oracle.d
+        k, d = oracle.tokens or 2, oracle.dim
         require_memory(
             f"Queries of {k} tokens along each of {d} dimensions",
             24 * k * d**2,

@@ -73,7 +73,7 @@ def read_logits(
     O(m^2 d^3) operations, whatever g is. Entries that several queries show are averaged by the weights they were read
     from; a query with a small weight is asked again with shorter tokens.
     """
-    m, d, k = len(w), pairs.oracle.d, pairs.oracle.k
+    m, d, k = len(w), pairs.oracle.dim, pairs.oracle.tokens
     most = int((_BY.coarse_share if pairs.coarse else _BY.share) * d / m)
     most = most if k is None else min(most, k - 1)
     if most < 2 <= min(d // m, (k or 3) - 1):
@@ -112,9 +112,9 @@ def read_noisy_logits(
     -----
     O(m d^3) operations a group.
     """
-    m, d = len(w), pairs.oracle.d
+    m, d = len(w), pairs.oracle.dim
     most = max(1, int(_BY.coarse_share * d / m))
-    size = most if pairs.oracle.k is None else min(most, pairs.oracle.k - 1)
+    size = most if pairs.oracle.tokens is None else min(most, pairs.oracle.tokens - 1)
     readings = 1 if pairs.precision.repeatable else _BY.common
     theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
@@ -153,7 +153,7 @@ def _row_logits(
     """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
     apart = pairs.step_length * far
     tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
-    copies = (pairs.oracle.k or tokens.shape[1]) - len(far)  # of the first token
+    copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
     answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
@@ -218,7 +218,7 @@ def _read(
     if zero:
         tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
     n, size, d = tokens.shape
-    copies = (pairs.oracle.k or size) - size + 1  # of the first token
+    copies = (pairs.oracle.tokens or size) - size + 1  # of the first token
     answers = pairs.ask(tokens[:, [0] * (copies - 1) + list(range(size))])
     rest = answers[:, copies - 1 :] - pairs.linear.bias - tokens[:, :1] @ pairs.linear.projection_sum
     others = tokens[:, None, 1:] - tokens[:, None, :1]

@@ -79,7 +79,7 @@ def recover_from_noise(
     if longest > 1:
         linear = linear_part(record, opposite=True, length=_BY.equal * longest)
     recorder.step("Equal tokens")
-    budget = None if record.remaining is None else record.remaining // (8 * record.d)
+    budget = None if record.remaining is None else record.remaining // (8 * record.dim)
     steps = choose_step_length(TwoTokens(record, linear, precision), longest, budget, rng)
     # the fit takes answers of one step length
     record.record[:] = record.record[before : before + 1 + (longest > 1)][-1:]
@@ -108,7 +108,7 @@ def recover_from_noise(
         known = _read_again(steps.pairs, separated, known, rng)
         step_length = steps.pairs.step_length
         recorder.step("Read again", layer=_without_noise(known, steps).layer, step_length=step_length)
-        if precision.noise or record.drawn * count * record.d**2 < _BY.fitted:
+        if precision.noise or record.drawn * count * record.dim**2 < _BY.fitted:
             known = polish(known, record.record, precision)
             recorder.step("Fitted", layer=_without_noise(known, steps).layer, step_length=step_length)
         layer = _without_noise(known, steps).layer
@@ -122,7 +122,7 @@ def _read_again(
     pairs: TwoTokens, heads: SeparatedHeads, known: Parameters, rng: np.random.Generator
 ) -> Parameters:
     """W at the differences themselves, and logits; the mean of several readings where noise does not differ."""
-    w, d = read_heads(pairs, heads, known), pairs.oracle.d
+    w, d = read_heads(pairs, heads, known), pairs.oracle.dim
     reading = _with_logits(pairs, w, heads.directions)
     if pairs.precision.noise:
         return reading
@@ -184,7 +184,7 @@ def choose_step_length(
     scale = find_scale(pairs, rng)
     if scale is None:
         return None
-    d = pairs.oracle.d
+    d = pairs.oracle.dim
     x = 2 * scale / np.sqrt(d) * rng.standard_normal((8, d))
     values = float(np.sqrt(np.mean(np.concatenate(pairs(x, scale * orthonormal(rng, 1, d)[0])) ** 2)))
     # values of one step length are as large as those of any other
@@ -201,10 +201,10 @@ def choose_step_length(
 
 def _even(pairs: TwoTokens, longest: float, rng: np.random.Generator) -> float:
     """The longest difference at which a zero token's weights are near one half in every head."""
-    d = pairs.oracle.d
+    d = pairs.oracle.dim
     directions = orthonormal(rng, min(_BY.directions, d), d)
     half = directions @ pairs.linear.projection_sum / 2
-    if pairs.oracle.k is not None:  # unequal numbers of the two tokens
+    if pairs.oracle.tokens is not None:  # unequal numbers of the two tokens
         half = half * 2 * pairs.copies[0] / sum(pairs.copies)
     length = longest * float(np.sqrt(d)) if longest > 1 else 1.0
     while length > 1:

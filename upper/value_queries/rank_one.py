@@ -99,7 +99,7 @@ def rank_one_heads(
 
     Three readings of some 2 r d queries for each Theta_i of rank r that is not a combination of others, d^2 at most.
     """
-    d, scale = pairs.oracle.d, pairs.scale
+    d, scale = pairs.oracle.dim, pairs.scale
     random = 2 * scale * rng.standard_normal((8, d))
     seen = np.concatenate(pairs(random, scale * orthonormal(rng, 1, d)[0]))
     output = np.linalg.svd(seen)[2][0]
@@ -132,7 +132,7 @@ def rank_one_heads(
 
 def _common(values: OneDirection, rng: np.random.Generator) -> Float[np.ndarray, " d"] | None:
     """The vector a with h(x; delta) proportional to a . delta where all heads are saturated."""
-    d, scale = values.pairs.oracle.d, values.pairs.scale
+    d, scale = values.pairs.oracle.dim, values.pairs.scale
     for growth in range(_CIRCLES.most):
         radius = scale * _CIRCLES.first * _CIRCLES.growth**growth
         delta, x = radius * orthonormal(rng, 2, d)
@@ -177,7 +177,7 @@ def _first_steps(values: OneDirection, rounding: float, rng: np.random.Generator
     """
     for growth in range(_CIRCLES.most):
         radius = values.pairs.scale * _CIRCLES.first * _CIRCLES.growth**growth
-        delta, *plane = radius * orthonormal(rng, 3, values.pairs.oracle.d)
+        delta, *plane = radius * orthonormal(rng, 3, values.pairs.oracle.dim)
         circle = Circle(delta, np.stack(plane))
         steps = find_steps(values, circle, _CIRCLES.looks[0], rounding * radius)
         circle = circle.larger(_CIRCLES.room)

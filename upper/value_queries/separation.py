@@ -131,7 +131,7 @@ def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHead
 
     Another delta is tried where two eigenvalues are so close that they come out complex, or a fit ends elsewhere.
     """
-    d, p = pairs.oracle.d, min(m, pairs.oracle.d)
+    d, p = pairs.oracle.dim, min(m, pairs.oracle.dim)
     right: list[FirstHeads] = []
     for _ in range(_PENCILS.tries):
         delta = pairs.scale * orthonormal(rng, 1, d)[0]
@@ -216,7 +216,7 @@ def follow_heads(
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
     each keeps its name. s is halved where two end as one. About m + 4 queries a direction with p = m.
     """
-    d, delta = pairs.oracle.d, first.delta
+    d, delta = pairs.oracle.dim, first.delta
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
     at_delta = first.fit.values[0]

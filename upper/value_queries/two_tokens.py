@@ -36,11 +36,13 @@ def linear_part(
 
     Or from 2 d queries of tokens of this length, each with its opposite: less of the error of answers counts.
     """
-    axes = length * np.eye(oracle.d)
-    tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.d)), axes])
-    answers = _ask_often(oracle, np.repeat(tokens[:, None], oracle.k or 1, axis=1), repeats).mean(axis=1)
+    axes = length * np.eye(oracle.dim)
+    tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.dim)), axes])
+    answers = _ask_often(oracle, np.repeat(tokens[:, None], oracle.tokens or 1, axis=1), repeats).mean(axis=1)
     if opposite:
-        return LinearPart(answers.mean(axis=0), (answers[: oracle.d] - answers[oracle.d :]) / (2 * length))
+        return LinearPart(
+            answers.mean(axis=0), (answers[: oracle.dim] - answers[oracle.dim :]) / (2 * length)
+        )
     return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
 
 
@@ -94,7 +96,7 @@ class TwoTokens:
     @property
     def copies(self) -> tuple[int, int]:
         """How many copies of x and of x - delta a query has."""
-        k = self.oracle.k or 2
+        k = self.oracle.tokens or 2
         return (k + 1) // 2, k // 2
 
     def at_scale(self, scale: float, values: float = 0.0) -> "TwoTokens":
@@ -189,7 +191,7 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     there is an odd part: heads that cancel show none where all are saturated. None if there is none anywhere: the
     weights then do not depend on the tokens.
     """
-    d, by = pairs.oracle.d, _SEARCH
+    d, by = pairs.oracle.dim, _SEARCH
     directions = orthonormal(rng, min(by.rays + 1, d), d)
     delta, rays = directions[0], directions[-by.rays :]
     entries = float(np.sqrt(2 * len(rays) * d))
@@ -252,7 +254,7 @@ def rank_of_values(pairs: TwoTokens, rng: np.random.Generator) -> int:
     are at least four more than the rank, or more than 2 d + 8. A singular value counts if it is above 1e-10 times the
     largest, and above the noise.
     """
-    d = pairs.oracle.d
+    d = pairs.oracle.dim
     delta = pairs.scale * orthonormal(rng, 1, d)[0]
     values = np.empty((0, d))
     while True:

@@ -23,7 +23,7 @@ class Wild:
     examples: int | None = None
     size: float = 1e3
 
-    def minimum_examples(self, k, d):
+    def minimum_examples(self, tokens, dim):
         return 1
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):

@@ -33,7 +33,7 @@ class Memory:
     examples: int | None = None
     seconds: float = 0.0
 
-    def minimum_examples(self, k, d):
+    def minimum_examples(self, tokens, dim):
         return 10
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):

@@ -14,7 +14,7 @@ from upper import LinearBaseline, Newton
 EVERY = [
     *ATTACKS.values(),
     LearnerAttack(LinearBaseline(examples=800)),  # by default it asks for more, and has no clock
-    LearnerAttack(Newton(m=4, work=50)),
+    LearnerAttack(Newton(heads=4, work=50)),
 ]
 BREAKS = {
     ("linearisation", "linearised-32"),

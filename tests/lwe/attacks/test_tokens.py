@@ -28,7 +28,7 @@ def test_examples_are_those_of_the_layer_however_often_a_sample_is_used(made, on
     oracle = SampleOracle(samples, heads, rng=np.random.default_rng(0), on_gate_only=on_gate_only)
     x, y = draw_examples(oracle, 700)
     np.testing.assert_array_equal(LWRFamily.of(heads).instance(secret=secret).layer(x), y)
-    assert (oracle.drawn, oracle.remaining, oracle.k, oracle.d) == (700, None, 2, heads.dim)
+    assert (oracle.drawn, oracle.remaining, oracle.tokens, oracle.dim) == (700, None, 2, heads.dim)
     _, on_gate = rows_of_tokens(x, heads)
     assert on_gate.all() == on_gate_only
     if not on_gate_only:

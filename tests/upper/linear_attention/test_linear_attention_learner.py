@@ -48,7 +48,7 @@ def test_no_predictor_of_the_class_does_better_on_the_examples_and_none_as_good_
     learner = LinearAttentionLearner(kind, examples, least_norm=True)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=1))
     assert fit.layer is None
-    assert examples < 120 or inputs.k > 2 or not fit.outcome.succeeded
+    assert examples < 120 or inputs.tokens > 2 or not fit.outcome.succeeded
     same = ExampleOracle(layer, inputs, rng=1)
     (x, y), _ = hold_out(*same.draw(examples))
     phi, labels = softmax_features(x, kind).reshape(-1, softmax_feature_count(kind, 4)), y.reshape(-1, 4)

@@ -27,7 +27,7 @@ def biased(layer, rng):
 
 def learned(layer, inputs, seed, **options):
     truth = GroundTruth.draw(layer, inputs, rng=seed + 50)
-    fit = Newton(m=layer.heads, biases=True, **options).fit(
+    fit = Newton(heads=layer.heads, biases=True, **options).fit(
         ExampleOracle(layer, inputs, rng=seed), rng=seed + 1
     )
     return fit, truth.measure(layer=fit.layer)
@@ -40,9 +40,9 @@ def learned(layer, inputs, seed, **options):
 def test_all_parameters_are_recovered(inputs, rank, seed):
     rng = np.random.default_rng(seed)
     if rank is None:
-        plain = make_nice_layer(heads=2, dim=inputs.d, rng=rng)
+        plain = make_nice_layer(heads=2, dim=inputs.dim, rng=rng)
     else:
-        plain = make_low_rank_layer(heads=2, dim=inputs.d, rank=rank, w_rank=rank, rng=rng)
+        plain = make_low_rank_layer(heads=2, dim=inputs.dim, rank=rank, w_rank=rank, rng=rng)
     fit, errors = learned(biased(plain, rng), inputs, seed, rank=rank)
     assert fit.outcome.name == "EXACT"
     assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-11
@@ -64,7 +64,7 @@ def test_causal_layers_are_recovered(seed):
 
 def test_a_causal_layer_is_no_success_for_a_student_without_mask():
     layer = replace(make_nice_layer(heads=2, dim=8, rng=0), causal=True)
-    fit = Newton(m=2, work=1500).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
+    fit = Newton(heads=2, work=1500).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
     assert not fit.outcome.succeeded
 
 
@@ -76,7 +76,7 @@ def test_a_layer_without_biases_is_recovered_with_biases_of_zero():
 
 def test_without_biases_the_fit_of_a_layer_that_has_some_is_no_success():
     layer = biased(make_nice_layer(heads=2, dim=8, rng=0), np.random.default_rng(1))
-    fit = Newton(m=2, work=1500).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
+    fit = Newton(heads=2, work=1500).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
     assert not fit.outcome.succeeded
 
 

@@ -158,8 +158,8 @@ def test_parameters_of_a_pair_a_hundredth_apart_are_recovered(library):
 
 @pytest.mark.parametrize("inputs", [BooleanInputs(2, 1), SphereInputs(3, 2)], ids=["signs", "sphere"])
 def test_a_run_that_is_stuck_goes_on_without_a_warning(inputs):
-    layer, x = make_nice_layer(heads=1, dim=inputs.d, rng=0), inputs.sample(2, rng=[0, 1])
-    start = np.random.default_rng([0, 2]).standard_normal((1, inputs.d, inputs.d)) / inputs.d
+    layer, x = make_nice_layer(heads=1, dim=inputs.dim, rng=0), inputs.sample(2, rng=[0, 1])
+    start = np.random.default_rng([0, 2]).standard_normal((1, inputs.dim, inputs.dim)) / inputs.dim
     last = _end(x, layer(x), start, at_most=80)
     assert np.isfinite(last.theta).all()
     assert np.isfinite(last.w).all()
@@ -192,7 +192,7 @@ def test_the_coupling_of_heads_keeps_passes_few_where_their_weights_differ():
 
 
 def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
-    oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(k=2, d=1), rng=1)
+    oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(tokens=2, dim=1), rng=1)
     fit = Newton(1).fit(oracle, rng=3)
     assert np.isfinite(fit.layer.theta).all()
     assert (

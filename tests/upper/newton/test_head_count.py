@@ -88,7 +88,7 @@ def test_heads_are_counted(m, layer, inputs):
     assert fit.outcome is Outcome.EXACT
     errors = GroundTruth.draw(layer, inputs, 200, rng=9).measure(layer=fit.layer)
     assert errors["relative_error"] <= 1e-10
-    if isinstance(inputs, BooleanInputs) and inputs.d > 12:
+    if isinstance(inputs, BooleanInputs) and inputs.dim > 12:
         assert errors["theta_error"] <= 1e-10
 
 

@@ -24,7 +24,7 @@ from upper.newton.loop import Iterate
 from upper.newton.problem import Problem, SplitExamples, draw_split
 from upper.newton.starts import Start, StartRules, run_starts
 
-INPUTS = BooleanInputs(k=4, d=16)
+INPUTS = BooleanInputs(tokens=4, dim=16)
 
 
 def fit(layer, m, *, inputs=INPUTS, seed=0, **settings):
@@ -220,5 +220,5 @@ def test_starts_anneal_a_prior_once_random_ones_disagree(begins, priors):
 @pytest.mark.parametrize("seed", range(5))
 def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
     layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
-    oracle = ExampleOracle(layer, BooleanInputs(k=8, d=32), rng=seed)
+    oracle = ExampleOracle(layer, BooleanInputs(tokens=8, dim=32), rng=seed)
     assert Newton(4, rank=8, starts=1).fit(oracle, rng=seed + 50).outcome is Outcome.EXACT

@@ -31,7 +31,7 @@ def test_a_start_is_a_regular_simplex_around_the_centre(m):
 @pytest.mark.parametrize(("heads", "unit"), [(1, 1e-200), (2, 1e200), (3, 1.0), (4, 1.0)])
 def test_the_heads_of_a_true_span_are_found_to_rounding_in_any_unit_of_the_labels(heads, unit):
     layer = make_nice_layer(heads=heads, dim=16, rng=heads)
-    x = BooleanInputs(k=4, d=16).sample(200, rng=1)
+    x = BooleanInputs(tokens=4, dim=16).sample(200, rng=1)
     found, starts = fit_in_span(x, unit * layer(x), true_span(layer), starts=8, rng=2)
     assert found.residual < 1e-7
     assert 1 <= starts <= 8
@@ -43,7 +43,7 @@ def test_the_heads_of_a_true_span_are_found_to_rounding_in_any_unit_of_the_label
 @pytest.mark.parametrize(("heads", "work"), [(2, 1), (3, 60), (12, 500)])
 def test_no_start_or_step_begins_when_the_work_is_spent(heads, work):
     span = true_span(make_nice_layer(heads=heads, dim=8, rng=0))
-    x = BooleanInputs(k=3, d=8).sample(100, rng=1)
+    x = BooleanInputs(tokens=3, dim=8).sample(100, rng=1)
     noise = np.random.default_rng(3).standard_normal(x.shape)  # no start is good, so that all are tried
     found, starts = fit_in_span(x, noise, span, work=work, rng=2)
     assert found.passes <= work + 2 * 60 + 4  # the last step, of sixty inner steps at most

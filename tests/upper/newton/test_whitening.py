@@ -106,7 +106,7 @@ def test_newton_learns_on_tokens_that_are_far_from_isotropic(biases, rank):
         layer = of_rank(layer, rank)
     layer = layer_of_size_one(layer, x)
     y = layer(x)
-    learner = Newton(m=2, biases=biases, rank=rank, work=6000, starts=4)
+    learner = Newton(heads=2, biases=biases, rank=rank, work=6000, starts=4)
     fit = learner.fit(ExampleOracle.from_arrays(x[:600], y[:600]), rng=5)
     assert fit.outcome.succeeded
     assert relative_error(fit.layer(x[600:]), y[600:]) < 1e-10
@@ -202,7 +202,7 @@ def test_examples_that_determine_heads_of_a_known_rank_only():
     near = AttentionLayer(layer.theta * 1.01, layer.w, layer.key_bias)
     errors = {}
     for rank in (2, None):
-        learner = Newton(m=2, rank=rank, biases=True, starts=1, start=near)
+        learner = Newton(heads=2, rank=rank, biases=True, starts=1, start=near)
         fit = learner.fit(ExampleOracle.from_arrays(x[:10], layer(x[:10])), rng=0)
         errors[rank] = max(parameter_errors(fit.layer, layer).theta)
     assert errors[2] < 1e-9

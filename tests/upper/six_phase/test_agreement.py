@@ -12,7 +12,7 @@ from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of
 
 def _agreeing_in_row_zero(layer, k, n, rng):
     """Gaussian tokens moved so that x_0 (Theta_i - Theta_1) (x_b - x_0) = 0: row 0 alone agrees exactly."""
-    x = GaussianInputs(k=k, d=layer.dim).sample(n, rng=rng)
+    x = GaussianInputs(tokens=k, dim=layer.dim).sample(n, rng=rng)
     for example in x:
         off = example[0] @ (layer.theta[1:] - layer.theta[0])
         across = np.linalg.qr(off.T)[0]
@@ -52,7 +52,7 @@ def test_rows_on_which_different_heads_agree_are_told_from_those_on_which_they_d
 
 def test_contrasts_error_is_the_weighted_root_mean_square_over_equations_and_heads():
     layer = make_nice_layer(heads=2, dim=5, rng=6)
-    x = GaussianInputs(k=3, d=5).sample(6, rng=7)
+    x = GaussianInputs(tokens=3, dim=5).sample(6, rng=7)
     contrasts = contrasts_of(x, layer.patterns(x)[:, 0], np.ones((6, 3), dtype=bool))
     misses = [contrasts.apply(theta) - contrasts.log_ratios for theta in layer.theta]
     np.testing.assert_allclose(misses[0], 0, atol=1e-10)
@@ -125,7 +125,7 @@ def test_least_squares_certificates_solve_the_constrained_problem_row_by_row(k, 
 @pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs])
 def test_repeated_and_opposite_tokens_certify_nothing(sign, inputs):
     layer = agreeing_layer(2, 8, 17)
-    x = inputs(k=3, d=8).sample(4, rng=18)
+    x = inputs(tokens=3, dim=8).sample(4, rng=18)
     assert not has_repeated_tokens(x).any()
     x[1, 2], x[3, 0] = sign * x[1, 0], sign * x[3, 1]
     np.testing.assert_array_equal(has_repeated_tokens(x), [False, True, False, True])
@@ -145,7 +145,7 @@ def test_rows_without_a_label_certify_nothing():
 @pytest.mark.parametrize("k", [2, 3])
 def test_certificates_do_not_depend_on_the_unit_of_the_labels(unit, k):
     layer = make_nice_layer(heads=2, dim=8, rng=30)
-    x = BooleanInputs(k=k, d=8).sample(60, rng=31)
+    x = BooleanInputs(tokens=k, dim=8).sample(60, rng=31)
     y, w = layer(x), layer.w.sum(axis=0)
     found, scaled = (certify_agreement(x, u * y, u * w) for u in (1.0, unit))
     np.testing.assert_allclose(scaled.pattern, found.pattern, atol=1e-6)

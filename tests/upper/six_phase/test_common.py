@@ -14,7 +14,7 @@ from upper.six_phase.common import batches, remaining
 
 def _oracle(rng, noise=0.0, k=2, d=6):
     return ExampleOracle(
-        make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(k=k, d=d), noise=noise, rng=rng
+        make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(tokens=k, dim=d), noise=noise, rng=rng
     )
 
 

@@ -27,7 +27,7 @@ CRUDE = {(2, 2): 0.088, (4, 3): 0.12}
 
 
 def run(learner, heads, k, d, *, seed=0, inputs=BooleanInputs):
-    layer, tokens = make_nice_layer(heads=heads, dim=d, rng=seed), inputs(k=k, d=d)
+    layer, tokens = make_nice_layer(heads=heads, dim=d, rng=seed), inputs(tokens=k, dim=d)
     truth = GroundTruth.draw(layer, tokens, 1000, rng=[seed, 1])
     fit = learner.fit(ExampleOracle(layer, tokens, rng=[seed, 2]), rng=[seed, 3], truth=truth)
     return fit, truth.measure(layer=fit.layer)
@@ -40,7 +40,7 @@ def measure(fit, name, phase):
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "k"), [(1, 2), *SPANS_AT_1_PERCENT])
 def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_table(m, k):
-    fit, errors = run(SixPhase(m=m), m, k, 32)
+    fit, errors = run(SixPhase(heads=m), m, k, 32)
     assert fit.outcome is Outcome.EXACT
     assert errors["relative_error"] < 1e-10
     assert fit.details.heads == m
@@ -54,7 +54,7 @@ def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_tab
 @pytest.mark.parametrize("inputs", [GaussianInputs, SphereInputs])
 @pytest.mark.parametrize("mode", ["practical", "paper"])
 def test_other_inputs_run_through_the_same_code(inputs, mode):
-    fit, errors = run(SixPhase(m=2, mode=mode), 2, 2, 16, inputs=inputs)
+    fit, errors = run(SixPhase(heads=2, mode=mode), 2, 2, 16, inputs=inputs)
     assert fit.outcome.succeeded
     assert errors["relative_error"] < {"practical": 1e-10, "paper": 1 / 32}[mode]
 
@@ -69,7 +69,7 @@ def test_other_inputs_run_through_the_same_code(inputs, mode):
     ],
 )
 def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases_alone(m, d, over):
-    fit, errors = run(SixPhase(m=m, mode="paper", margin_over=over), m, 2, d)
+    fit, errors = run(SixPhase(heads=m, mode="paper", margin_over=over), m, 2, d)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
     assert errors["relative_error"] ** 2 <= (2 * d) ** -m
     assert fit.details.net.error <= (2 * d) ** -m
@@ -80,7 +80,7 @@ def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases
 
 @pytest.mark.slow
 def test_every_round_of_phases_3_and_4_is_reported():
-    fit, _ = run(SixPhase(m=2, mode="paper", rounds=2), 2, 2, 16)
+    fit, _ = run(SixPhase(heads=2, mode="paper", rounds=2), 2, 2, 16)
     places = [(step.phase, step.round) for step in fit.trace]
     assert places == [(1, None), (2, None), (3, 1), (4, 1), (3, 2), (4, 2), (5, None), (6, None)]
     assert fit.trace[4].title == "Phase 3: refine the sum, round 2"
@@ -92,7 +92,7 @@ def test_every_round_of_phases_3_and_4_is_reported():
 def test_the_number_of_heads_is_found_by_the_gap(m, mode):
     if (m, mode) == (3, "paper"):
         pytest.skip("three heads by a net take minutes")
-    fit, _ = run(SixPhase(m="auto", mode=mode), m, 2, 32 if m == 3 else 16)
+    fit, _ = run(SixPhase(heads="auto", mode=mode), m, 2, 32 if m == 3 else 16)
     assert fit.details.heads == m
     assert fit.layer.heads == m
     if m > 1:
@@ -116,34 +116,36 @@ def noise(y, rng):
     return rng.standard_normal(y.shape)
 
 
-PAPER, PROXY = SixPhase(m=2, mode="paper"), SixPhase(m=2, mode="paper", margin_over="proxy")
-MANY = {(m, mode): SixPhase(m=m, mode=mode, work=100) for m in (12, 64) for mode in ("paper", "practical")}
+PAPER, PROXY = SixPhase(heads=2, mode="paper"), SixPhase(heads=2, mode="paper", margin_over="proxy")
+MANY = {
+    (m, mode): SixPhase(heads=m, mode=mode, work=100) for m in (12, 64) for mode in ("paper", "practical")
+}
 ENDS = [  # learner, target, k, d, noise, outcome, phase that failed or None
     (PROXY, nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3),
-    (SixPhase(m=2), np.zeros_like, 2, 8, 0, "NO_PROJECTION_SUM", 1),
-    (SixPhase(m=2), nice(8), 1, 8, 0, "NOT_APPLICABLE", None),
-    (SixPhase(m=2), nice(8), 8, 8, 0, "NOT_APPLICABLE", None),
+    (SixPhase(heads=2), np.zeros_like, 2, 8, 0, "NO_PROJECTION_SUM", 1),
+    (SixPhase(heads=2), nice(8), 1, 8, 0, "NOT_APPLICABLE", None),
+    (SixPhase(heads=2), nice(8), 8, 8, 0, "NOT_APPLICABLE", None),
     (MANY[64, "paper"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None),
     (MANY[64, "practical"], nice(8), 2, 8, 0, "NOT_APPLICABLE", None),
     (MANY[12, "paper"], nice(8), 2, 8, 0, "NO_LARGE_MARGIN", 3),
     (replace(PROXY, examples=4000), nice(16), 2, 16, 0, "NO_LARGE_MARGIN", 3),
     (PAPER, nice(12), 2, 12, noise, "NO_PROJECTION_SUM", 1),
     (PAPER, without_attention(1), 2, 12, 0, "NO_LARGE_MARGIN", 3),
-    (SixPhase(m=1), without_attention(1), 2, 12, 0, "EXACT", None),
+    (SixPhase(heads=1), without_attention(1), 2, 12, 0, "EXACT", None),
     # an affine hull through zero is no contradiction
     (PAPER, opposite(-1.0), 2, 10, 0, "NO_LARGE_MARGIN", 3),
-    (SixPhase(m=2), opposite(-1.0), 2, 10, 0, "EXACT", None),
-    (SixPhase(m=2), nice(8), 2, 8, 0.1, "NOISE_FLOOR", None),
+    (SixPhase(heads=2), opposite(-1.0), 2, 10, 0, "EXACT", None),
+    (SixPhase(heads=2), nice(8), 2, 8, 0.1, "NOISE_FLOOR", None),
 ]
 
 
 @pytest.mark.parametrize(("learner", "target", "k", "d", "noise", "outcome", "failed"), ENDS)
 def test_every_end_is_an_outcome_and_its_phase(learner, target, k, d, noise, outcome, failed):
-    oracle = ExampleOracle(target, BooleanInputs(k=k, d=d), noise=noise, rng=1)
+    oracle = ExampleOracle(target, BooleanInputs(tokens=k, dim=d), noise=noise, rng=1)
     fit = learner.fit(oracle, rng=2)
     assert (fit.outcome.name, fit.details.failed) == (outcome, failed)
     assert (f"Phase {failed} failed: " in fit.details.explanation) == (failed is not None)
-    assert fit.details.heads == fit.layer.heads == learner.m
+    assert fit.details.heads == fit.layer.heads == learner.heads
     assert outcome == "NOT_APPLICABLE" or all(step.phase for step in fit.trace)
     assert outcome != "NOT_APPLICABLE" or fit.examples_used == 0
 
@@ -154,7 +156,7 @@ def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_m
         return replace(span, gap=replace(span.gap, ratio=1.1))
 
     monkeypatch.setattr("upper.six_phase.learner.attention_span", without_a_step)
-    paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 8)[0] for mode in ("paper", "practical"))
+    paper, practical = (run(SixPhase(heads=2, mode=mode), 2, 2, 8)[0] for mode in ("paper", "practical"))
     assert paper.details.failed == 5
     assert "no clear step" in paper.details.explanation
     assert "no clear gap" in practical.details.explanation
@@ -162,7 +164,7 @@ def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_m
 
 @pytest.mark.slow
 def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
-    fit, _ = run(SixPhase(m="auto"), 5, 2, 24)
+    fit, _ = run(SixPhase(heads="auto"), 5, 2, 24)
     assert fit.details.heads == 1
     assert not fit.outcome.succeeded
     assert "found no wide direction (a factor of 1." in fit.details.explanation
@@ -171,7 +173,7 @@ def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
 
 def test_the_details_have_what_each_phase_returned():
     paper, practical = (
-        run(SixPhase(m=2, mode=mode, work=20_000), 2, 2, 10)[0] for mode in ("paper", "practical")
+        run(SixPhase(heads=2, mode=mode, work=20_000), 2, 2, 10)[0] for mode in ("paper", "practical")
     )
     phases = paper.details
     results = [
@@ -199,30 +201,30 @@ def test_what_does_not_go_together_is_refused():
         {"margin_over": "proxy"},
     ):
         with pytest.raises(ValueError, match="is for mode 'paper'"):
-            SixPhase(**{"m": 2, **changes})
+            SixPhase(**{"heads": 2, **changes})
 
 
 def test_exact_says_so_where_newton_alone_did_the_work():
     # phases 4 and 5 see no step in the spectrum: the rows that agree are too few
-    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=3, d=8)
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(tokens=3, dim=8)
     given = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=1).draw(2_000))
-    fit = SixPhase(m=2, work=4000).fit(given, rng=2)
+    fit = SixPhase(heads=2, work=4000).fit(given, rng=2)
     assert fit.outcome is Outcome.EXACT
     assert "no clear gap" in fit.details.explanation
     assert fit.alone == "Newton"
     assert "by Newton alone" in str(fit)
-    fit, _ = run(SixPhase(m=2, examples=20_000), 2, 2, 8)
+    fit, _ = run(SixPhase(heads=2, examples=20_000), 2, 2, 8)
     assert (fit.outcome, fit.alone) == (Outcome.EXACT, "")
 
 
 @pytest.mark.parametrize("served", [True, False])
 def test_too_few_examples_say_how_many_the_phases_need(served):
     # a student of two heads cannot fit three
-    layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(k=3, d=12)
+    layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(tokens=3, dim=12)
     oracle = ExampleOracle(layer, inputs, rng=1)
     if served:
         oracle = ExampleOracle.from_arrays(*oracle.draw(2000))
-    fit = SixPhase(m=2, examples=None if served else 2000, work=4000).fit(oracle, rng=2)
+    fit = SixPhase(heads=2, examples=None if served else 2000, work=4000).fit(oracle, rng=2)
     assert fit.outcome is (Outcome.EXAMPLES_RAN_OUT if served else Outcome.EXAMPLES_SPENT)
     assert fit.examples_needed == 12_000 + 350_000 + 21_600 + 104
     assert f"of about {fit.examples_needed} needed" in str(fit)
@@ -260,5 +262,5 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
 def test_the_margins_of_a_thin_body_are_large_enough_for_phase_3():
     """With three times the least tolerance, the point of least norm is pulled to zero, and no margin is large."""
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=2), BooleanInputs(2, 16)
-    fit = SixPhase(m=2, mode="paper", margin_over="proxy").fit(ExampleOracle(layer, inputs, rng=3), rng=4)
+    fit = SixPhase(heads=2, mode="paper", margin_over="proxy").fit(ExampleOracle(layer, inputs, rng=3), rng=4)
     assert fit.outcome is Outcome.REACHED_TOLERANCE

@@ -18,7 +18,7 @@ from upper.six_phase import PhaseFailedError, estimate_projection_sum, one_gradi
 
 
 def _oracle(layer, k, rng):
-    return ExampleOracle(layer, BooleanInputs(k=k, d=layer.dim), rng=rng)
+    return ExampleOracle(layer, BooleanInputs(tokens=k, dim=layer.dim), rng=rng)
 
 
 def _without_attention(heads, d, rng):
@@ -45,7 +45,7 @@ def test_without_attention_only_the_standard_error_remains(inputs):
     """error^2 is a mean of d^2 squares with expectation the squared standard error; its spread comes with 100 runs."""
     layer = _without_attention(2, 8, 5)
     total = layer.w.sum(axis=0)
-    oracle = ExampleOracle(layer, inputs(k=3, d=8), rng=6)
+    oracle = ExampleOracle(layer, inputs(tokens=3, dim=8), rng=6)
     ratios = []
     for _ in range(100):
         estimate = estimate_projection_sum(oracle, 400)

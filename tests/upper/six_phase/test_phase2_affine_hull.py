@@ -11,7 +11,7 @@ FIELDS = ("rows", "differences", "log_ratios", "weights")
 
 
 def _oracle(layer, k, rng):
-    return ExampleOracle(layer, BooleanInputs(k=k, d=layer.dim), rng=rng)
+    return ExampleOracle(layer, BooleanInputs(tokens=k, dim=layer.dim), rng=rng)
 
 
 def _usable(certificates):
@@ -64,7 +64,7 @@ def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
 
 def test_no_usable_row_is_said():
     layer = make_nice_layer(heads=2, dim=8, rng=18)
-    x = np.repeat(BooleanInputs(k=1, d=8).sample(500, rng=19), 2, axis=1)
+    x = np.repeat(BooleanInputs(tokens=1, dim=8).sample(500, rng=19), 2, axis=1)
     oracle = ExampleOracle.from_arrays(x, layer(x))
     with pytest.raises(PhaseFailedError, match="no row of") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)

@@ -11,7 +11,7 @@ from upper.six_phase.convex_body import Ellipsoid
 
 
 def _oracle(layer, k, rng, inputs=BooleanInputs):
-    return ExampleOracle(layer, inputs(k=k, d=layer.dim), rng=rng)
+    return ExampleOracle(layer, inputs(tokens=k, dim=layer.dim), rng=rng)
 
 
 def _body(theta, rng):
@@ -90,7 +90,7 @@ def test_rows_kept_of_each_batch_are_the_best_of_all():
 )
 def test_tokens_that_do_not_span_fail(refine, outcome):
     layer = make_nice_layer(heads=1, dim=8, rng=18)
-    x = GaussianInputs(k=2, d=8).sample(500, rng=19)
+    x = GaussianInputs(tokens=2, dim=8).sample(500, rng=19)
     x[..., -1] = 0.0
     with pytest.raises(PhaseFailedError, match="rank 7 of 8") as failure:
         refine(layer, ExampleOracle.from_arrays(x, layer(x)))

@@ -78,7 +78,7 @@ def ball():
 
 @pytest.fixture
 def x():
-    return BooleanInputs(k=3, d=5).sample(40, rng=0)
+    return BooleanInputs(tokens=3, dim=5).sample(40, rng=0)
 
 
 def worst(x, top, matrices):

@@ -15,7 +15,7 @@ from upper.six_phase.phase6_regression import Frame, TupleRegression
 
 
 def examples(layer, k, n, rng=5):
-    x = BooleanInputs(k=k, d=layer.dim).sample(n, rng=rng)
+    x = BooleanInputs(tokens=k, dim=layer.dim).sample(n, rng=rng)
     return x, layer(x)
 
 
@@ -25,7 +25,7 @@ def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
     x, y = examples(layer, 3, 600)
     given = {"hull": {"spacing": 0.05}, "span": {"spacing": 0.3}}[over]
     found = search_net(x, y, true_span(layer), Net(over, **given), held_out=200, judged=100)
-    truth = GroundTruth.draw(layer, BooleanInputs(k=3, d=8), rng=9)
+    truth = GroundTruth.draw(layer, BooleanInputs(tokens=3, dim=8), rng=9)
     errors = truth.measure(layer=found.layer)
     unit = np.linalg.norm(true_span(layer).centre) / np.linalg.norm(layer.theta[0])
     dimension = {"hull": 1, "span": 2}[over]
@@ -122,7 +122,7 @@ def test_the_judged_error_is_unbiased():
     for seed in range(12):
         layer = make_nice_layer(heads=2, dim=6, rng=seed)
         rng = np.random.default_rng(seed)
-        x = BooleanInputs(k=3, d=6).sample(3300, rng=rng)
+        x = BooleanInputs(tokens=3, dim=6).sample(3300, rng=rng)
         y = rng.standard_normal(x.shape)  # nothing to be found: every candidate is equally bad
         found = search_net(x[:300], y[:300], true_span(layer), Net("span", most=500), held_out=4, judged=200)
         true = relative_error(found.layer(x[300:]), y[300:]) ** 2
