@@ -1,9 +1,9 @@
-"""Attacks by name: those of `lwe.attacks`, and learners of attention layers as attacks."""
+"""Attacks by name: those of `lwe.ATTACKS`, and learners of attention layers as attacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import lwe.attacks
+import lwe
 import upper
 from arena.engines import asked_settings, placed
 from arena.names import find_names
@@ -14,15 +14,18 @@ from lwe import Attack, LearnerAttack
 __all__ = ["ATTACKS", "choose_attacks", "learners_on_engine"]
 
 ATTACKS: Mapping[str, Attack] = {
-    **lwe.attacks.ATTACKS,
+    **lwe.ATTACKS,
     "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
     "adam": LearnerAttack(
-        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01), name="adam"
+        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01),
+        name="adam",
     ),
     # its theorem assumes uniform tokens
-    "six-phase": LearnerAttack(lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"),
+    "six-phase": LearnerAttack(
+        lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"
+    ),
 }
-"""The registry of `lwe.attacks` with three learners of attention layers, in the order of tables."""
+"""The registry `lwe.ATTACKS` with three learners of attention layers, in the order of tables."""
 
 
 @checked
@@ -40,7 +43,7 @@ def choose_attacks(names: str | None = None) -> list[Attack]:
     ['Least squares', 'BKW']
     """
     if names is None:
-        return list(lwe.attacks.ATTACKS.values())
+        return list(lwe.ATTACKS.values())
     return [ATTACKS[name] for name in find_names(names, ATTACKS, "attack")]
 
 

@@ -11,7 +11,6 @@ import arena
 import attention
 import lower
 import lwe
-import lwe.attacks
 import lwe.costs
 import paper_checks
 import runs
@@ -38,7 +37,6 @@ PACKAGES = [
     lower,
     sq,
     lwe,
-    lwe.attacks,
 ]
 PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
@@ -276,7 +274,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(sq.visible_below, targets=5, queries=2),
         partial(sq.vstat_calls, gram=GRAM, samples=5),
         # learning with rounding
-        *(partial(type(one)) for one in lwe.attacks.ATTACKS.values()),
+        *(partial(type(one)) for one in lwe.ATTACKS.values()),
         partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
         partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
         partial(lwe.EmbeddingAttack),
