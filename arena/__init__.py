@@ -1,4 +1,4 @@
-"""Learners and targets side by side: targets, students, comparisons, their record and their page.
+"""Learners and targets side by side: targets, learners, comparisons, their record and their page.
 
 Each name is imported when it is first asked for, so that the command line starts at once.
 """
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
     from arena.learned import Learned
+    from arena.learners import (
+        LEARNERS,
+        PRESETS,
+        Budgets,
+        DoesNotApplyError,
+        LearnerEntry,
+        as_learners,
+        choose_learners,
+    )
     from arena.learning import UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
     from arena.phase_figures import draw_phases
@@ -24,15 +33,6 @@ if TYPE_CHECKING:
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
     from arena.results import Results
     from arena.run_store import export_cells, stored_cells
-    from arena.students import (
-        PRESETS,
-        STUDENTS,
-        DoesNotApplyError,
-        Effort,
-        Student,
-        as_students,
-        choose_students,
-    )
     from arena.targets import (
         Target,
         checkpoint_target,
@@ -47,29 +47,29 @@ __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "ATTACKS",
+    "LEARNERS",
     "PRESETS",
-    "STUDENTS",
     "Attacked",
+    "Budgets",
     "Cell",
     "DoesNotApplyError",
     "Drawing",
-    "Effort",
     "Inspection",
     "Learned",
+    "LearnerEntry",
     "LearnerRecord",
     "LearnerSide",
     "Results",
     "Status",
-    "Student",
     "Target",
     "TargetRecord",
     "TracePoint",
     "UnusedSettingError",
-    "as_students",
+    "as_learners",
     "attack",
     "checkpoint_target",
     "choose_attacks",
-    "choose_students",
+    "choose_learners",
     "compare",
     "draw_curves",
     "draw_phases",

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from arena.learned import Learned
+from arena.learner_table import LEARNERS
 from arena.own_files import object_of_file
-from arena.student_table import STUDENTS
 from attention import ValueOracle
 from attention.evaluation import relative_error
 from attention.fits import Progress
@@ -80,10 +80,10 @@ def learn_function(
         floor = counting_floor(
             heads=layer.heads, tokens=tokens, dim=dim, biases=layer.biased, causal=layer.causal
         )
-        student = Newton(heads=layer.heads, biases=layer.biased, causal=layer.causal)
-        newton = student.default_examples(layer.heads, tokens, dim)
+        other = Newton(heads=layer.heads, biases=layer.biased, causal=layer.causal)
+        newton = other.default_examples(layer.heads, tokens, dim)
     return Learned(
-        STUDENTS["by-queries"].record([learner]),
+        LEARNERS["by-queries"].record([learner]),
         seed,
         fit,
         source=f"{name}, {tokens} tokens in {dim} dimensions",

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from arena.engines import may_use_torch
+from arena.learners import Budgets, DoesNotApplyError, LearnerEntry, set_up_for
 from arena.records import Cell, Status, TracePoint
-from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
 from attention import Fit, Learner, ValueOracle
 from attention.fits import Progress
@@ -53,7 +53,7 @@ LEAST_COST = 0.05
 
 
 def run_cell(
-    target: Target, student: Student, seed: int, effort: Effort, *, progress: Progress | None = None
+    target: Target, entry: LearnerEntry, seed: int, budgets: Budgets, *, progress: Progress | None = None
 ) -> Cell:
     """Run one learner on one target; the cell says if the learner does not apply or a package is missing.
 
@@ -62,19 +62,19 @@ def run_cell(
     Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
     require_instance("target", target, Target, needed="a Target")
-    require_instance("student", student, Student, needed="a Student, as choose_students gives it,")
+    require_instance("entry", entry, LearnerEntry, needed="a LearnerEntry, as choose_learners gives it,")
     seed = count("seed", seed, least=0)
-    require_instance("effort", effort, Effort, needed="an Effort, one of PRESETS,")
+    require_instance("budgets", budgets, Budgets, needed="Budgets, one of PRESETS,")
     try:
-        learner = student.build(target, effort)
+        learner = entry.build(target, budgets)
         fit, measures = fit_target(target, learner, seed, progress=progress)
     except DoesNotApplyError as error:
-        return Cell(target.name, student.name, seed, Status.NOT_APPLICABLE, message=str(error))
+        return Cell(target.name, entry.name, seed, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
-        if not student.extra or find_spec(student.extra) is not None:
+        if not entry.extra or find_spec(entry.extra) is not None:
             raise
-        return Cell(target.name, student.name, seed, Status.NOT_INSTALLED, message=str(error))
-    return _done(target, student, seed, fit, measures)
+        return Cell(target.name, entry.name, seed, Status.NOT_INSTALLED, message=str(error))
+    return _done(target, entry, seed, fit, measures)
 
 
 def fit_target(
@@ -114,25 +114,25 @@ def fit_target(
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 
 
-def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> EngineCell:
+def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> EngineCell:
     """The call of `run_cell` in the form that the engine computes and stores.
 
     The arguments hold the records of the target and of the learner, and the number of the target's streams. They also
     hold a hash of the learner as it is set up (or of how, if it cannot be), of the caller's inputs and family, and of
     their code.
     """
-    learners: list[Any] = list(set_up_for(student, [target], effort))
+    learners: list[Any] = list(set_up_for(entry, [target], budgets))
     family = None if target.instance is None else FAMILIES.get(target.instance.family)
     arguments = {
         "target": asdict(target.record),
         "stream": target_stream(target),
-        "learner": asdict(student.record(learners)),
-        "set_up": fingerprint((learners or [student.build, effort], target.inputs, family)),
+        "learner": asdict(entry.record(learners)),
+        "set_up": fingerprint((learners or [entry.build, budgets], target.inputs, family)),
         "seed": seed,
     }
-    label = f"{student.name} on {target.record.name}"
-    cost = LEAST_COST + (student.costs[target.instance is not None] if learners else 0)
-    return EngineCell(_computed, arguments, {"objects": (target, student, effort)}, label, cost)
+    label = f"{entry.name} on {target.record.name}"
+    cost = LEAST_COST + (entry.costs[target.instance is not None] if learners else 0)
+    return EngineCell(_computed, arguments, {"objects": (target, entry, budgets)}, label, cost)
 
 
 def stored_cell(result: Result) -> Cell:
@@ -154,17 +154,17 @@ def stored_results(store: Store) -> list[Result]:
     ]
 
 
-def _computed(objects: tuple[Target, Student, Effort], seed: int, **records: Any) -> dict[str, Any]:
-    target, student, effort = objects
-    cell = asdict(run_cell(target, student, seed, effort))
+def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **records: Any) -> dict[str, Any]:
+    target, entry, budgets = objects
+    cell = asdict(run_cell(target, entry, seed, budgets))
     msgspec.convert(cell, Cell)  # a learner may return anything
     return cell
 
 
-def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
+def _done(target: Target, entry: LearnerEntry, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
     return Cell(
         target.name,
-        student.name,
+        entry.name,
         seed,
         Status.DONE,
         outcome=fit.outcome.name,

@@ -13,9 +13,9 @@ from typing import Any
 from arena.cells import LEAST_COST, engine_cell, stored_cell
 from arena.engines import asked_settings, on_engine, require_known_engine
 from arena.generated_targets import preset_targets
+from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
 from arena.records import Cell
 from arena.results import Results
-from arena.students import Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, require_path
 from attention import Learner
 from attention.validation import count, require_instance
@@ -27,7 +27,7 @@ __all__ = ["compare"]
 
 def compare(
     targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
-    learners: Sequence[Student | Learner | str] | Student | Learner | str | None = None,
+    learners: Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None = None,
     *,
     preset: str = "quick",
     seeds: int | None = None,
@@ -50,11 +50,11 @@ def compare(
     ----------
     targets : Target or path, or sequence of them, optional
         The targets, or files of targets; by default those of `preset_targets`.
-    learners : str, Learner or Student, or sequence of them, optional
-        Names of `STUDENTS`, learners set up by the caller, or students; by default those of `STUDENTS` that are
+    learners : str, Learner or LearnerEntry, or sequence of them, optional
+        Names of `LEARNERS`, learners set up by the caller, or entries; by default those of `LEARNERS` that are
         `by_default`.
     preset : {"quick", "full"}
-        The effort of the learners given by name.
+        The budgets of the learners given by name.
     seeds : int, optional
         How many seeds per pair; by default the preset's. Seeds count from 0.
     engine : {"auto", "numpy", "torch"}, optional
@@ -98,28 +98,28 @@ def compare(
     >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
     BEST_OF_CLASS
     """
-    effort = choose_effort(preset)
-    seeds = effort.seeds if seeds is None else count("seeds", seeds)
+    budgets = choose_budgets(preset)
+    seeds = budgets.seeds if seeds is None else count("seeds", seeds)
     chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
     require_known_engine(engine, device)
-    students = on_engine(as_students(learners), engine=engine, device=device)
+    entries = on_engine(as_learners(learners), engine=engine, device=device)
     asked = asked_settings(engine, device)
     made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
     made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
     made |= asked
     if fresh:
         made["fresh"] = True
-    set_up = [set_up_for(student, chosen, effort) for student in students]
+    set_up = [set_up_for(entry, chosen, budgets) for entry in entries]
     for name in asked:
         if not any(hasattr(learner, name) for learners_of_one in set_up for learner in learners_of_one):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
     records = tuple(target.record for target in chosen)
-    described = tuple(student.record(ready) for student, ready in zip(students, set_up, strict=True))
+    described = tuple(entry.record(ready) for entry, ready in zip(entries, set_up, strict=True))
     Results(made, records, described, ())  # finds equal names before the work starts
 
     began = time.perf_counter()
-    pairs = product(chosen, students)
-    work = [engine_cell(*pair, seed, effort) for pair in pairs for seed in range(seeds)]
+    pairs = product(chosen, entries)
+    work = [engine_cell(*pair, seed, budgets) for pair in pairs for seed in range(seeds)]
     work.sort(key=_order)
     kept = store if store is None or isinstance(store, Store) else Store(store)
     cells: dict[tuple[str, str, int], Cell] = {}
@@ -152,7 +152,7 @@ def compare(
         made |= {"store": kept.path.name, "reused": reused}
     made["seconds"] = round(time.perf_counter() - began, 3)
     order = (
-        (target.name, student.name, seed) for target, student, seed in product(chosen, students, range(seeds))
+        (target.name, entry.name, seed) for target, entry, seed in product(chosen, entries, range(seeds))
     )
     return Results(made, records, described, tuple(cells[one] for one in order if one in cells))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.drawing import Drawing
 from arena.formats import aligned, folded
-from arena.student_table import learner_looks
+from arena.learner_table import learner_looks
 from attention.validation import PositiveInt, checked
 from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import upper
-from arena.students import Effort, Student
+from arena.learners import Budgets, LearnerEntry
 from arena.targets import Target
 from attention import Learner
 
@@ -76,9 +76,9 @@ def require_engine(engine: str | None = None, device: str | None = None) -> None
 
 
 def on_engine(
-    students: Sequence[Student], *, engine: str | None = None, device: str | None = None
-) -> list[Student]:
-    """The students; learners that let one choose an engine or a device get the given choice.
+    entries: Sequence[LearnerEntry], *, engine: str | None = None, device: str | None = None
+) -> list[LearnerEntry]:
+    """The entries; learners that let one choose an engine or a device get the given choice.
 
     Notes
     -----
@@ -87,12 +87,12 @@ def on_engine(
     """
     asked = asked_settings(engine, device)
     if not asked:
-        return list(students)
+        return list(entries)
 
-    def placed_build(student: Student) -> Callable[[Target, Effort], Learner]:
-        return lambda target, effort: placed(student.build(target, effort), asked)
+    def placed_build(entry: LearnerEntry) -> Callable[[Target, Budgets], Learner]:
+        return lambda target, budgets: placed(entry.build(target, budgets), asked)
 
-    return [dataclasses.replace(one, build=placed_build(one)) for one in students]
+    return [dataclasses.replace(one, build=placed_build(one)) for one in entries]
 
 
 def placed(learner: Any, settings: Mapping[str, str]) -> Any:

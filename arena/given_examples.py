@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float
 
 from arena.engines import may_use_torch
 from arena.learned import Learned
+from arena.learners import LearnerEntry
 from arena.learning import set_up
 from arena.records import TargetRecord
-from arena.students import Student
 from arena.targets import Target
 from attention import (
     AttentionLayer,
@@ -42,7 +42,7 @@ _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
 def learn_examples(
     files: Sequence[FilePath],
-    learner: str | Student | Learner = "newton",
+    learner: str | LearnerEntry | Learner = "newton",
     *,
     heads: int | str | None = None,
     seed: int = 0,
@@ -55,7 +55,7 @@ def learn_examples(
     ----------
     files : sequence of path
         Two files with one array each, the token matrices and their labels; or one safetensors file with x and y.
-    learner : str, Learner or Student
+    learner : str, Learner or LearnerEntry
         As for `arena.learn`, but not an attack on a family: there is no target with a family here.
     heads : int or "auto"
         The number of heads to fit, which examples do not show. Not for learners that fit no heads.

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from arena.cells import fit_target
 from arena.engines import require_engine
 from arena.learned import Learned
+from arena.learners import LearnerEntry, as_learners, choose_budgets
 from arena.records import LearnerRecord
-from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
 from attention import Learner
 from attention.fits import Progress
@@ -33,7 +33,7 @@ class UnusedSettingError(ValueError):
 
 def learn(
     target: Target | str | os.PathLike[str],
-    learner: str | Student | Learner = "newton",
+    learner: str | LearnerEntry | Learner = "newton",
     *,
     seed: int = 0,
     preset: str = "full",
@@ -55,12 +55,12 @@ def learn(
     ----------
     target : Target or path
         The target, or a file of one.
-    learner : str, Learner or Student
-        A name of `STUDENTS`, or a learner that is set up.
+    learner : str, Learner or LearnerEntry
+        A name of `LEARNERS`, or a learner that is set up.
     seed : int
         Seed of every random choice.
     preset : {"quick", "full"}
-        The effort of a learner given by name.
+        The budgets of a learner given by name.
     examples, work, heads : int, optional
         They override the learner's own settings: its budget in examples, its budget in passes over them (Adam: in
         steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
@@ -124,7 +124,7 @@ def learn(
 
 
 def set_up(
-    target: Target, learner: str | Student | Learner, *, preset: str = "full", **settings: Any
+    target: Target, learner: str | LearnerEntry | Learner, *, preset: str = "full", **settings: Any
 ) -> tuple[LearnerRecord, Any]:
     """One learner with its settings for the target, and its record; a setting that is None is the learner's own.
 
@@ -133,16 +133,16 @@ def set_up(
     DoesNotApplyError, ValueError, ImportError
         As `learn` does.
     """
-    students = as_students(learner if isinstance(learner, str) else [learner])
-    if len(students) > 1:
-        raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
-    student = students[0]
-    built: Any = student.build(target, choose_effort(preset))
+    entries = as_learners(learner if isinstance(learner, str) else [learner])
+    if len(entries) > 1:
+        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
+    entry = entries[0]
+    built: Any = entry.build(target, choose_budgets(preset))
     changed = {name: value for name, value in settings.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(built)}
     for name in changed:
         if name not in fields:
-            raise UnusedSettingError(student.title, name)
+            raise UnusedSettingError(entry.title, name)
     require_engine(settings.get("engine"), settings.get("device"))
     built = dataclasses.replace(built, **changed)
-    return student.record([built]), built
+    return entry.record([built]), built

@@ -9,7 +9,7 @@ from arena.attacking import attack_result, longest_seconds
 from arena.attacks import ATTACKS, choose_attacks
 from arena.drawing import Drawing
 from arena.formats import aligned
-from arena.student_table import learner_looks
+from arena.learner_table import learner_looks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.attacks.attack import run_attack

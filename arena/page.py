@@ -13,9 +13,9 @@ from arena.comparison_record import ComparisonRecord
 from arena.figures import curve_points, heat_map, learning_curves
 from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.frames import cell_table, pair_table, step_table
+from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
-from arena.student_table import learner_looks
 from arena.summary import Summary
 from arena.table import legend, outcome_legend
 from runs.figures import heat_colours, heat_level, text_on

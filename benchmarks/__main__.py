@@ -146,13 +146,6 @@ BENCHMARKS = {
         "run_kills",
         (Option("times", 20, "how many"), Option("seed", 0, "seed of the moments"), _JSON),
     ),
-    "overhead": Benchmark(
-        "what the arena and its store add to the learners' own time",
-        "overhead",
-        "run_overhead",
-        (_TURNS, _JSON),
-        "overhead_complaint",
-    ),
     "practical": Benchmark(
         "the six-phase learner in practical mode, phase by phase",
         "six_phase",
@@ -164,15 +157,6 @@ BENCHMARKS = {
         "six_phase",
         "run_paper_mode",
         (Option("seeds", 3, "targets a case"), *_PHASES),
-    ),
-    "agreement": Benchmark(
-        "how often heads agree, against the tolerance",
-        "six_phase",
-        "run_agreement",
-        (
-            Option("rows", None, "rows a case, instead of two to twenty million"),
-            Option("figure", Path("agreement.svg"), "where to draw it", "svg"),
-        ),
     ),
     "walsh": Benchmark("Gram matrices by full enumeration of 22 input bits", "walsh", "run_walsh", (_JSON,)),
     "linear": Benchmark(

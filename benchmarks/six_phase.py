@@ -1,19 +1,17 @@
-"""The six-phase learner in both modes, with the error of every phase; and the probability that heads agree."""
+"""The six-phase learner in both modes, with the error of every phase."""
 
 import statistics
 from pathlib import Path
 from typing import Any
 
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, make_nice_layer
-from benchmarks.report import drawing, write_json
-from upper.six_phase import SixPhase, measure_agreement
-from upper.six_phase.agreement_law import AgreementLaw
+from benchmarks.report import write_json
+from upper.six_phase import SixPhase
 
-__all__ = ["run_agreement", "run_paper_mode", "run_practical_mode"]
+__all__ = ["run_paper_mode", "run_practical_mode"]
 
 PRACTICAL = [(m, k, 32) for m in (1, 2, 3, 4) for k in (2, 3)] + [(2, 2, 64)]
 PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
-LAWS = {(2, 2): 2_000_000, (2, 3): 4_000_000, (3, 2): 4_000_000, (3, 3): 20_000_000}
 
 
 def run_practical_mode(seeds: int = 5, out: Path | None = None) -> list[dict[str, Any]]:
@@ -84,44 +82,6 @@ def run_paper_mode(seeds: int = 3, out: Path | None = None) -> list[dict[str, An
                 )
     write_json(out, rows)
     return rows
-
-
-def run_agreement(figure: Path, *, rows: int | None = None) -> dict[tuple[int, int], AgreementLaw]:
-    """Measure the probability of agreement for four pairs (m, k), print the slopes, and draw them as SVG."""
-    laws = {}
-    for (m, k), wanted in LAWS.items():
-        tolerances = (0.3, 0.4, 0.5, 0.6, 0.7) if (m, k) == (3, 3) else (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-        laws[m, k] = measure_agreement(
-            make_nice_layer(heads=m, dim=32, rng=0),
-            BooleanInputs(tokens=k, dim=32),
-            rows=wanted if rows is None else rows,
-            tolerances=tolerances,
-            rng=1,
-        )
-        law = laws[m, k]
-        print(
-            f"m = {m}, k = {k}: slope {law.slope:.2f}, (m-1)(k-1) = {law.exponent}, {law.rows} rows",
-            flush=True,
-        )
-    _draw_agreement(laws, figure)
-    return laws
-
-
-def _draw_agreement(laws: dict[tuple[int, int], AgreementLaw], path: Path) -> None:
-    """The measured probabilities against the tolerance, both axes logarithmic, with lines of slope (m-1)(k-1)."""
-    with drawing(path, (6.4, 4.4)) as figure:
-        axes = figure.add_subplot()
-        for ((m, k), law), colour, marker in zip(
-            laws.items(), ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "osD^", strict=False
-        ):
-            x, y = law.tolerances, law.probabilities
-            axes.loglog(x, y, marker, color=colour, label=f"m = {m}, k = {k}: slope {law.slope:.2f}")
-            axes.loglog(x, y[-1] * (x / x[-1]) ** law.exponent, "-", color=colour, linewidth=1)
-        axes.set_xlabel("tolerance in logits")
-        axes.set_ylabel("share of rows on which all heads agree")
-        axes.set_xticks(ticks := [0.05, 0.1, 0.2, 0.4, 0.7], [str(tick) for tick in ticks])
-        axes.set_xticks([], minor=True)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, title="lines: slope (m-1)(k-1)")
 
 
 def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Fit:

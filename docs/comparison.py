@@ -1,6 +1,6 @@
 """Show one comparison everywhere: ``python docs/comparison.py [RESULTS.json]``.
 
-The table of README.md, that of the guide and the picture are made from ``docs/comparison.json``, the record of
+The table of README.md and the picture are made from ``docs/comparison.json``, the record of
 ``attention-bounds compare`` without its curves. A RESULTS.json becomes that record first.
 """
 
@@ -8,7 +8,6 @@ import argparse
 import json
 import re
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +18,11 @@ from arena.formats import error_text  # noqa: E402
 from arena.results import Results  # noqa: E402
 from benchmarks.report import write_json  # noqa: E402
 
-__all__ = ["GUIDE", "README", "RECORD", "fill_guide", "fill_readme", "main", "record_of"]
+__all__ = ["PICTURE", "README", "RECORD", "fill_readme", "main", "record_of"]
 
 RECORD, PICTURE = ROOT / "docs/comparison.json", ROOT / "docs/comparison.svg"
-README, GUIDE = ROOT / "README.md", ROOT / "docs/how-to/compare-learners.rst"
+README = ROOT / "README.md"
 _TABLE = re.compile(r"^\| target .*\n\|[ |:-]+\n((?:\|.*\n)+)", re.MULTILINE)
-_BLOCK = re.compile(r"(?<=\n   \$ attention-bounds compare\n)(?:   .*\n|\n)+")
 
 
 def record_of(results: Results) -> Results:
@@ -55,22 +53,15 @@ def fill_readme(text: str, results: Results) -> str:
     return text[: match.start(1)] + "".join(lines) + text[match.end(1) :]
 
 
-def fill_guide(text: str, results: Results) -> str:
-    """The guide with the table that the command prints."""
-    printed = f"{results}\n\nresults/results.json\nresults/index.html\n"
-    return _BLOCK.sub(lambda _: textwrap.indent(printed, "   ") + "\n", text, count=1)
-
-
 def main() -> None:
-    """Make the tables and the picture."""
+    """Make the table and the picture."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("results", nargs="?", type=Path, help="the record of a new comparison")
     given = parser.parse_args().results
     if given is not None:
         write_json(RECORD, json.loads(record_of(Results.load(given)).to_json()))
     results = Results.load(RECORD)
-    for page, fill in ((README, fill_readme), (GUIDE, fill_guide)):
-        page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    README.write_text(fill_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
     results.plot().save(PICTURE)
 
 

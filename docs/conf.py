@@ -42,7 +42,6 @@ html_css_files = ["wide.css", "pages.css"]
 html_sidebars = {"api/*": [], "index": [], "commands": []}  # pages that are found by name
 
 
-
 # names that have their page in the package that defines them
 _ELSEWHERE = {
     "lwe": ("Cost", "estimate"),

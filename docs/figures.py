@@ -48,13 +48,6 @@ def make_phases(out: Path) -> None:
                 drawing.save(out / f"{mode}-phase-{phase}-{name}.svg")
 
 
-def make_agreement(out: Path) -> None:
-    """How often all heads agree: the figure of ``python -m benchmarks agreement``."""
-    from benchmarks.six_phase import run_agreement
-
-    run_agreement(out / "agreement.svg")
-
-
 def make_degrees(out: Path) -> None:
     """At which degree in the differences of the tokens the secret shows, family by family."""
     shown = [one for one in hard_families(_DIM) if isinstance(one, SymmetricFamily)]
@@ -179,7 +172,6 @@ MAKERS: Mapping[str, Callable[[Path], None]] = {
     "families": make_families,
     "rounding": make_rounding,
     "reductions": make_reductions,
-    "agreement": make_agreement,
     "broken": make_broken,
 }
 """What there is to make, the quick ones first."""

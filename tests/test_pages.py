@@ -100,15 +100,11 @@ def test_the_citation_is_of_this_version():
     assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_tables_and_picture_of_the_comparison_are_of_its_record():
+def test_the_table_and_the_picture_of_the_comparison_are_of_its_record():
     results = Results.load(comparison.RECORD)
     assert comparison.record_of(results) == results
-    for page, fill in (
-        (comparison.README, comparison.fill_readme),
-        (comparison.GUIDE, comparison.fill_guide),
-    ):
-        text = page.read_text(encoding="utf-8")
-        assert fill(text, results) == text
+    text = comparison.README.read_text(encoding="utf-8")
+    assert comparison.fill_readme(text, results) == text
     picture = comparison.PICTURE.read_text(encoding="utf-8")
     for target, learner in itertools.product(results.targets, results.learners):
         if (summary := results.summary(target.name, learner.name)).done:

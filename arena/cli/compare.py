@@ -23,10 +23,10 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
 from arena.generated_targets import preset_count, preset_targets
+from arena.learners import LEARNERS, choose_budgets, choose_learners
 from arena.page import render_page
 from arena.records import Cell
 from arena.results import Results
-from arena.students import STUDENTS, choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import load_targets
 from attention.files import write_whole
@@ -40,11 +40,11 @@ def compare_command(
     files: Annotated[
         list[Path] | None, typer.Argument(help=f"Targets; without any, {preset_count()} built here.")
     ] = None,
-    preset: Annotated[str, typer.Option(help="Effort: quick (a minute or two) or full.")] = "quick",
+    preset: Annotated[str, typer.Option(help="Budgets: quick (a minute or two) or full.")] = "quick",
     learners: Annotated[
         str | None,
         typer.Option(
-            help=f"Comma-separated among {', '.join(STUDENTS)}, or FILE.py:CLASS for your own; all for every one. By "
+            help=f"Comma-separated among {', '.join(LEARNERS)}, or FILE.py:CLASS for your own; all for every one. By "
             "default those with a star in `attention-bounds learners`."
         ),
     ] = None,
@@ -72,20 +72,20 @@ def compare_command(
 
     Example: attention-bounds compare --preset quick --out results
     """
-    students = choose_students(learners)
-    effort = choose_effort(preset)
+    entries = choose_learners(learners)
+    budgets = choose_budgets(preset)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
     (require_engine if run.dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
     options = run.begin(out, "runs")
-    total = len(targets) * len(students) * (effort.seeds if seeds is None else seeds)
+    total = len(targets) * len(entries) * (budgets.seeds if seeds is None else seeds)
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(
             targets,
-            students,
+            entries,
             preset=preset,
             seeds=seeds,
             engine=engine,

@@ -26,9 +26,9 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.engines import require_known_engine
 from arena.given_examples import learn_examples
+from arena.learners import LEARNERS, DoesNotApplyError, LearnerEntry, choose_budgets, choose_learners
 from arena.learning import UnusedSettingError, learn
 from arena.phase_page import LAYER_FILE, phase_table, save_phases
-from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
 from attention import FileFormatError, Step, save_layer
 from attention.files import tensor_types
@@ -45,7 +45,7 @@ def learn_command(
     ] = None,
     learner: Annotated[
         str | None,
-        typer.Option(help=f"One of {', '.join(STUDENTS)}. The default is newton, and by-queries with --ask."),
+        typer.Option(help=f"One of {', '.join(LEARNERS)}. The default is newton, and by-queries with --ask."),
     ] = None,
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
     work: Annotated[
@@ -58,7 +58,7 @@ def learn_command(
         str | None,
         typer.Option(
             metavar="NUMBER|auto",
-            help="Heads of the student; by default the target's, 8 at most if it is hard. With auto, newton finds out.",
+            help="Heads to fit; by default the target's, 8 at most if it is hard. With auto, newton finds out.",
         ),
     ] = None,
     rank: Annotated[
@@ -112,7 +112,7 @@ def learn_command(
     inputs: InputsOption = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
-    preset: Annotated[str, typer.Option(help="Effort: quick or full.")] = "full",
+    preset: Annotated[str, typer.Option(help="Budgets: quick or full.")] = "full",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -149,11 +149,11 @@ def learn_command(
     if dim is not None:
         raise ValueError("--dim is for --ask: a layer or examples have their own.")
     learner, noise = learner or "newton", noise or 0.0
-    student, *others = choose_students(learner)
+    entry, *others = choose_learners(learner)
     if others:
         raise ValueError(f"{len(others) + 1} learners are named: learn runs one; compare runs several.")
     require_counts(examples=examples, work=work, rank=rank, tokens=tokens)
-    choose_effort(preset)
+    choose_budgets(preset)
     require_known_engine(engine, device)
     settings: dict[str, Any] = {"examples": examples, "work": work, "heads": number_of_heads(heads)}
     settings |= {
@@ -179,20 +179,20 @@ def learn_command(
         target = load_target(file or "", tokens=tokens, inputs=inputs)
     saved, folder = out, None
     if out is not None:
-        in_phases = target is not None and student.name in ("six-phase", "six-phase-paper")
+        in_phases = target is not None and entry.name in ("six-phase", "six-phase-paper")
         folder = out if in_phases and out.suffix != ".safetensors" else None
         saved = out if folder is None else folder / LAYER_FILE
         for source in given or (file,):
-            _require_out(saved, folder, student, source)
-    with showing_steps(student.title) as tick:
+            _require_out(saved, folder, entry, source)
+    with showing_steps(entry.title) as tick:
         latest = _Latest(tick)
         try:
             if target is None:
-                learned = learn_examples(given, student, progress=latest.keep, **settings)
+                learned = learn_examples(given, entry, progress=latest.keep, **settings)
             else:
-                learned = learn(target, student, progress=latest.keep, **settings)
+                learned = learn(target, entry, progress=latest.keep, **settings)
         except KeyboardInterrupt:
-            raise latest.interrupted(student, saved, target, seed) from None
+            raise latest.interrupted(entry, saved, target, seed) from None
         except DoesNotApplyError as error:
             where = " The examples here are of something else." if target is None else ""
             raise ValueError(f"{error}{where}") from None
@@ -222,7 +222,7 @@ def learn_command(
     if folder is not None:
         say(f"  {'the six phases':<28} {folder / 'index.html'}", quiet=as_json)
     if out is not None and saved is None:
-        raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
+        raise WorkFailedError(f"{out} was not written: {entry.title} ended without a layer.")
 
 
 def _learn_function(
@@ -238,8 +238,8 @@ def _learn_function(
     seed: int,
     as_json: bool,
 ) -> None:
-    student = STUDENTS["by-queries"]
-    if learner is not None and choose_students(learner) != [student]:
+    entry = LEARNERS["by-queries"]
+    if learner is not None and choose_learners(learner) != [entry]:
         raise ValueError(
             f"--learner is {learner!r}: a function is asked by by-queries, the default with --ask."
         )
@@ -247,10 +247,10 @@ def _learn_function(
         raise ValueError("--ask needs --tokens and --dim, the shape of what the function takes.")
     require_counts(examples=examples, tokens=tokens, dim=dim)
     if out is not None:
-        _require_out(out, None, student, None)
+        _require_out(out, None, entry, None)
     wanted: Any = number_of_heads(heads) or "auto"
     by_queries = ByQueries(heads=wanted, examples=examples, noise=noise, accuracy=accuracy)
-    with showing_steps(student.title) as tick:
+    with showing_steps(entry.title) as tick:
         learned = learn_function(
             ask,
             tokens=tokens,
@@ -268,7 +268,7 @@ def _learn_function(
         learned.save(saved)
         say(f"  {'fitted layer':<28} {saved}", quiet=as_json)
     elif out is not None:
-        raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
+        raise WorkFailedError(f"{out} was not written: {entry.title} ended without a layer.")
 
 
 @dataclass
@@ -286,15 +286,15 @@ class _Latest:
         self.tick(step.title)
 
     def interrupted(
-        self, student: Student, out: Path | None, target: Target | None, seed: int
+        self, entry: LearnerEntry, out: Path | None, target: Target | None, seed: int
     ) -> WorkInterruptedError:
         """The report of an interrupted fit; if an output file was requested, the latest layer is written to it."""
         if self.step is None:
-            return WorkInterruptedError(f"Interrupted: {student.title} had no step done; nothing is written.")
-        done = f'Interrupted: {student.title} had done "{self.step.title}" in {self.step.seconds:.2f} seconds'
+            return WorkInterruptedError(f"Interrupted: {entry.title} had no step done; nothing is written.")
+        done = f'Interrupted: {entry.title} had done "{self.step.title}" in {self.step.seconds:.2f} seconds'
         if out is None or self.with_layer is None or self.with_layer.layer is None:
             return WorkInterruptedError(f"{done}; nothing is written.")
-        made: dict[str, Any] = {"generator": f"learn {student.name}", "seed": seed, "outcome": "INTERRUPTED"}
+        made: dict[str, Any] = {"generator": f"learn {entry.name}", "seed": seed, "outcome": "INTERRUPTED"}
         if target is not None:
             made["target"] = target.name
         save_layer(out, self.with_layer.layer, inputs=None if target is None else target.inputs, made=made)
@@ -349,10 +349,10 @@ def given_examples(file: Path | None, examples: tuple[Path, Path] | None) -> tup
     return (file,) if {"x", "y"} <= names and "theta" not in names else ()
 
 
-def _require_out(saved: Path | None, folder: Path | None, student: Student, source: Path | None) -> None:
-    if not student.proper:
+def _require_out(saved: Path | None, folder: Path | None, entry: LearnerEntry, source: Path | None) -> None:
+    if not entry.proper:
         raise ValueError(
-            f"{student.title} fits no attention layer: leave out --out, or choose another learner."
+            f"{entry.title} fits no attention layer: leave out --out, or choose another learner."
         )
     if folder is not None:
         require_writable(folder, directory=True)

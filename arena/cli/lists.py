@@ -24,13 +24,13 @@ def learners_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds learners
     """
-    from arena.students import STUDENTS
+    from arena.learners import LEARNERS
 
     if as_json:
         names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
-        print_json([{said: getattr(one, name) for said, name in names.items()} for one in STUDENTS.values()])
+        print_json([{said: getattr(one, name) for said, name in names.items()} for one in LEARNERS.values()])
         return
-    rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in STUDENTS.values()]
+    rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in LEARNERS.values()]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     labels = aligned([("learner", "needs"), *(row[:2] for row in rows)], left=2).splitlines()
     indent = max(map(len, labels)) + 2

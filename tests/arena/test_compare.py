@@ -14,13 +14,13 @@ import pytest
 
 from arena import (
     Results,
-    choose_students,
+    choose_learners,
     compare,
     lwr_target,
     nice_target,
     parity_target,
 )
-from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
+from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
 from runs import Store, StoreError
 from upper import KnownPart
 
@@ -34,9 +34,9 @@ SMALL = "newton,linear,known-part,elimination"
 @pytest.fixture(scope="module", autouse=True)
 def short_effort():
     """A preset of few steps: what is tested here is the bookkeeping, not the learning."""
-    effort = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    budgets = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
     patch = pytest.MonkeyPatch()
-    patch.setitem(PRESETS, "quick", effort)
+    patch.setitem(PRESETS, "quick", budgets)
     yield
     patch.undo()
 
@@ -48,11 +48,11 @@ def targets():
 
 @pytest.fixture(scope="module")
 def one_job(targets):
-    return compare(targets, choose_students(SMALL), seeds=2, jobs=1)
+    return compare(targets, choose_learners(SMALL), seeds=2, jobs=1)
 
 
 def test_one_and_two_jobs_give_the_same_bits(one_job, targets):
-    two_jobs = compare(targets, choose_students(SMALL), seeds=2, jobs=2)
+    two_jobs = compare(targets, choose_learners(SMALL), seeds=2, jobs=2)
     assert two_jobs.without_seconds().to_json() == one_job.without_seconds().to_json()
 
 
@@ -132,7 +132,8 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
         "many": "examples_used",
     }
     odd = [
-        Student(end, end, "None.", lambda target, effort, end=end: _Odd(end=end)) for end in (*ends, "nan")
+        LearnerEntry(end, end, "None.", lambda target, budgets, end=end: _Odd(end=end))
+        for end in (*ends, "nan")
     ]
     options = {"seeds": 1, "jobs": jobs, "timeout": 2.0, "store": tmp_path / "runs.sqlite"}
     results = compare(targets[:1], [*odd, "linear", "known-part"], **options)
@@ -156,11 +157,11 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
 
 
 def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
-    def refuse(target, effort):
+    def refuse(target, budgets):
         raise ValueError("The instance does not say which heads realise it.")
 
     results = compare(
-        targets[:1], [Student("picky", "Picky", "None.", refuse), STUDENTS["known-part"]], **HERE
+        targets[:1], [LearnerEntry("picky", "Picky", "None.", refuse), LEARNERS["known-part"]], **HERE
     )
     (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("picky", "known-part"))
     assert (cell.status, other.status) == ("failed", "done")
@@ -198,7 +199,7 @@ def test_an_interruption_keeps_the_cells_done(targets):
         if len(seen) == 2:
             raise KeyboardInterrupt
 
-    results = compare(targets, choose_students("linear,known-part"), on_cell=interrupt, jobs=1)
+    results = compare(targets, choose_learners("linear,known-part"), on_cell=interrupt, jobs=1)
     assert results.made["interrupted"] == "interactively"
     assert sorted(results.cells, key=str) == sorted(seen, key=str)
 
@@ -206,11 +207,11 @@ def test_an_interruption_keeps_the_cells_done(targets):
 def test_students_on_hard_targets_have_at_most_eight_heads():
     hard = parity_target(bits=9, construction="B", dim=12, seed=0)
     assert hard.layer.heads == 9
-    assert STUDENTS["newton"].build(hard, PRESETS["full"]).heads == 8
+    assert LEARNERS["newton"].build(hard, PRESETS["full"]).heads == 8
     nice = nice_target(heads=9, tokens=2, dim=4)
-    assert STUDENTS["newton"].build(nice, PRESETS["full"]).heads == 9
+    assert LEARNERS["newton"].build(nice, PRESETS["full"]).heads == 9
     with pytest.raises(DoesNotApplyError):
-        STUDENTS["elimination"].build(nice, PRESETS["full"])
+        LEARNERS["elimination"].build(nice, PRESETS["full"])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from lines import without_progress
 
 import arena.cli.compare
-from arena import STUDENTS, Results, Student
+from arena import LEARNERS, LearnerEntry, Results
 from upper import KnownPart
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -33,11 +33,12 @@ class _Endless(KnownPart):
 
 @pytest.mark.slow
 def test_failures_are_status_one_and_lose_nothing(cli, file, tmp_path, monkeypatch):
-    students = [STUDENTS["known-part"]]
-    students += [
-        Student(kind.__name__, "X", "None.", lambda *_, kind=kind: kind()) for kind in (_Broken, _Endless)
+    entries = [LEARNERS["known-part"]]
+    entries += [
+        LearnerEntry(kind.__name__, "X", "None.", lambda *_, kind=kind: kind())
+        for kind in (_Broken, _Endless)
     ]
-    monkeypatch.setattr(arena.cli.compare, "choose_students", lambda names: students)
+    monkeypatch.setattr(arena.cli.compare, "choose_learners", lambda names: entries)
     said = cli("compare", file, "--timeout", 1, "--out", tmp_path / "r", status=1)
     assert said.err.count("\n") == 1
     assert "2 of 3 cells failed" in said.err

@@ -12,7 +12,7 @@ from arena import compare, learn, stored_cells
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
 from arena.engines import on_engine, require_engine
-from arena.students import PRESETS, STUDENTS, as_students
+from arena.learners import LEARNERS, PRESETS, as_learners
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines
@@ -42,12 +42,12 @@ def test_a_fit_names_its_engine(nice, monkeypatch):
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
-    students = on_engine(as_students("newton,adam,linear"), engine="torch", device="cuda:1")
-    newton, adam, linear = (student.build(nice, PRESETS["quick"]) for student in students)
+    entries = on_engine(as_learners("newton,adam,linear"), engine="torch", device="cuda:1")
+    newton, adam, linear = (entry.build(nice, PRESETS["quick"]) for entry in entries)
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
-    assert linear == STUDENTS["linear"].build(nice, PRESETS["quick"])
-    assert on_engine(as_students("newton")) == as_students("newton")
+    assert linear == LEARNERS["linear"].build(nice, PRESETS["quick"])
+    assert on_engine(as_learners("newton")) == as_learners("newton")
 
 
 def test_attacks_that_are_learners_have_the_choice_too():
@@ -97,7 +97,7 @@ def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypa
     said = []
     for find in (lambda name: None, find_spec):
         monkeypatch.setattr(engines, "find_spec", find)
-        said.append(identity(STUDENTS["newton"].build(nice, PRESETS["quick"])))
+        said.append(identity(LEARNERS["newton"].build(nice, PRESETS["quick"])))
     assert said[0] == said[1]
 
 

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from arena.figures import heat_map, learning_curves
+from arena.learner_table import learner_looks
 from arena.records import TracePoint
-from arena.student_table import learner_looks
 from runs.figures import heat_colours, heat_level
 
 SVG = "{http://www.w3.org/2000/svg}"

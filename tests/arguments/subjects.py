@@ -44,8 +44,8 @@ RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Finding Row StudyResult Attacked
-    Cell Drawing Effort Inspection LWRPoint Learned LearnerRecord LearnerSide
-    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
+    Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
+    QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval Card Reduction StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
@@ -315,10 +315,10 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.secret_predictor, secret=FORM, parameters=SMALL),
         partial(lwe.sufficient_examples, gain=0.1, error=0.1),
         # the engine and the toolkit
-        partial(arena.as_students),
+        partial(arena.as_learners),
         partial(arena.checkpoint_target, path="none", layer=0),
         partial(arena.choose_attacks),
-        partial(arena.choose_students),
+        partial(arena.choose_learners),
         partial(arena.export_cells, path=folder / "cells.csv", cells=Table((), ())),
         partial(arena.family_target, family=PARITY),
         partial(arena.inspect, target=TARGET),

@@ -1,4 +1,4 @@
-"""Students of a comparison: choose them by name or take the caller's own, and set them up for targets."""
+"""The learners of a comparison: choose them by name or take the caller's own, and set them up for targets."""
 
 import dataclasses
 import inspect
@@ -7,31 +7,31 @@ from itertools import count
 from typing import Any
 
 import upper
+from arena.learner_table import LEARNERS, PRESETS, Budgets, DoesNotApplyError, LearnerEntry, choose_budgets
 from arena.names import find_name
 from arena.own_files import object_of_file
-from arena.student_table import PRESETS, STUDENTS, DoesNotApplyError, Effort, Student, choose_effort
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
 
 __all__ = [
+    "LEARNERS",
     "PRESETS",
-    "STUDENTS",
+    "Budgets",
     "DoesNotApplyError",
-    "Effort",
-    "Student",
-    "as_students",
-    "choose_effort",
-    "choose_students",
+    "LearnerEntry",
+    "as_learners",
+    "choose_budgets",
+    "choose_learners",
+    "learner_of_file",
     "set_up_for",
-    "student_of_file",
 ]
 
 
-def choose_students(names: str | None = None) -> list[Student]:
-    """The students in a comma-separated list of names, in upper or lower case; the default students if None.
+def choose_learners(names: str | None = None) -> list[LearnerEntry]:
+    """The learners in a comma-separated list of names, in upper or lower case; the default ones if None.
 
-    "all" names every student, and FILE.py:CLASS the caller's own learner.
+    "all" names every learner, and FILE.py:CLASS the caller's own learner.
 
     Raises
     ------
@@ -40,26 +40,26 @@ def choose_students(names: str | None = None) -> list[Student]:
 
     Examples
     --------
-    >>> [student.title for student in choose_students("Newton, l-bfgs")]
+    >>> [entry.title for entry in choose_learners("Newton, l-bfgs")]
     ['Newton', 'L-BFGS']
     """
     if names is not None:
         require_instance("names", names, str, needed="a text with commas")
     if names is None:
-        return [student for student in STUDENTS.values() if student.by_default]
-    chosen: dict[str, Student] = {}
+        return [entry for entry in LEARNERS.values() if entry.by_default]
+    chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:
-            chosen[part] = student_of_file(part)
+            chosen[part] = learner_of_file(part)
         elif part.casefold() == "all":
-            chosen |= STUDENTS
+            chosen |= LEARNERS
         else:
-            name = find_name(part, STUDENTS, "learner", other=", all, or FILE.py:CLASS for your own")
-            chosen[name] = STUDENTS[name]
+            name = find_name(part, LEARNERS, "learner", other=", all, or FILE.py:CLASS for your own")
+            chosen[name] = LEARNERS[name]
     return list(chosen.values())
 
 
-def student_of_file(place: str) -> Student:
+def learner_of_file(place: str) -> LearnerEntry:
     """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `heads` gets the target's number of heads.
 
     Raises
@@ -77,17 +77,17 @@ def student_of_file(place: str) -> Student:
     make: Any = kind
     has_heads = any(field.name == "heads" for field in dataclasses.fields(kind))
     build = (
-        (lambda target, effort: make(heads=target.layer.heads))
+        (lambda target, budgets: make(heads=target.layer.heads))
         if has_heads
-        else lambda target, effort: make()
+        else lambda target, budgets: make()
     )
-    return Student(name.lower(), name, _own_guarantee(kind), build)
+    return LearnerEntry(name.lower(), name, _own_guarantee(kind), build)
 
 
-def as_students(
-    learners: "Sequence[Student | Learner | str] | Student | Learner | str | None" = None,
-) -> list[Student]:
-    """Convert names of learners, learners and students to students; None gives the default students.
+def as_learners(
+    learners: "Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None" = None,
+) -> list[LearnerEntry]:
+    """Entries for names of learners, learners and entries; None gives the default ones.
 
     Raises
     ------
@@ -97,31 +97,31 @@ def as_students(
     Examples
     --------
     >>> from upper import KnownPart, Newton
-    >>> [student.name for student in as_students([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
+    >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
     ['newton', 'newton-2', 'adam', 'knownpart']
     """
     if learners is None or isinstance(learners, str):
-        return choose_students(learners)
+        return choose_learners(learners)
     one = (
-        isinstance(learners, Student)
+        isinstance(learners, LearnerEntry)
         or hasattr(learners, "fit")
         or not getattr(learners, "ndim", 1)
         or not isinstance(learners, Iterable)
     )
     given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
-    given = [each for item in given for each in (choose_students(item) if isinstance(item, str) else [item])]
-    taken = {item.name for item in given if isinstance(item, Student)}  # students keep their names
-    students: list[Student] = []
+    given = [each for item in given for each in (choose_learners(item) if isinstance(item, str) else [item])]
+    taken = {item.name for item in given if isinstance(item, LearnerEntry)}  # entries keep their names
+    entries: list[LearnerEntry] = []
     for item in given:
-        students.append(item if isinstance(item, Student) else _student_of(item, taken=taken))
-        taken.add(students[-1].name)
-    if not students:
-        raise ValueError(f"No learner is given: name some of {', '.join(STUDENTS)}, or give learners.")
-    return students
+        entries.append(item if isinstance(item, LearnerEntry) else _entry_of(item, taken=taken))
+        taken.add(entries[-1].name)
+    if not entries:
+        raise ValueError(f"No learner is given: name some of {', '.join(LEARNERS)}, or give learners.")
+    return entries
 
 
-def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> list[Learner]:
-    """The student set up for each target to which it applies; for other targets, the cell says why not.
+def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets) -> list[Learner]:
+    """The learner set up for each target to which it applies; for other targets, the cell says why not.
 
     Raises
     ------
@@ -131,20 +131,20 @@ def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> l
     learners: list[Learner] = []
     for target in targets:
         try:
-            learner = student.build(target, effort)
+            learner = entry.build(target, budgets)
         except (Exception, GeneratorExit, SystemExit):  # a caller's own build function may raise anything
             continue
         if not _is_learner(learner) or not dataclasses.is_dataclass(learner):
             raise ValueError(
-                f"The build function of {student.name!r} returned {learner!r:.80} for {target.name!r}: a learner is "
+                f"The build function of {entry.name!r} returned {learner!r:.80} for {target.name!r}: a learner is "
                 "needed, a frozen dataclass with a fit as attention.Learner says."
             )
         learners.append(learner)
     return learners
 
 
-def _student_of(learner: Learner, *, taken: set[str]) -> Student:
-    """A student for a learner that the caller has set up, the same for every target."""
+def _entry_of(learner: Learner, *, taken: set[str]) -> LearnerEntry:
+    """An entry for a learner that the caller has set up, the same for every target."""
     kind = type(learner)
     if not _is_learner(learner):
         raise ValueError(
@@ -155,11 +155,11 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
             f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
         )
     number = next(n for n in count(1) if _numbered(kind.__name__.lower(), n, "-") not in taken)
-    return Student(
+    return LearnerEntry(
         name=_numbered(kind.__name__.lower(), number, "-"),
         title=_numbered(kind.__name__, number, " "),
         guarantee=_own_guarantee(kind),
-        build=lambda target, effort: learner,
+        build=lambda target, budgets: learner,
         extra="torch" if isinstance(learner, upper.GradientDescent) else "",
     )
 

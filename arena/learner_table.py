@@ -1,4 +1,4 @@
-"""The table of students: the name, the guarantee and the set-up of each for a target and an effort."""
+"""The table of learners: the name, the guarantee and the set-up of each for a target and its budgets."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,15 @@ from attention.learning import access_of
 from attention.validation import one_of
 from runs.figures import line_look
 
-__all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
+__all__ = [
+    "LEARNERS",
+    "PRESETS",
+    "Budgets",
+    "DoesNotApplyError",
+    "LearnerEntry",
+    "choose_budgets",
+    "learner_looks",
+]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
 
@@ -27,8 +35,8 @@ class DoesNotApplyError(ValueError):
 
 
 @dataclass(frozen=True)
-class Effort:
-    """The budgets of the students, in steps and passes, so that results do not depend on the machine.
+class Budgets:
+    """The budgets of the learners, in steps and passes, so that results do not depend on the machine.
 
     Attributes
     ----------
@@ -66,8 +74,8 @@ class Effort:
         return self.newton_passes if target.instance is None else self.newton_passes_hard
 
 
-PRESETS: Mapping[str, Effort] = {
-    "quick": Effort(
+PRESETS: Mapping[str, Budgets] = {
+    "quick": Budgets(
         adam_steps=1500,
         adam_steps_hard=4000,
         adam_tolerance=1e-4,
@@ -77,7 +85,7 @@ PRESETS: Mapping[str, Effort] = {
         six_phase_accept_hard=0.05,
         six_phase_tuples=50_000,
     ),
-    "full": Effort(
+    "full": Budgets(
         adam_steps=8000,
         adam_steps_hard=12_000,
         adam_tolerance=0.0,
@@ -86,11 +94,11 @@ PRESETS: Mapping[str, Effort] = {
         seeds=3,
     ),
 }
-"""Effort by name: quick gives an overview within a minute or two, full lets Adam reach its floor."""
+"""Budgets by name: quick gives an overview within a minute or two, full lets Adam reach its floor."""
 
 
-def choose_effort(preset: str) -> Effort:
-    """The effort of a preset.
+def choose_budgets(preset: str) -> Budgets:
+    """The budgets of a preset.
 
     Raises
     ------
@@ -102,7 +110,7 @@ def choose_effort(preset: str) -> Effort:
 
 
 @dataclass(frozen=True)
-class Student:
+class LearnerEntry:
     """A learner by name.
 
     Attributes
@@ -112,7 +120,7 @@ class Student:
         guarantee : str
         The guarantee and its source.
     build : callable
-        Sets the learner up for a target with an effort; raises `DoesNotApplyError` if it does not apply to the target.
+        Sets the learner up for a target within budgets; raises `DoesNotApplyError` if it does not apply to the target.
     proper : bool
         Whether its fit is an attention layer, so that it can be saved.
     extra : str
@@ -127,7 +135,7 @@ class Student:
     name: str
     title: str
     guarantee: str
-    build: Callable[[Target, Effort], Learner]
+    build: Callable[[Target, Budgets], Learner]
     proper: bool = True
     extra: str = ""
     by_default: bool = True
@@ -159,27 +167,29 @@ def _is_hard(target: Target) -> bool:
 
 
 def _heads(target: Target) -> int:
-    # on hard targets, a student with as many heads as the target would only be slower
+    # on hard targets as many heads as the target has would only be slower
     heads = target.layer.heads
     return min(heads, _MOST_HEADS_ON_HARD_TARGETS) if _is_hard(target) else heads
 
 
-def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learner:
+def _six_phase(target: Target, budgets: Budgets, *, paper: bool = False) -> Learner:
     if target.layer.biased:
         raise DoesNotApplyError(
             "The six phases are for layers without biases, as the theorem is: drop the biases or take Newton."
         )
-    accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
+    accept = budgets.six_phase_accept_hard if _is_hard(target) else budgets.six_phase_accept
     if paper:
-        return upper.SixPhase(heads=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
-    return upper.SixPhase(heads=_heads(target), accept=accept, work=effort.passes(target))
+        return upper.SixPhase(
+            heads=_heads(target), mode="paper", accept=accept, work=budgets.six_phase_tuples
+        )
+    return upper.SixPhase(heads=_heads(target), accept=accept, work=budgets.passes(target))
 
 
-def _by_queries(target: Target, effort: Effort) -> Learner:
+def _by_queries(target: Target, budgets: Budgets) -> Learner:
     return upper.ByQueries()
 
 
-def _linear_attention(target: Target, effort: Effort) -> Learner:
+def _linear_attention(target: Target, budgets: Budgets) -> Learner:
     from upper.linear_attention.features import softmax_feature_count
     from upper.linear_attention.least_squares import require_feature_memory
 
@@ -193,7 +203,7 @@ def _linear_attention(target: Target, effort: Effort) -> Learner:
     return upper.LinearAttentionLearner("cent")
 
 
-def _elimination(target: Target, effort: Effort) -> Learner:
+def _elimination(target: Target, budgets: Budgets) -> Learner:
     if target.instance is None or target.record.kind != "parity":
         raise DoesNotApplyError(
             "Gaussian elimination is an attack on hidden parities only: of two tokens, behind a gate that is known."
@@ -201,15 +211,15 @@ def _elimination(target: Target, effort: Effort) -> Learner:
     return sq.ParityElimination.for_instance(target.instance)
 
 
-def _lattice(target: Target, effort: Effort) -> Learner:
+def _lattice(target: Target, budgets: Budgets) -> Learner:
     if target.record.kind == "periodic" and target.instance is not None:
         return sq.PeriodicLattice.for_instance(target.instance)
     # at most about twenty seconds at n = 24
-    return _attack(lambda: lwe.LatticeAttack(largest_block=40, rounds=3), target, effort)
+    return _attack(lambda: lwe.LatticeAttack(largest_block=40, rounds=3), target, budgets)
 
 
 def _attack(
-    make: Callable[[], lwe.Attack], target: Target, effort: Effort, *, examples: int | None = None
+    make: Callable[[], lwe.Attack], target: Target, budgets: Budgets, *, examples: int | None = None
 ) -> Learner:
     if target.instance is None or target.instance.family != "lwr":
         raise DoesNotApplyError(
@@ -218,35 +228,35 @@ def _attack(
     return lwe.AttackLearner(make(), lwe.describe_instance(target.instance).parameters, examples)
 
 
-STUDENTS: Mapping[str, Student] = {
-    student.name: student
-    for student in (
-        Student(
+LEARNERS: Mapping[str, LearnerEntry] = {
+    entry.name: entry
+    for entry in (
+        LearnerEntry(
             "newton",
             "Newton",
             "No theorem. Measured: on nice random layers one random start at four times the counting floor of "
             "examples "
             "ends at rounding error.",
-            lambda target, effort: upper.Newton(
+            lambda target, budgets: upper.Newton(
                 heads=_heads(target),
-                work=effort.passes(target),
+                work=budgets.passes(target),
                 biases=target.layer.biased,
                 causal=target.layer.causal,
             ),
             costs=(1.0, 10.0),
         ),
-        Student(
+        LearnerEntry(
             "adam",
             "Adam",
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
-            lambda target, effort: upper.GradientDescent(
-                heads=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
+            lambda target, budgets: upper.GradientDescent(
+                heads=_heads(target), work=budgets.steps(target), tolerance=budgets.adam_tolerance
             ),
             costs=(5.0, 24.0),
             extra="torch",
         ),
-        Student(
+        LearnerEntry(
             "six-phase",
             "Six-phase",
             "Phases 1 to 5 after Chen and Li, with improvements derived here, and Newton at the end: no theorem "
@@ -255,7 +265,7 @@ STUDENTS: Mapping[str, Student] = {
             _six_phase,
             costs=(4.0, 2.0),
         ),
-        Student(
+        LearnerEntry(
             "six-phase-paper",
             "Six-phase (paper)",
             "Proved by Chen and Li under non-degeneracy conditions, for k at most logarithmic in d and m far below d: "
@@ -264,23 +274,23 @@ STUDENTS: Mapping[str, Student] = {
             partial(_six_phase, paper=True),
             costs=(6.0, 2.0),
         ),
-        Student(
+        LearnerEntry(
             "linear",
             "Linear baseline",
             "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
-            lambda target, effort: upper.LinearBaseline(),
+            lambda target, budgets: upper.LinearBaseline(),
             proper=False,
         ),
-        Student(
+        LearnerEntry(
             "known-part",
             "Known part",
             "By definition at 1.0: it predicts what is known in advance and nothing else.",
-            lambda target, effort: upper.KnownPart(
+            lambda target, budgets: upper.KnownPart(
                 None if target.instance is None else target.instance.known
             ),
             proper=False,
         ),
-        Student(
+        LearnerEntry(
             "elimination",
             "Elimination",
             "Proved: noise-free hidden parities fall to Gaussian elimination over GF(2) from about 2 (d + 9) "
@@ -288,25 +298,25 @@ STUDENTS: Mapping[str, Student] = {
             "with probability above .998. It is no statistical-query algorithm and knows the family.",
             _elimination,
         ),
-        Student(
+        LearnerEntry(
             "linearisation",
             "Linearisation",
             "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
             "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
-            lambda target, effort: _attack(lwe.LinearisationAttack, target, effort),
+            lambda target, budgets: _attack(lwe.LinearisationAttack, target, budgets),
             costs=(1.0, 1.0),
         ),
-        Student(
+        LearnerEntry(
             "bkw",
             "BKW",
             "No theorem for rounding. Measured: differences of examples that agree in many bits give away rounding mod "
             "64 with 24 covariates in a second. It knows the family; that it fails is no claim of security.",
-            lambda target, effort: _attack(
-                lwe.BKWAttack, target, effort, examples=50_000
+            lambda target, budgets: _attack(
+                lwe.BKWAttack, target, budgets, examples=50_000
             ),  # half of them are samples
             by_default=False,
         ),
-        Student(
+        LearnerEntry(
             "lattice",
             "Lattice",
             "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
@@ -315,7 +325,7 @@ STUDENTS: Mapping[str, Student] = {
             costs=(1.0, 1.0),
             extra="fpylll",
         ),
-        Student(
+        LearnerEntry(
             "by-queries",
             "By queries",
             "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
@@ -326,15 +336,15 @@ STUDENTS: Mapping[str, Student] = {
         ),
         # baselines run only when named: together they take longer than all the others
         *(
-            Student(
+            LearnerEntry(
                 name,
                 title,
                 f"No theorem. {what}",
-                lambda target, effort, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
+                lambda target, budgets, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
                     heads=_heads(target),
-                    work=effort.steps(target),
+                    work=budgets.steps(target),
                     optimizer=name,
-                    tolerance=effort.adam_tolerance,
+                    tolerance=budgets.adam_tolerance,
                     **more,
                 ),
                 costs=(4.0, 20.0),
@@ -357,24 +367,24 @@ STUDENTS: Mapping[str, Student] = {
                 ("soap", "SOAP", "Adam in the eigenbases of Shampoo, of every head for itself.", {}),
             )
         ),
-        Student(
+        LearnerEntry(
             "l-bfgs",
             "L-BFGS",
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
-            lambda target, effort: upper.LBFGS(heads=_heads(target), work=effort.passes(target)),
+            lambda target, budgets: upper.LBFGS(heads=_heads(target), work=budgets.passes(target)),
             costs=(3.0, 30.0),
             by_default=False,
         ),
-        Student(
+        LearnerEntry(
             "one-step",
             "One step",
             "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a "
             "bias that stays.",
-            lambda target, effort: upper.OneGradientStep(),
+            lambda target, budgets: upper.OneGradientStep(),
             by_default=False,
         ),
-        Student(
+        LearnerEntry(
             "linear-attention",
             "Linear attention",
             "Exact least squares on cubic features, with tokens centred: no linear attention of that form does better "
@@ -385,16 +395,16 @@ STUDENTS: Mapping[str, Student] = {
         ),
     )
 }
-"""Every student by name, in the order of the table; students that are not `by_default` run only when named."""
+"""Every learner by name, in the order of the table; those that are not `by_default` run only when named."""
 
 
 def learner_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, marker and line of each learner in every figure: fixed for `STUDENTS`, then the next free ones.
+    """Colour, marker and line of each learner in every figure: fixed for `LEARNERS`, then the next free ones.
 
     Examples
     --------
     >>> learner_looks(["own", "adam"])["adam"] == learner_looks(["adam"])["adam"]
     True
     """
-    order = list(dict.fromkeys([*STUDENTS, *names]))
+    order = list(dict.fromkeys([*LEARNERS, *names]))
     return {name: line_look(order.index(name)) for name in names}
