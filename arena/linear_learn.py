@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from arena.formats import aligned, as_plain, plural
 from attention import relative_error
-from studies.line_figure import Panel, number_text
+from studies.line_figure import Panel
+from studies.rows import number_text
 from upper.linear_attention import (
     FeatureMoments,
     LinearAttention,

@@ -14,8 +14,8 @@ from sphinx.util import rst
 sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
 from arena.cli.main import app as command_line
-from paper_checks import all_checks
-from paper_checks.claims_folder import ClaimsFolder
+from paper_checks import all_claims
+from paper_checks.reports import write_pages
 
 project = "attention-bounds"
 author = "The attention-bounds authors"
@@ -92,7 +92,7 @@ sphinx_gallery_conf = {
 
 def _write_claims(app):
     # the pages of claims show the results beside them
-    ClaimsFolder(Path(app.srcdir) / "claims").write_pages(all_checks())
+    write_pages(Path(app.srcdir) / "claims", all_claims())
 
 
 def _norms_are_not_substitutions(app, what, name, obj, options, lines):

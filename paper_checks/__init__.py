@@ -1,50 +1,43 @@
-"""The claims of the papers, one by one: each is a check that can be run and that can fail."""
+"""The claims of the papers, one by one: each is a function that can be run and that can fail."""
 
-from paper_checks.check import Basis, Check, Constants, Run, Scale, check
+from paper_checks.claim import Basis, Claim, Scale, claim
 from paper_checks.comparison import (
     Comparison,
-    Kind,
     at_least,
     at_most,
     close,
     covers,
     equal,
-    may_be_at_least,
     may_be_at_most,
     surely_above,
     surely_below,
 )
 from paper_checks.faults import Fault, given, returned
-from paper_checks.registry import GROUPS, all_checks, find_checks
-from paper_checks.running import CheckResult, Verdict, result_from_json, run_check, run_checks
+from paper_checks.registry import GROUPS, all_claims, find_claims
+from paper_checks.running import ClaimResult, Verdict, run_claim, run_claims
 
 __all__ = [
     "GROUPS",
     "Basis",
-    "Check",
-    "CheckResult",
+    "Claim",
+    "ClaimResult",
     "Comparison",
-    "Constants",
     "Fault",
-    "Kind",
-    "Run",
     "Scale",
     "Verdict",
-    "all_checks",
+    "all_claims",
     "at_least",
     "at_most",
-    "check",
+    "claim",
     "close",
     "covers",
     "equal",
-    "find_checks",
+    "find_claims",
     "given",
-    "may_be_at_least",
     "may_be_at_most",
-    "result_from_json",
     "returned",
-    "run_check",
-    "run_checks",
+    "run_claim",
+    "run_claims",
     "surely_above",
     "surely_below",
 ]

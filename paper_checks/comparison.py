@@ -1,50 +1,28 @@
 """Comparisons: a measured value, the expected value, and the rule that compares them."""
 
-import enum
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from studies.intervals import Interval
 
 __all__ = [
     "Comparison",
-    "Kind",
     "at_least",
     "at_most",
     "close",
     "covers",
     "equal",
-    "may_be_at_least",
     "may_be_at_most",
     "surely_above",
     "surely_below",
 ]
 
-_WHOLE = "the whole interval"
 
-
-class Kind(enum.Enum):
-    """The certainty of a comparison."""
-
-    EXACT = "exact"
-    """Enumeration, symbols or whole and rational numbers: equal or not."""
-    NUMERIC = "numeric"
-    """Floating-point numbers, within a tolerance that is stated."""
-    STATISTICAL = "statistical"
-    """Random draws: an interval, and the chance that a true claim is refused."""
-
-    @property
-    def rank(self) -> int:
-        """The rank of the kind; 0 is the most certain."""
-        return list(Kind).index(self)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """One figure compared with the value in the claim.
 
     Attributes
@@ -57,10 +35,8 @@ class Comparison:
         How they are compared, such as "within 1e-12" or "99.9 % interval".
     holds : bool
         Whether they agree.
-    kind : Kind
-        What kind of rule it is.
     false_alarm : float
-        The chance that the rule refuses a true claim; 0 unless it is statistical.
+        The chance that the rule refuses a true claim; 0 unless it is about an interval of random draws.
     """
 
     what: str
@@ -68,59 +44,33 @@ class Comparison:
     expected: str
     rule: str
     holds: bool
-    kind: Kind
     false_alarm: float = 0.0
 
 
 def equal(what: str, measured: Any, expected: Any) -> Comparison:
     """Require whole or rational numbers, symbols, truth values or lists of them to be equal.
 
-    Parameters
-    ----------
-    what : str
-        What was measured.
-    measured, expected
-        Anything with ``==``; use `close` for floating-point numbers.
-
-    Returns
-    -------
-    Comparison
-
     Raises
     ------
     TypeError
-        If one of them holds floating-point numbers that are not whole.
+        If one of them holds floating-point numbers that are not whole: these are for `close`.
     """
     measured, expected = _plain(measured), _plain(expected)
     for value in (measured, expected):
         if _has_fraction(value):
             raise TypeError(f"{what}: {value!r} is a floating-point number; compare it by close().")
-    return Comparison(what, _shown(measured), _shown(expected), "equal", measured == expected, Kind.EXACT)
+    return Comparison(what, _shown(measured), _shown(expected), "equal", measured == expected)
 
 
 def close(
     what: str, measured: float, expected: float, *, absolute: float = 0.0, relative: float = 0.0
 ) -> Comparison:
-    """Require two numbers to agree within a tolerance, ``absolute + relative * |expected|``.
-
-    Parameters
-    ----------
-    what : str
-        What was measured.
-    measured, expected : float
-        The two numbers.
-    absolute, relative : float
-        The tolerance; at least one of them is positive.
-
-    Returns
-    -------
-    Comparison
-        It does not hold if a number is not finite.
+    """Require two finite numbers to agree within ``absolute + relative * |expected|``.
 
     Raises
     ------
     ValueError
-        If there is no tolerance.
+        If neither tolerance is positive.
     """
     if not (absolute > 0 or relative > 0):
         raise ValueError(f"{what}: close() needs a tolerance; give absolute or relative above 0.")
@@ -128,103 +78,61 @@ def close(
     parts += [f"{100 * relative:.3g} %"] if relative else []
     difference = abs(float(measured) - float(expected))
     holds = math.isfinite(difference) and difference <= absolute + relative * abs(float(expected))
-    return Comparison(
-        what, _shown(measured), _shown(expected), f"within {' + '.join(parts)}", holds, Kind.NUMERIC
-    )
+    return Comparison(what, _shown(measured), _shown(expected), f"within {' + '.join(parts)}", holds)
 
 
 def at_most(what: str, measured: float, bound: float) -> Comparison:
     """Require a number to be at most a bound; NaN fails."""
-    return _bounded(what, measured, "<=", bound)
+    return Comparison(what, _shown(measured), f"<= {_shown(bound)}", "bound", bool(measured <= bound))
 
 
 def at_least(what: str, measured: float, bound: float) -> Comparison:
     """Require a number to be at least a bound; NaN fails."""
-    return _bounded(what, measured, ">=", bound)
+    return Comparison(what, _shown(measured), f">= {_shown(bound)}", "bound", bool(measured >= bound))
 
 
 def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.0) -> Comparison:
-    """Require an interval to contain the expected number.
-
-    Parameters
-    ----------
-    what : str
-        What was measured.
-    interval : Interval
-        From `studies.intervals`.
-    expected : float
-        The claim's number.
-    margin : float
-        The uncertainty of the expected number itself, such as half its last digit.
-
-    Returns
-    -------
-    Comparison
-    """
+    """Require an interval, widened by a margin for the expected number itself, to contain that number."""
     shown = _shown(expected) + (f" ± {margin:.2g}" if margin else "")
-    return _statistical(
-        what,
-        interval,
-        shown,
-        "covered by the interval",
-        lambda low, high: low - margin <= expected <= high + margin,
-    )
+    holds = interval.low - margin <= expected <= interval.high + margin
+    return _statistical(what, interval, shown, "covered by the interval", holds)
 
 
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
     """Require that an interval allows a number of at most the bound: its low end is not above the bound."""
-    return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", lambda low, high: low <= bound)
-
-
-def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
-    """Require that an interval allows a number of at least the bound: its high end is not below the bound."""
-    return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", lambda low, high: high >= bound)
+    return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", interval.low <= bound)
 
 
 def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
-    """Require the whole interval to be below the bound.
+    """Require the whole interval to be below the bound, for figures that are far from it.
 
-    It refuses claims that are only just true more often than the interval's confidence says. Use it for figures that
-    are far from the bound.
+    It refuses claims that are only just true more often than the interval's confidence says.
     """
-    return _statistical(what, interval, f"< {_shown(bound)}", _WHOLE, lambda low, high: high < bound)
+    return _statistical(what, interval, f"< {_shown(bound)}", "the whole interval", interval.high < bound)
 
 
 def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
     """Require the whole interval to be above the bound; see `surely_below`."""
-    return _statistical(what, interval, f"> {_shown(bound)}", _WHOLE, lambda low, high: low > bound)
+    return _statistical(what, interval, f"> {_shown(bound)}", "the whole interval", interval.low > bound)
 
 
-def _bounded(what: str, measured: float, sign: str, bound: float) -> Comparison:
-    holds = bool(measured <= bound if sign == "<=" else measured >= bound)
-    return Comparison(what, _shown(measured), f"{sign} {_shown(bound)}", "bound", holds, Kind.NUMERIC)
-
-
-def _statistical(
-    what: str, interval: Interval, expected: str, rule: str, holds: Callable[[float, float], bool]
-) -> Comparison:
-    return Comparison(
-        what,
-        f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]",
-        expected,
-        f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}",
-        bool(holds(interval.low, interval.high)),
-        Kind.STATISTICAL,
-        1 - interval.confidence,
-    )
+def _statistical(what: str, interval: Interval, expected: str, rule: str, holds: bool) -> Comparison:
+    measured = f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]"
+    rule = f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}"
+    return Comparison(what, measured, expected, rule, bool(holds), round(1 - interval.confidence, 9))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     return value
 
 
 def _has_fraction(value: Any) -> bool:
     if isinstance(value, list):
-        return any(_has_fraction(one) for one in value)
+        return any(_has_fraction(entry) for entry in value)
     return isinstance(value, float) and not value.is_integer()
 
 
@@ -238,5 +146,5 @@ def _shown(value: Any) -> str:
             return str(int(value))
         return f"{value:.4g}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_shown(one) for one in value)
+        return ", ".join(_shown(entry) for entry in value)
     return str(value)

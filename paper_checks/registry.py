@@ -1,91 +1,85 @@
-"""Every check of the project, by group."""
+"""Every claim of the project, by group."""
 
 import difflib
 import fnmatch
 import importlib
-import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from attention.validation import checked
-from paper_checks import claims
-from paper_checks.check import Check
-from paper_checks.claims.tables import names_of
+from paper_checks.claim import Claim
 
-__all__ = ["GROUPS", "all_checks", "find_checks"]
+__all__ = ["GROUPS", "all_claims", "find_claims"]
 
-GROUPS: Mapping[str, str] = {
-    "layer": "The attention layer",
-    "identifiability": "What examples determine",
-    "value-queries": "What value queries determine",
-    "conditions": "Conditions on the heads",
-    "concentration": "Softmax and concentration",
-    "crude-sum": "Phase 1: the crude sum of projections",
-    "agreement": "Phase 2: agreement and the convex body",
-    "refinement": "Phases 3 and 4: refinement",
-    "span-and-net": "Phases 5 and 6: span and net",
-    "learners": "The whole learner, and Newton",
-    "parities": "Parities hidden by heads",
-    "families": "Other hard families",
-    "queries": "Statistical queries: bounds and counts",
-    "low-degree": "Low-degree tests, and noise on labels",
-    "outside-queries": "Outside statistical queries: elimination and gradient descent",
-    "rounding": "Learning with rounding, realised by heads",
-    "secrets": "Rounding: secrets and certificates",
-    "attacks": "Rounding: attacks",
-    "linear-features": "Linear attention: features and ranks",
-    "linear-certificate": "Linear attention: regression, heads and certificate",
-    "linear-machines": "Linear attention: memories, automata and machines",
-}
-"""The groups in the order of the page: the name, which is that of the table in `paper_checks.claims` with hyphens for
-underscores, and the heading."""
+GROUPS = (
+    "layer",
+    "value-queries",
+    "conditions",
+    "concentration",
+    "crude-sum",
+    "agreement",
+    "refinement",
+    "span-and-net",
+    "learners",
+    "parities",
+    "families",
+    "queries",
+    "outside-queries",
+    "rounding",
+    "secrets",
+    "attacks",
+    "linear-features",
+    "linear-certificate",
+    "linear-machines",
+)
+"""The groups in the order of the pages: modules of `paper_checks.claims`, with hyphens for underscores."""
 
 
 @cache
-def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order of the page.
+def all_claims() -> tuple[Claim, ...]:
+    """Every claim: the groups in their order, and each group in the order of its module.
 
     Raises
     ------
     ValueError
-        If two have the same identifier, or a claim of the tables has no check.
+        If two claims have the same identifier, or one is in the module of another group.
     """
-    found: dict[str, Check] = {}
-    for module in pkgutil.iter_modules(claims.__path__, f"{claims.__name__}."):
-        for one in vars(importlib.import_module(module.name)).values():
-            if isinstance(one, Check) and found.setdefault(one.id, one) is not one:
-                raise ValueError(f"{one.id} is there twice.")
-    stated = [name for group in GROUPS for name in names_of(group)]
-    if set(stated) != set(found):
-        raise ValueError(f"Stated and not checked, or the reverse: {', '.join({*stated} ^ {*found})}.")
-    return tuple(found[name] for name in stated)
+    claims: dict[str, Claim] = {}
+    for group in GROUPS:
+        module = importlib.import_module(f"paper_checks.claims.{group.replace('-', '_')}")
+        for value in vars(module).values():
+            if isinstance(value, Claim):
+                if value.id in claims or value.group != group:
+                    raise ValueError(f"{value.id} is there twice, or not in the module of its group.")
+                claims[value.id] = value
+    return tuple(claims.values())
 
 
 @checked
-def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
-    """The checks with these names: identifiers, groups or patterns with ``*``; without names, all checks.
+def find_claims(names: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims with these names: identifiers, groups or patterns with ``*``; without names, all claims.
 
     Raises
     ------
     ValueError
-        If a name matches no check; the nearest name is suggested.
+        If a name matches no claim; the nearest name is suggested.
 
     Examples
     --------
-    >>> {one.group for one in find_checks(["layer"])}
+    >>> {claim.group for claim in find_claims(["layer"])}
     {'layer'}
     """
-    checks = all_checks()
+    claims = all_claims()
     if not names:
-        return checks
+        return claims
     wanted: set[str] = set()
     for name in names:
-        hits = {one.id for one in checks if name in (one.id, one.group) or fnmatch.fnmatchcase(one.id, name)}
+        hits = {one.id for one in claims if name == one.group or fnmatch.fnmatchcase(one.id, name)}
         if not hits:
-            near = difflib.get_close_matches(name, [*GROUPS, *(one.id for one in checks)], n=1, cutoff=0.4)
+            near = difflib.get_close_matches(name, [*GROUPS, *(one.id for one in claims)], n=1, cutoff=0.4)
             raise ValueError(
-                f"No check is called {name!r}{f'; the nearest is {near[0]!r}' if near else ''}. "
+                f"No claim is called {name!r}{f'; the nearest is {near[0]!r}' if near else ''}. "
                 f"Give an identifier, a group ({', '.join(GROUPS)}) or a pattern such as 'layer/*'."
             )
         wanted |= hits
-    return tuple(one for one in checks if one.id in wanted)
+    return tuple(one for one in claims if one.id in wanted)

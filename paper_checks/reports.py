@@ -1,164 +1,39 @@
-"""Checks and their results for readers: pages in reStructuredText, text for a terminal, JSON."""
+"""Claims and their results for readers: pages in reStructuredText, text for a terminal, JSON."""
 
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from paper_checks.check import Basis, Check
-from paper_checks.comparison import Kind
-from paper_checks.faults import Fault
-from paper_checks.registry import GROUPS
-from paper_checks.running import CheckResult, Verdict
+from attention.files import write_whole
+from paper_checks.claim import Basis, Claim
+from paper_checks.claims_folder import read_results
+from paper_checks.running import ClaimResult, Verdict
 
-__all__ = ["check_to_json", "render_claims", "result_text", "summary_text"]
+__all__ = ["claim_to_json", "result_text", "summary_text", "write_pages"]
 
-_NOTE = ".. Written by `attention-bounds check`: change the checks, not this page."
-_COUNTED = {
-    "holds": "hold",
-    "fails": "fail",
-    "could not be run": "could not be run",
-    "skipped": "skipped",
-    "not run": "not run",
-}
+_COUNTED = {"holds": "hold", "fails": "fail"}
 _NOT_SEEN = {
-    Verdict.HOLDS: "  <-- it does not see the error",
-    Verdict.BROKEN: "  <-- it is to fail, not to break",
+    Verdict.HOLDS: "  <-- the check does not see the error",
+    Verdict.BROKEN: "  <-- the check breaks and must fail",
 }
 
 
-def render_claims(checks: Sequence[Check], results: Mapping[str, CheckResult]) -> dict[str, str]:
-    """The pages of these checks.
+def write_pages(folder: Path, claims: Sequence[Claim]) -> None:
+    """Write ``index.rst`` and a page for each group of claims, with their results in the folder.
 
-    Parameters
-    ----------
-    checks : sequence of Check
-        The checks, with those of a group next to each other.
-    results : mapping of str to CheckResult
-        The results, by identifier; checks without a result are shown as not run.
-
-    Returns
-    -------
-    dict of str to str
-        File names and their texts: ``index.rst`` and one for each group.
+    Raises
+    ------
+    OSError
+        If one cannot be written.
     """
-    found = {one.id: results.get(one.id) for one in checks}
-    verdicts = {name: "not run" if one is None else one.verdict.value for name, one in found.items()}
-    groups: dict[str, list[Check]] = {}
-    for one in checks:
-        groups.setdefault(one.group, []).append(one)
-    index = {
-        "verdicts": _counted(verdicts.values()),
-        "failed": sum(one is not None and one.injected is Verdict.FAILS for one in found.values()),
-        "alarm": sum(one.false_alarm for one in checks),
-        "counts": [
-            [kind.value, *(sum((one.kind, one.basis) == (kind, basis) for one in checks) for basis in Basis)]
-            for kind in Kind
-        ],
-        "groups": {
-            group: (GROUPS.get(group, group), [_row(one, verdicts[one.id]) for one in members])
-            for group, members in groups.items()
-        },
-    }
-    pages = {"index.rst": _rendered("index.rst.j2", checks=checks, **index)}
-    for group, members in groups.items():
-        shown = [(one, found[one.id]) for one in members]
-        pages[f"{group}.rst"] = _rendered("group.rst.j2", title=GROUPS.get(group, group), checks=shown)
-    return pages
-
-
-def result_text(check: Check, result: CheckResult) -> str:
-    """The result of a check in a few lines: claim, source, and each measured figure beside the expected one."""
-    verdict, seconds = result.verdict.value, f"{result.seconds:.1f} s"
-    lines = [f"{verdict:<9}{check.id}  ({check.kind.value}; {check.basis.value}; {seconds})"]
-    for name, text in _told(check, result):
-        lines += textwrap.wrap(f"  {name:<9} {text}", 112, subsequent_indent=" " * 12, break_on_hyphens=False)
-    return "\n".join(lines)
-
-
-def summary_text(checks: Sequence[Check], results: Sequence[CheckResult]) -> str:
-    """The number of checks that hold, their kinds and what they rest on; `checks` may include checks not run."""
-    by_id = {one.id: one for one in checks}
-    ran = [by_id[result.id] for result in results]
-    kinds, bases = Counter(one.kind for one in ran), Counter(one.basis for one in ran)
-    # a union bound: it does not need independence, although the checks share no randomness
-    alarm = sum(one.false_alarm for one in ran)
-    chance = f" (nominal chance that one of these refuses a true claim: {alarm:.2g})" if alarm else ""
-    tried = [result.injected for result in results if result.injected is not None]
-    lines = [
-        f"{len(results)} check{'s' * (len(results) != 1)} in {sum(one.seconds for one in results):.3g} s: "
-        f"{_counted(one.verdict.value for one in results) or '0 hold'}.",
-        f"{', '.join(f'{kinds[kind]} {kind.value}' for kind in Kind)}{chance}; "
-        f"{', '.join(f'{bases[basis]} {basis.value}' for basis in Basis)}.",
-    ]
-    if tried:
-        failed = tried.count(Verdict.FAILS)
-        lines.append(f"{failed} of {len(tried)} fail on their injected errors, as they must.")
-    return "\n".join(lines)
-
-
-def check_to_json(check: Check, result: CheckResult | None) -> dict[str, Any]:
-    """A check and its result, as JSON values."""
-    wrong = check.wrong
-    return {
-        "id": check.id,
-        "claim": check.claim,
-        "source": check.source,
-        "kind": check.kind.value,
-        "basis": check.basis.value,
-        "how": check.how,
-        "constants": _as_json(check.constants),
-        "wrong": {"target": wrong.target, "says": wrong.says}
-        if isinstance(wrong, Fault)
-        else _as_json(wrong),
-        "false_alarm": check.false_alarm,
-        "needs": list(check.needs),
-        "result": None if result is None else result.to_json(),
-    }
-
-
-def _told(check: Check, result: CheckResult) -> Iterator[tuple[str, str]]:
-    yield "claim", check.claim
-    yield "source", check.source
-    if result.reason:
-        yield "reason", result.reason
-    for one in result.comparisons:
-        mark = "" if one.holds else "  <-- does not hold"
-        yield "measured", f"{one.what}: {one.measured}; expected {one.expected} ({one.rule}){mark}"
-    if result.injected is not None:
-        seen = _NOT_SEEN.get(result.injected, "")
-        yield "injected", f"{check.injected}: {result.injected.value}{seen}"
-
-
-def _counted(verdicts: Iterable[str]) -> str:
-    return ", ".join(f"{number} {_COUNTED[one]}" for one, number in Counter(verdicts).most_common())
-
-
-def _row(check: Check, verdict: str) -> list[str]:
-    name = f":ref:`{check.id.partition('/')[2]} <{_anchor(check)}>`"
-    return [name, _escaped(check.claim), check.kind.value, check.basis.value, verdict]
-
-
-def _figures(result: CheckResult) -> list[list[str]]:
-    return [
-        [_escaped(text) for text in (one.what, one.measured, one.expected, one.rule)]
-        for one in result.comparisons
-    ]
-
-
-def _anchor(check: Check) -> str:
-    return "claim-" + check.id.replace("/", "-")
-
-
-def _escaped(text: str) -> str:
-    """Text with all markup escaped."""
-    return re.sub(r"([\\`*_|<>])", r"\\\1", " ".join(text.split()))
-
-
-def _rendered(template: str, **values: Any) -> str:
+    results = read_results(folder)
     pages = Environment(
         loader=PackageLoader("paper_checks"),
         trim_blocks=True,
@@ -166,13 +41,88 @@ def _rendered(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    pages.filters |= {"anchor": _anchor, "escaped": _escaped, "figures": _figures}
-    return pages.get_template(template).render(note=_NOTE, **values)
+    pages.filters |= {"anchor": lambda claim: "claim-" + claim.id.replace("/", "-"), "escaped": _escaped}
+    groups = {group: list(members) for group, members in groupby(claims, lambda claim: claim.group)}
+    verdicts = {one.id: results[one.id].verdict.value if one.id in results else "not run" for one in claims}
+    failed = sum(one.id in results and results[one.id].injected is Verdict.FAILS for one in claims)
+    texts = {
+        "index": pages.get_template("index.rst.j2").render(
+            claims=claims,
+            groups=groups,
+            verdicts=verdicts,
+            counted=_counted(verdicts.values()),
+            failed=failed,
+        )
+    }
+    for group, members in groups.items():
+        texts[group] = pages.get_template("group.rst.j2").render(claims=members, results=results)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_whole(folder / f"{name}.rst", text.encode())
 
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _as_json(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(one) for one in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+def result_text(claim: Claim, result: ClaimResult) -> str:
+    """The result of a claim in a few lines: claim, source, and each measured figure beside the expected one."""
+    kind = "statistical; " if claim.false_alarm else ""
+    lines = [f"{result.verdict.value:<9}{claim.id}  ({kind}{claim.basis.value}; {result.seconds:.1f} s)"]
+    for name, text in _details(claim, result):
+        lines += textwrap.wrap(f"  {name:<9} {text}", 112, subsequent_indent=" " * 12, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def summary_text(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> str:
+    """The number of claims that hold, and what they rest on; `claims` may include claims not run."""
+    by_id = {one.id: one for one in claims}
+    ran = [by_id[result.id] for result in results]
+    bases = Counter(one.basis for one in ran)
+    statistical = [one.false_alarm for one in ran if one.false_alarm]
+    # a union bound: it does not need independence, although the claims share no randomness
+    chance = f" (nominal chance that one of these refuses a true claim: {sum(statistical):.2g})"
+    tried = [result.injected for result in results if result.injected is not None]
+    lines = [
+        f"{len(results)} claim{'s' * (len(results) != 1)} in {sum(one.seconds for one in results):.3g} s: "
+        f"{_counted(one.verdict.value for one in results) or '0 hold'}.",
+        f"{', '.join(f'{bases[basis]} {basis.value}' for basis in Basis)}; "
+        f"{len(statistical)} statistical{chance if statistical else ''}.",
+    ]
+    if tried:
+        failed = tried.count(Verdict.FAILS)
+        lines.append(f"{failed} of {len(tried)} fail on their injected errors, as they must.")
+    return "\n".join(lines)
+
+
+def claim_to_json(claim: Claim, result: ClaimResult | None) -> dict[str, Any]:
+    """A claim and its result, as JSON values."""
+    return {
+        "id": claim.id,
+        "claim": claim.text,
+        "source": claim.source,
+        "basis": claim.basis.value,
+        "how": claim.how,
+        "fault": claim.injected,
+        "false_alarm": claim.false_alarm,
+        "needs": list(claim.needs),
+        "result": None if result is None else msgspec.to_builtins(msgspec.structs.asdict(result)),
+    }
+
+
+def _details(claim: Claim, result: ClaimResult) -> Iterator[tuple[str, str]]:
+    yield "claim", claim.text
+    yield "source", claim.source
+    if result.reason:
+        yield "reason", result.reason
+    for one in result.comparisons:
+        mark = "" if one.holds else "  <-- does not hold"
+        yield "measured", f"{one.what}: {one.measured}; expected {one.expected} ({one.rule}){mark}"
+    if result.injected is not None:
+        mark = _NOT_SEEN.get(result.injected, "")
+        yield "injected", f"{claim.injected}: {result.injected.value}{mark}"
+
+
+def _counted(verdicts: Iterable[str]) -> str:
+    return ", ".join(f"{number} {_COUNTED.get(one, one)}" for one, number in Counter(verdicts).most_common())
+
+
+def _escaped(text: str) -> str:
+    """Text with all markup escaped."""
+    return re.sub(r"([\\`*_|<>])", r"\\\1", " ".join(text.split()))

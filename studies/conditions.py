@@ -1,16 +1,16 @@
 """Which heads meet the non-degeneracy conditions as d grows: random, structured, and imported ones."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import chdtri
 
 from attention import (
     AttentionLayer,
     check_conditions,
+    convert_torch_module,
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
@@ -20,23 +20,12 @@ from attention import (
     make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
-from runs import Scale
-from runs.figures import (
-    FAINT,
-    INK,
-    axes_in,
-    canvas,
-    dimension_axis,
-    legend_above,
-    line_look,
-)
-from studies.intervals import Interval, slope_interval
-from studies.line_figure import decade_axis, title_axes
-from studies.rows import of_all
-from studies.study import Parameters, Row, Study
-from studies.trained_heads import TASKS, trained_layer
+from runs import Scale, single_thread
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, table
+from studies.study import Parameters, Row, Study, Table
 
-__all__ = ["STUDY", "exponents", "heaviest_column_law", "stable_rank_law"]
+__all__ = ["STUDY", "trained_layer"]
 
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
@@ -51,14 +40,15 @@ _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
         heads=heads, dim=dim, rank=dim // heads, strengths=(2.0, 12.0), rng=rng
     ),
 }
-_IMPORTED = {f"imported, {task}": task for task in TASKS}
-_PANELS = {
-    "theta_incoherence": "incoherence",
-    "theta_stable_rank": "stable rank",
-    "theta_trace": "Tr²/‖Θ‖²",
-    "theta_non_arithmetic": "lattice",
+_IMPORTED = {"imported, untrained": 0, "imported, recall": 600}  # steps of training
+_BATCH, _LENGTH = 64, 8
+_RATE = {16: 0.01, 32: 0.005}
+_MEASURES = {
+    "incoherence": "theta_incoherence",
+    "stable rank": "theta_stable_rank",
+    "Tr²/‖Θ‖²": "theta_trace",
+    "lattice": "theta_non_arithmetic",
 }
-_MEASURES = (*_PANELS, "theta_heavy_column", "theta_norms_comparable", "theta_distinct_singular_values")
 _LEAST_DRAWN = 1e-8  # zero is drawn here on a logarithmic axis
 
 
@@ -78,172 +68,122 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
 
 
 def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
-    """For each layer, the measures of the worst head or pair, and the names of the violated conditions."""
+    """Over the layers: how many meet every condition, and medians of the measures of the worst head or pair."""
     reports, losses = [], []
     for _ in range(draws):
         if family in _MADE:
             layer = _MADE[family](heads=_HEADS, dim=dim, rng=rng)
         else:
-            layer, loss = trained_layer(_IMPORTED[family], dim, rng, heads=_HEADS)
+            layer, loss = trained_layer(dim, rng, steps=_IMPORTED[family])
             losses.append(loss)
         reports.append(check_conditions(layer, tokens=_TOKENS))
+    always = [name for name in reports[0].violated if all(name in report.violated for report in reports)]
     return {
-        "measured": {name: [_finite(report[name].measured) for report in reports] for name in _MEASURES},
-        "threshold": {name: reports[0][name].threshold for name in _PANELS},
-        "violated": [list(report.violated) for report in reports],
-        "mean_stable_rank": [
-            float(np.mean(report["theta_stable_rank"].per_head or [math.nan])) for report in reports
-        ],
-        "loss": losses,
+        "met": sum(not report.violated for report in reports),
+        "incoherent": sum("theta_incoherence" in report.violated for report in reports),
+        **{title: _median(report[name].measured for report in reports) for title, name in _MEASURES.items()},
+        **{f"threshold of {title}": reports[0][name].threshold for title, name in _MEASURES.items()},
+        "loss": _median(losses),
+        "fails on every layer": ", ".join(name.replace("_", " ") for name in always) or "none",
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def trained_layer(dim: int, rng: Generator, *, steps: int) -> tuple[AttentionLayer, float]:
+    """A converted `torch.nn.MultiheadAttention` module, and its loss divided by that of the best constant.
 
-
-def exponents(rows: Sequence[Row]) -> dict[str, tuple[Interval, float]]:
-    """For random heads, the exponent in d of each measure, and the exponent of its law over the same sizes.
-
-    Notes
-    -----
-    The laws, derived here: 1/d for a normalised inner product; the largest of 4 d chi-squared columns; the edge of the
-    Marchenko-Pastur law; d^-3/2 for the smallest of d gaps that repel linearly.
+    Every token has a key, two requested keys, and a value; the layer learns to return the two requested values. Each
+    step of Adam has a fresh batch. The loss is the mean of the last fiftieth of the steps.
     """
-    random = [row for row in rows if row["family"] == "random"]
-    if len({row["dim"] for row in random}) < 3:
-        return {}
-    laws: dict[str, tuple[Callable[[Row], Sequence[float]], Callable[[int], float]]] = {
-        "incoherence": (lambda row: _values(row, "theta_incoherence"), lambda d: 1 / d),
-        "trace": (lambda row: _values(row, "theta_trace"), lambda d: 1 / d),
-        "column": (lambda row: _values(row, "theta_heavy_column"), heaviest_column_law),
-        "norms": (lambda row: [one - 1 for one in _values(row, "theta_norms_comparable")], lambda d: 1 / d),
-        "rank": (lambda row: row["mean_stable_rank"], stable_rank_law),
-        "gap": (lambda row: _values(row, "theta_distinct_singular_values"), lambda d: d**-1.5),
-    }
-    dims = [row["dim"] for row in random for _ in range(row["draws"])]
-    places = np.log(dims)
-    return {
-        name: (
-            slope_interval(places, [math.log(one) for row in random for one in values(row)]),
-            slope_interval(places, [math.log(law(dim)) for dim in dims]).estimate,
-        )
-        for name, (values, law) in laws.items()
-    }
+    import torch
+
+    def loss_of_batch() -> torch.Tensor:
+        key, value = torch.randn(2, _BATCH, _LENGTH, dim // 4)
+        orders = [
+            torch.rand(_BATCH, _LENGTH).argsort(dim=1)[:, :, None].expand(-1, -1, dim // 4) for _ in range(2)
+        ]
+        x = torch.cat([key, *(key.gather(1, order) for order in orders), value], dim=2)
+        answers = torch.cat([value.gather(1, order) for order in orders], dim=2)
+        given = module(x, x, x, need_weights=False)[0][:, :, : 2 * (dim // 4)]
+        return torch.mean((given - answers) ** 2)  # the values have variance 1
+
+    with single_thread(torch=True), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        module = torch.nn.MultiheadAttention(dim, _HEADS, bias=False, batch_first=True)
+        optimiser = torch.optim.Adam(module.parameters(), lr=_RATE.get(dim, 0.003))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
+        losses = []
+        for _ in range(steps):
+            loss = loss_of_batch()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            losses.append(loss.item())
+    return convert_torch_module(module).layer, float(
+        np.mean(losses[-max(1, steps // 50) :])
+    ) if steps else 1.0
 
 
-def heaviest_column_law(dim: int) -> float:
-    """The median of the largest of m d independent chi-squared variables, over their sum d^2."""
-    return float(chdtri(dim, -math.expm1(math.log(0.5) / (_HEADS * dim)))) / dim**2
+def _median(measured: Iterable[float | None]) -> float | None:
+    finite = [value for value in measured if value is not None and math.isfinite(value)]
+    return float(np.median(finite)) if finite else None
 
 
-def stable_rank_law(dim: int) -> float:
-    """The edge of the Marchenko-Pastur law, with the mean of the Tracy-Widom law: about d/4."""
-    return float(dim**2 / (4 * dim - 2 - 1.2065 * 2 ** (4 / 3) * dim ** (1 / 3)))
-
-
-def _values(row: Row, name: str) -> list[float]:
-    return [float(one) for one in row["measured"][name] if one is not None]
-
-
-def _median(row: Row, name: str) -> float:
-    return float(np.median(_values(row, name)))
-
-
-def _share(rows: Sequence[Row], fails: str | None = None) -> str:
-    """The number of layers that meet all conditions, or that fail the named one."""
-    layers = [names for row in rows for names in row["violated"]]
-    return of_all(not names if fails is None else fails in names for names in layers)
+def _share(rows: Iterable[Row], name: str = "met") -> str:
+    """The number of layers that are counted under a name, of all."""
+    rows = list(rows)
+    return f"{sum(row[name] for row in rows)} of {sum(row['draws'] for row in rows)}"
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    kinds = {
-        "random": [row for row in rows if row["family"] == "random"],
-        "untrained": [row for row in rows if row["family"] == "imported, untrained"],
-        "trained": [row for row in rows if row["family"] in ("imported, recall", "imported, masked")],
-        "structured": [row for row in rows if row["family"] in list(_MADE)[1:]],
+    random, untrained, trained = (
+        chosen(rows, family=name) for name in ("random", "imported, untrained", "imported, recall")
+    )
+    return {
+        "random_64_on": _share(row for row in random if row["dim"] >= 64),
+        **{f"random_{row['dim']}": _share([row]) for row in random},
+        **{f"untrained_{row['dim']}": _share([row]) for row in untrained},
+        "trained": _share(trained),
+        "structured": _share(row for row in rows if row["family"] in list(_MADE)[1:]),
+        "trained_incoherent": _share(trained, "incoherent"),
+        "untrained_incoherent": _share(untrained, "incoherent"),
     }
-    named: dict[str, Any] = {kind: _share(those) for kind, those in kinds.items()}
-    for kind in ("random", "untrained"):
-        named |= {f"{kind}_{row['dim']}": _share([row]) for row in kinds[kind]}
-    named["random_64_on"] = _share([row for row in kinds["random"] if row["dim"] >= 64])
-    for kind in ("trained", "untrained"):
-        named[f"{kind}_incoherent"] = _share(kinds[kind], "theta_incoherence")
-    for row in kinds["trained"]:
-        name = f"{_IMPORTED[row['family']]}_{row['dim']}"
-        named[f"{name}_incoherence"] = f"{_median(row, 'theta_incoherence'):.2f}"
-        named[f"{name}_rank"] = f"{_median(row, 'theta_stable_rank'):.1f}"
-        named[f"{name}_loss"] = f"{np.median(row['loss']):.2f}"
-    for name, (slope, law) in exponents(rows).items():
-        named[f"{name}_slope"] = f"{slope.estimate:.2f} ({slope.low:.2f} to {slope.high:.2f})"
-        named[f"{name}_law"] = f"{law:.2f}"
-    return named
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Every family at its largest d."""
-    largest: dict[str, Row] = {}
-    for row in rows:
-        if row["family"] not in largest or row["dim"] >= largest[row["family"]]["dim"]:
-            largest[row["family"]] = row
-    return [
-        {
-            "heads": family,
-            "d": str(row["dim"]),
-            "all hold": _share([row]),
-            **{words: f"{_median(row, name):.2g}" for name, words in _PANELS.items()},
-            "fails on every layer": _always(row),
-        }
-        for family, row in largest.items()
-    ]
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    """Every family at its largest d, and the trained layers by d."""
+    largest = [max(those, key=lambda row: int(row["dim"])) for those in grouped(rows, "family").values()]
+    medians = {title: _two_digits(title) for title in _MEASURES}
+    return {
+        "families": table(
+            largest,
+            {"heads": "family", "d": "dim"},
+            {"all hold": _share, **medians, "fails on every layer": "fails on every layer"},
+        ),
+        "trained": table(
+            chosen(rows, family="imported, recall"),
+            {"task": "family", "d": "dim"},
+            {
+                "incoherence (at most 0.25 is good)": medians["incoherence"],
+                "stable rank (at least 4 to 4.2 is good)": medians["stable rank"],
+                "loss over that of a constant": _two_digits("loss"),
+            },
+        ),
+    }
 
 
-def _always(row: Row) -> str:
-    names = [name for name in row["violated"][0] if all(name in names for names in row["violated"])]
-    return ", ".join(name.replace("_", " ") for name in names) or "none"
+def _two_digits(name: str) -> Callable[[Sequence[Row]], str]:
+    return lambda rows: f"{rows[0][name]:.2g}"
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    families = [name for name in (*_MADE, *_IMPORTED) if any(row["family"] == name for row in rows)]
-    with canvas(9.2, 6.4) as figure:
-        for place, name in enumerate(_PANELS):
-            axes = axes_in(figure, (0.07 + 0.49 * (place % 2), 0.50 - 0.42 * (place // 2), 0.42, 0.30))
-            _draw(axes, rows, families, name)
-        legend_above(figure, columns=4)
-        return figure
-
-
-def _draw(axes: Any, rows: Sequence[Row], families: Sequence[str], name: str) -> None:
-    threshold = {row["dim"]: row["threshold"][name] for row in rows}
-    drawn = [*threshold.values()]
-    for place, family in enumerate(families):
-        here = [row for row in rows if row["family"] == family]
-        heights = [max(_median(row, name), _LEAST_DRAWN) for row in here]
-        axes.plot([row["dim"] for row in here], heights, label=family, **_look(family, place))
-        drawn += heights
-    dims = sorted(threshold)
-    axes.fill_between(
-        dims,
-        [threshold[dim] for dim in dims],
-        1e-9 if name == "theta_stable_rank" else 1e9,
-        color=FAINT,
-        alpha=0.15,
-        linewidth=0,
-        label="violates the condition",
-    )
-    decade_axis(axes.yaxis, drawn)
-    dimension_axis(axes, dims)
-    title_axes(axes, "d", _PANELS[name])
-
-
-def _look(family: str, place: int) -> dict[str, Any]:
-    """Random heads in ink, structured ones thin, those of transformers thick and dashed."""
-    look = {**line_look(max(place - 1, 0)), "markersize": 4.0, "linestyle": "-", "linewidth": 0.8}
-    if family == "random":
-        return {**look, "color": INK, "linewidth": 2.2, "zorder": 6}
-    if family in _IMPORTED:
-        return {**look, "linestyle": (0, (4, 1.5)), "linewidth": 2.0}
-    return look
+    panels = []
+    for title in _MEASURES:
+        shown = [{**row, title: max(row[title], _LEAST_DRAWN)} for row in rows if row[title] is not None]
+        curves = {family: curve(those, "dim", title) for (family,), those in grouped(shown, "family").items()}
+        curves["threshold"] = curve(rows, "dim", f"threshold of {title}")
+        panels.append(Panel("d", title, curves, log_x=True))
+    return line_figure(panels, columns=2)
 
 
 STUDY = Study(
@@ -253,7 +193,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     needs=("torch",),
 )

@@ -1,264 +1,308 @@
-"""The cost of learning against heads, tokens and dimension, and whether small sizes predict larger ones."""
+"""What a fit of Newton costs by heads m, tokens k and dimension d: laws fitted to small sizes, checked at larger ones.
 
-from collections.abc import Mapping, Sequence
+Memory is a sum over arrays of known shapes. Passes are only measured; their law is a product of powers.
+"""
+
+import gc
+import math
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import numpy as np
 from numpy.random import Generator
+from scipy.optimize import nnls
+from scipy.special import stdtrit
 
+from attention import BooleanInputs, ExampleOracle, Fit, make_nice_layer
 from runs import Scale
-from runs.figures import FAINT, axes_in, canvas, decade_limits, dimension_axis, legend_above, line_look
-from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, medians, shown_bytes
-from studies.cost_of_fit import cost_of_fit
-from studies.line_figure import decade_axis, title_axes
-from studies.rows import chosen
-from studies.study import Parameters, Row, Study
-from upper import counting_floor
+from studies.line_figure import Panel, curve_of, line_figure
+from studies.rows import chosen, grouped, median, of_all
+from studies.study import Parameters, Row, Study, Table
+from upper import Newton, counting_floor
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "MemoryLaw", "PassesLaw", "excess", "fit_laws"]
 
-_TITLES = {"newton": "Newton", "linear": "linear attention", "six-phase": "six phases"}
-_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications per pass of Newton, at the fitted sizes
+Size = tuple[int, int, int]
+"""m, k and d."""
+
+_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications per pass, at the fitted sizes
 _GRID = {
     Scale.QUICK: ((1, 2, 4), (2, 4), (8, 16, 32)),
     Scale.FULL: ((1, 2, 4, 8), (2, 3, 4, 8), (8, 16, 32, 64)),
 }
-# from d = 14 on the features exceed one block: sizes on both sides are needed to separate the two shares of memory
-_LINEAR = {
-    Scale.QUICK: [(2, 2, d) for d in (4, 8, 12)] + [(2, 4, d) for d in (4, 8, 12, 16)],
-    Scale.FULL: [(m, 4, 8) for m in (1, 4)]
-    + [(2, k, d) for k in (2, 4, 8) for d in (4, 6, 8, 12)]
-    + [(2, 4, 14), (2, 4, 16), (2, 8, 16)],
+# sizes and draws; the last two were added after every law was fixed
+_CHECKS: Mapping[Scale, Mapping[Size, int]] = {
+    Scale.QUICK: {(4, 4, 48): 2},
+    Scale.FULL: dict.fromkeys([(8, 8, 96), (12, 16, 64), (16, 32, 64)], 1),
 }
-_SIX: dict[Scale, list[Size]] = {
-    Scale.QUICK: [],
-    Scale.FULL: [(2, 2, d) for d in (8, 12, 16, 24)] + [(2, 4, d) for d in (12, 16, 24)] + [(3, 3, 16)],
-}
-# sizes and draws; the second of the regression and the last two of Newton were added after every law was fixed
-_CHECKS: dict[Scale, dict[str, list[tuple[Size, int]]]] = {
-    Scale.QUICK: {"newton": [((4, 4, 48), 2)], "linear": [((2, 4, 18), 1)]},
-    Scale.FULL: {
-        "newton": [((8, 8, 96), 3), ((12, 16, 64), 3), ((16, 32, 64), 1)],
-        "linear": [((2, 4, 22), 1), ((2, 4, 24), 1)],
-        "six-phase": [((2, 2, 40), 1)],
-    },
-}
-_BEYOND = (
-    ("newton", (8, 8, 512)),
-    ("newton", (12, 64, 384)),
-    ("newton", (12, 512, 768)),
-    ("newton", (16, 1024, 1024)),
-    ("newton", (32, 2048, 4096)),
-    ("linear", (12, 64, 64)),
-    ("linear", (12, 64, 384)),
-)
-_SEEN = ("linear", (2, 4, 22), "memory")  # seen before its law was fixed, so not a test of it
+_MEDIUM, _LARGE = (12, 64, 384), (32, 2048, 4096)
+_BEYOND = ((8, 8, 512), _MEDIUM, (12, 512, 768), (16, 1024, 1024), _LARGE)
+_ROLES = {"fitted": "fitted sizes", "checked": "checks"}
 _WITHIN = 0.30
-_MACHINE = 24.0  # GiB
+_MACHINE = 24.0 * 2**30  # bytes
+_STEP = 1 << 14  # bytes: Python's own objects differ by about a thousand from run to run
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
-    """The sizes for fitting the laws, and larger sizes as checks; those of Newton have several draws."""
+def _cells(scale: Scale) -> Iterator[Parameters]:
+    """The sizes for fitting the laws, and larger sizes as checks."""
     heads, tokens, dims = _GRID[scale]
-    newton = [
-        (m, k, d)
-        for m in heads
-        for k in tokens
-        for d in dims
-        if d >= 4 * m and _pass_of(m, k, d) <= _MOST[scale]
-    ]
-    cells: list[Parameters] = []
-    for learner, sizes in {"newton": newton, "linear": _LINEAR[scale], "six-phase": _SIX[scale]}.items():
-        draws = (2 if scale is Scale.QUICK else 3) if learner == "newton" else 1
-        roles = {"fitted": [(size, draws) for size in sizes], "checked": _CHECKS[scale].get(learner, [])}
-        cells += [
-            {"learner": learner, "m": m, "k": k, "d": d, "draw": draw, "role": role}
-            for role, chosen in roles.items()
-            for (m, k, d), several in chosen
-            for draw in range(several)
-        ]
-    return cells
+    every = [(m, k, d) for m in heads for k in tokens for d in dims if d >= 4 * m]
+    fitted = {size: 2 if scale is Scale.QUICK else 3 for size in every if _pass_of(*size) <= _MOST[scale]}
+    for role, sizes in (("fitted", fitted), ("checked", _CHECKS[scale])):
+        for (m, k, d), draws in sizes.items():
+            yield from ({"m": m, "k": k, "d": d, "draw": draw, "role": role} for draw in range(draws))
 
 
-def _pass_of(m: int, k: int, d: int) -> int:
-    """Multiplications of a pass of Newton."""
-    return 4 * counting_floor(heads=m, tokens=k, dim=d) * k * m * d * (d + 2 * k)
+def _pass_of(m: int, k: int, d: int) -> float:
+    """Multiplications of a pass."""
+    return 4 * _floor(m, k, d) * k * m * d * (d + 2 * k)
 
 
-def _measure(*, rng: Generator, learner: str, m: int, k: int, d: int, draw: int, role: str) -> dict[str, Any]:
-    return cost_of_fit(learner, m, k, d, rng)
+def _measure(*, rng: Generator, m: int, k: int, d: int, draw: int, role: str) -> dict[str, Any]:
+    """Passes over the examples, the peak of the arrays in bytes, in steps of 16 KiB or one in 64, and the outcome."""
+    _warm()
+    fit, peak = _fit(m, k, d, rng)
+    step = max(_STEP, 1 << (peak.bit_length() - 7))
+    passes = int(fit.trace[-1].measures["total_passes"])
+    return {"passes": passes, "memory": round(peak / step) * step, "outcome": fit.outcome.name}
 
 
-def _model(rows: Sequence[Row]) -> CostModel | None:
+@cache
+def _warm() -> None:
+    """Run a small fit first, so that imports and compilation do not count in a cell."""
+    _fit(1, 3, 8, np.random.default_rng(0))
+
+
+def _fit(m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int]:
+    """The fit of a nice layer, and the peak of the arrays in bytes."""
+    for_layer, for_examples, for_learner = rng.spawn(3)
+    layer = make_nice_layer(heads=m, dim=d, rng=for_layer)
+    oracle, newton = (
+        ExampleOracle(layer, BooleanInputs(tokens=k, dim=d), rng=for_examples),
+        Newton(m, engine="numpy"),
+    )
+    gc.collect()
+    traced = tracemalloc.is_tracing()
+    if not traced:
+        tracemalloc.start()
     try:
-        return CostModel.fit(rows)
-    except ValueError:
-        return None
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        fit = newton.fit(oracle, rng=for_learner)
+        return fit, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not traced:
+            tracemalloc.stop()
 
 
-_Pair = tuple[str, Size, dict[str, float], Cost]
+def _floor(m: int, k: int, d: int) -> float:
+    return float(counting_floor(heads=m, tokens=k, dim=d))
 
 
-def _pairs(model: CostModel | None, rows: Sequence[Row]) -> dict[str, list[_Pair]]:
-    """By role: learner, size, measurement, and prediction of the laws."""
-    counted = [row for row in rows if row["role"] == "checked" or row["outcome"] == "EXACT"]
-    return {
-        role: [
-            (learner, size, measured, model.predict(learner, *size))
-            for (learner, size), measured in medians(chosen(counted, role=role)).items()
-            if model is not None and (learner, "memory") in model.laws
-        ]
-        for role in ("fitted", "checked")
-    }
+def excess(m: int, k: int, d: int) -> float:
+    """The ratio of pattern equations to unknowns of one Theta at the counting floor: 1 if patterns set the floor."""
+    return max(1.0, _floor(m, k, d) * max(1, k * (k - 1)) / (d * d))
+
+
+_TERMS = ("N k m d", "N k m k", "N k d", "m d^2", "(m d)^2", "1")
+
+
+@dataclass(frozen=True)
+class MemoryLaw:
+    """Bytes held, as a sum of terms with nonnegative coefficients: least squares of the relative errors."""
+
+    coefficients: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, points: Mapping[Size, float]) -> "MemoryLaw":
+        """Fit the law to bytes by size."""
+        columns = np.array([_terms(*size) for size in points]) / np.array([*points.values()])[:, None]
+        units = np.linalg.norm(columns, axis=0)
+        return cls(tuple((nnls(columns / units, np.ones(len(points)))[0] / units).tolist()))
+
+    def __call__(self, m: int, k: int, d: int) -> float:
+        """The bytes at a size."""
+        return float(np.dot(self.coefficients, _terms(m, k, d)))
+
+    def __str__(self) -> str:
+        terms = zip(self.coefficients, _TERMS, strict=True)
+        return " + ".join(f"{number:.3g} {name}".removesuffix(" 1") for number, name in terms if number)
+
+
+def _terms(m: int, k: int, d: int) -> list[float]:
+    """The values of the terms; the number N of examples is four counting floors."""
+    n = 4 * _floor(m, k, d)
+    return [n * k * m * d, n * k * m * k, n * k * d, m * d * d, (m * d) ** 2, 1.0]
+
+
+@dataclass(frozen=True)
+class PassesLaw:
+    """Passes, as a factor times powers of m, k, d and of the excess: least squares of the logarithms."""
+
+    exponents: tuple[float, ...]  #: the logarithm of the factor comes first
+    covariance: tuple[tuple[float, ...], ...]  #: that of the exponents
+    variance: float  #: that of the logarithm of a median about the law
+    freedom: int  #: sizes beyond the exponents
+
+    @classmethod
+    def fit(cls, points: Mapping[Size, float]) -> "PassesLaw":
+        """Fit the law to passes by size."""
+        design, logarithms = np.array([_logarithms(*size) for size in points]), np.log(list(points.values()))
+        solved = np.linalg.lstsq(design, logarithms, rcond=None)[0]
+        freedom = len(points) - design.shape[1]
+        variance = float(np.sum((logarithms - design @ solved) ** 2)) / freedom
+        covariance = variance * np.linalg.pinv(design.T @ design)
+        return cls(tuple(solved.tolist()), tuple(map(tuple, covariance.tolist())), variance, freedom)
+
+    def __call__(self, m: int, k: int, d: int) -> float:
+        """The passes at a size."""
+        return math.exp(float(np.dot(self.exponents, _logarithms(m, k, d))))
+
+    def interval(self, m: int, k: int, d: int) -> tuple[float, float]:
+        """The interval that contains 95 % of new medians at a size, if the law holds, by Student's t in logarithms.
+
+        The error of the exponents grows with the distance from the fitted sizes.
+        """
+        row = np.array(_logarithms(m, k, d))
+        deviation = math.sqrt(self.variance + float(row @ np.array(self.covariance) @ row))
+        factor = math.exp(float(stdtrit(self.freedom, 0.975)) * deviation)
+        return self(m, k, d) / factor, self(m, k, d) * factor
+
+    def __str__(self) -> str:
+        names = zip(("m", "k", "d", "excess"), self.exponents[1:], strict=True)
+        return " ".join(
+            [f"{math.exp(self.exponents[0]):.3g}", *(f"{name}^{power:.2f}" for name, power in names)]
+        )
+
+
+def _logarithms(m: int, k: int, d: int) -> list[float]:
+    return [1.0, math.log(m), math.log(k), math.log(d), math.log(excess(m, k, d))]
+
+
+def fit_laws(rows: Sequence[Row]) -> tuple[PassesLaw, MemoryLaw] | None:
+    """The laws of passes and memory: of medians over the fitted draws that ended exact; None for too few sizes."""
+    passes, memory = (
+        _medians(chosen(rows, role="fitted", outcome="EXACT"), name) for name in ("passes", "memory")
+    )
+    return (PassesLaw.fit(passes), MemoryLaw.fit(memory)) if len(passes) > len(_TERMS) else None
+
+
+def _medians(rows: Sequence[Row], quantity: str) -> dict[Size, float]:
+    groups = grouped(rows, "m", "k", "d").items()
+    return {(m, k, d): value for (m, k, d), draws in groups if (value := median(draws, quantity)) is not None}
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    model = _model(rows)
-    pairs = _pairs(model, rows)
-    checks = pairs["checked"]
-    if model is None or not checks:
+    laws, checked = fit_laws(rows), chosen(rows, role="checked")
+    if laws is None or not checked:
         return {}
-    # the budget sets the examples, so they do not test a law
-    ratios = [
-        measured[name] / getattr(cost, name)
-        for learner, size, measured, cost in checks
-        for name in measured
-        if name != "examples" and (learner, size, name) != _SEEN
-    ]
-    inside = [
-        cost.passes_range[0] <= measured["passes"] <= cost.passes_range[1]
-        for *_, measured, cost in checks
-        if cost.passes_range is not None
-    ]
-    named: dict[str, Any] = {
-        "near": f"{sum(abs(ratio - 1) <= _WITHIN for ratio in ratios)} of {len(ratios)}",
+    passes, memory = laws
+    between = [(passes.interval(*size), value) for size, value in _medians(checked, "passes").items()]
+    ratios = [value / passes(*size) for size, value in _medians(checked, "passes").items()]
+    ratios += [value / memory(*size) for size, value in _medians(checked, "memory").items()]
+    most = {
+        role: max(excess(row["m"], row["k"], row["d"]) for row in chosen(rows, role=role)) for role in _ROLES
+    }
+    return {
+        "near": of_all(abs(ratio - 1) <= _WITHIN for ratio in ratios),
         "least_ratio": f"{min(ratios):.2f}",
         "largest_ratio": f"{max(ratios):.2f}",
-        "inside": f"{sum(inside)} of {len(inside)}",
-        "not_exact": sum(row["role"] == "checked" and row["outcome"] != "EXACT" for row in rows),
-        "most_excess": f"{max(excess(*size) for one, size, *_ in pairs['fitted'] if one == 'newton'):.2g}",
-        "check_excess": f"{max(excess(*size) for one, size, *_ in checks if one == 'newton'):.2g}",
+        "inside": of_all(low <= value <= high for (low, high), value in between),
+        "not_exact": sum(row["outcome"] != "EXACT" for row in checked),
+        "most_excess": f"{most['fitted']:.2g}",
+        "check_excess": f"{most['checked']:.2g}",
+        "large_excess": f"{excess(*_LARGE):.2g}",
+        "medium_memory": _bytes(memory(*_MEDIUM)),
+        "medium_passes": _passes(passes, _MEDIUM),
+        "large_memory": _bytes(memory(*_LARGE)),
+        "large_passes": _passes(passes, _LARGE),
+        "large_machines": math.ceil(memory(*_LARGE) / _MACHINE),
+        "passes_law": str(passes),
+        "memory_law": str(memory),
     }
-    for (learner, quantity), law in model.laws.items():
-        name = f"{learner.replace('-', '_')}_{quantity}"
-        named |= {f"{name}_law": str(law), f"{name}_off": f"{law.worst - 1:.0%}"}
-    for name, size in (("medium", (12, 64, 384)), ("large", (32, 2048, 4096))):
-        cost = model.predict("newton", *size)
-        named |= {f"{name}_memory": shown_bytes(cost.memory), f"{name}_passes": _passes(cost)}
-    return named | {"large_machines": cost.machines(_MACHINE), "large_excess": f"{excess(*size):.2g}"}
 
 
-def _passes(cost: Cost) -> str:
-    if cost.passes is None:
-        return "-"
-    between = "" if cost.passes_range is None else " ({:,.0f} to {:,.0f})".format(*cost.passes_range)
-    return f"{cost.passes:,.0f}{between}"
+def _bytes(number: float) -> str:
+    unit, size = next(
+        ((unit, size) for unit, size in (("TiB", 2.0**40), ("GiB", 2.0**30)) if number >= size),
+        ("MiB", 2.0**20),
+    )
+    return f"{number / size:.3g} {unit}"
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    model, lines = _model(rows), []
-    for learner, size, measured, cost in _pairs(model, rows)["checked"]:
-        cells = {name: f"{value:,.0f} / {getattr(cost, name):,.0f}" for name, value in measured.items()}
-        cells["memory"] = f"{shown_bytes(measured['memory'])} / {shown_bytes(cost.memory)}"
-        shown = {name: f"{text} ({measured[name] / getattr(cost, name):.2f})" for name, text in cells.items()}
-        lines.append(_line(learner, size, "measured / predicted", shown, cost))
-    for learner, size in _BEYOND:
-        if model is not None and (learner, "memory") in model.laws:
-            cost = model.predict(learner, *size)
-            cells = {
-                "examples": f"{cost.examples:,.0f}",
-                "passes": _passes(cost),
-                "memory": shown_bytes(cost.memory),
-            }
-            lines.append(_line(learner, size, "predicted", cells, cost))
-    return lines
+def _passes(law: PassesLaw, size: Size) -> str:
+    return "{:,.0f} ({:,.0f} to {:,.0f})".format(law(*size), *law.interval(*size))
 
 
-def _line(learner: str, size: Size, what: str, cells: dict[str, str], cost: Cost) -> dict[str, str]:
-    return {
-        "learner": _TITLES[learner],
-        "m, k, d": ", ".join(map(str, size)),
-        "what": what,
-        "beyond": ", ".join(cost.beyond),
-        **{name: cells.get(name, "-") for name in QUANTITIES},
-        "multiplications": "-" if cost.operations is None else f"{cost.operations:.2g}",
-        "machines of 24 GiB": f"{cost.machines(_MACHINE):,}",
-    }
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    laws = fit_laws(rows)
+    if laws is None:
+        return {}
+    passes, memory = laws
+    measured = [_medians(chosen(rows, role="checked"), quantity) for quantity in ("passes", "memory")]
+    checks = [
+        {
+            "m, k, d": ", ".join(map(str, size)),
+            "passes": f"{measured[0][size]:,.0f}",
+            "predicted": f"{passes(*size):,.0f}",
+            "memory": _bytes(held),
+            "predicted memory": _bytes(memory(*size)),
+        }
+        for size, held in measured[1].items()
+    ]
+    beyond = [
+        {
+            "m, k, d": ", ".join(map(str, size)),
+            "passes": _passes(passes, size),
+            "memory": _bytes(memory(*size)),
+            "machines of 24 GiB": math.ceil(memory(*size) / _MACHINE),
+        }
+        for size in _BEYOND
+    ]
+    return {"checks": checks, "beyond": beyond}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    model = _model(rows)
-    pairs = _pairs(model, rows)
-    with canvas(10.2, 3.9) as figure:
-        passes, memory, growth = (axes_in(figure, (left, 0.13, 0.25, 0.64)) for left in (0.06, 0.39, 0.73))
-        _draw_pairs(passes, pairs, "passes", 1.0)
-        _draw_pairs(memory, pairs, "memory", 2.0**20)
-        _draw_growth(growth, model)
-        for axes, below, title in (
-            (passes, "predicted passes", "measured passes"),
-            (memory, "predicted MiB", "measured MiB"),
-            (growth, "d", "predicted GiB"),
-        ):
-            title_axes(axes, below, title)
-        legend_above(figure, columns=4)
-        return figure
+    """Measured over predicted, and how memory grows with d."""
+    laws = fit_laws(rows)
+    if laws is None:
+        return line_figure([])
+    passes, memory = laws
+    panels = [
+        _off(rows, "passes", passes, "predicted passes"),
+        _off(rows, "memory", lambda *size: memory(*size) / 2**20, "predicted MiB"),
+    ]
+    dims = [2**power for power in range(5, 13)]
+    growth = {
+        f"m = {m}, k = {k}": (dims, [memory(m, k, d) / 2**30 for d in dims])
+        for m, k in ((8, 8), (12, 64), (32, 2048))
+    }
+    panels.append(Panel("d", "predicted GiB (dotted: 24)", growth, log_x=True, horizontals=(24.0,)))
+    return line_figure(panels)
 
 
-def _draw_pairs(axes: Any, every: Mapping[str, Sequence[_Pair]], name: str, unit: float) -> None:
-    """Measured against predicted; the checks are larger and hollow."""
-    ends = [1.0]
-    for role in ("fitted", "checked"):
-        for place, (learner, title) in enumerate(_TITLES.items()):
-            pairs = [
-                (getattr(cost, name) / unit, measured[name] / unit)
-                for one, _, measured, cost in every[role]
-                if one == learner and name in measured
-            ]
-            if not pairs:
-                continue
-            ends += [value for pair in pairs for value in pair]
-            look = line_look(place) | {"linestyle": "none"}
-            if role == "checked":
-                look |= {"markersize": 9.0, "markerfacecolor": "none", "markeredgecolor": look["color"]}
-                look |= {"markeredgewidth": 1.6}
-            axes.plot(
-                *zip(*pairs, strict=True), **look, label=title + (", check" if role == "checked" else "")
-            )
-    low, high = decade_limits(ends[1:] or ends)
-    axes.plot([low, high], [low, high], color=FAINT, linewidth=1.0)
-    band = [[low * factor, high * factor] for factor in (1 - _WITHIN, 1 + _WITHIN)]
-    axes.fill_between([low, high], *band, color=FAINT, alpha=0.18, linewidth=0, label=f"within {_WITHIN:.0%}")
-    for axis in (axes.xaxis, axes.yaxis):
-        decade_axis(axis, ends[1:] or ends)
-        if high < 100 * low:
-            axis.set_ticks(
-                [value for value in (100.0 * 2**power for power in range(8)) if low <= value <= high]
-            )
-            axis.set_major_formatter("{x:.0f}")
-
-
-def _draw_growth(axes: Any, model: CostModel | None) -> None:
-    dims, values = [2**power for power in range(5, 13)], [_MACHINE]
-    lines = (("newton", 8, 8), ("newton", 12, 64), ("newton", 32, 2048), ("linear", 12, 64))
-    for place, (learner, m, k) in enumerate(lines):
-        if model is not None and (learner, "memory") in model.laws:
-            sizes = [model.predict(learner, m, k, d).memory / 2**30 for d in dims]
-            label = f"Newton, m = {m}, k = {k}" if learner == "newton" else f"linear attention, k = {k}"
-            axes.plot(dims, sizes, **{**line_look(place + len(_TITLES)), "marker": ""}, label=label)
-            values += sizes
-    axes.axhline(_MACHINE, color=FAINT, linestyle=(0, (1, 1.5)), linewidth=1.2, label="24 GiB")
-    decade_axis(axes.yaxis, values)
-    dimension_axis(axes, dims)
-    axes.set_xticks(dims[::2])
+def _off(rows: Sequence[Row], quantity: str, law: Callable[..., float], below: str) -> Panel:
+    """Measured over predicted."""
+    curves = {}
+    for role, title in _ROLES.items():
+        points = _medians(chosen(rows, role=role), quantity)
+        unit = 2**20 if quantity == "memory" else 1
+        curves[title] = curve_of({law(*size): value / unit / law(*size) for size, value in points.items()})
+    around = (1 - _WITHIN, 1.0, 1 + _WITHIN)
+    return Panel(below, "measured / predicted", curves, True, False, True, horizontals=around)
 
 
 STUDY = Study(
     name="cost",
-    title="What learning costs",
+    title="What Newton costs",
     question="What does a fit cost as heads, tokens and dimension grow, and do small sizes predict larger ones?",
-    cells=_cells,
+    cells=lambda scale: list(_cells(scale)),
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
-    stream=("learner", "m", "k", "d", "draw"),
+    stream=("m", "k", "d", "draw"),
 )

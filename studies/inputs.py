@@ -16,78 +16,67 @@ from attention import (
     make_nice_layer,
 )
 from runs import Scale
-from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
 from studies.fits import fit_errors
-from studies.intervals import mean_interval, proportion_interval
-from studies.line_figure import decade_axis, title_axes
-from studies.rows import chosen, of_all
-from studies.study import Parameters, Row, Study
+from studies.intervals import mean_interval
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, median, of_all, table
+from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton, counting_floor
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDY", "discordant_layers"]
+__all__ = ["STUDY"]
 
-_LAWS = {"boolean": "Boolean", "gaussian": "Gaussian", "sphere": "sphere", "slice": "slice"}
+_TOKENS = ("boolean", "gaussian", "sphere", "slice")
 _ADAM_STEPS = 600  # each on a fresh batch
 _EXACT = 1e-6  # the relative error on fresh tokens below which a fit is called exact
-_LEARNERS = {"phases": "practical mode", "paper": "paper mode", "adam": "Adam"}
-_MEASURES = {
-    ("phases", "crude"): "crude sum",
-    ("phases", "sampling"): "sampling error of the crude sum",
-    ("phases", "refined"): "refined sum",
-    ("phases", "span"): "span",
-    ("paper", "refined"): "refined sum",
-    ("paper", "span"): "span",
-    ("paper", "error"): "prediction",
-    ("adam", "error"): "prediction",
+_FLOORS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # Newton's examples over the counting floor
+_MEASURED = {
+    "phases": ("crude", "refined", "span"),
+    "paper": ("refined", "span", "error"),
+    "adam": ("error",),
 }
+_LEARNERS = {"phases": "practical mode", "paper": "paper mode", "adam": "Adam"}
+_TITLES = {"crude": "crude sum", "refined": "refined sum", "span": "span", "error": "prediction"}
+_Size = tuple[int, int, int]
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def _cells(scale: Scale) -> Iterator[Parameters]:
     names = ("learner", "inputs", "heads", "tokens", "dim", "examples", "draws")
-    return [
-        dict(zip(names, (learner, law, *size, examples, draws), strict=True))
-        for learner, law, size, examples, draws in (_quick() if scale is Scale.QUICK else _full())
-    ]
+    for tokens in _TOKENS:
+        cases = _quick() if scale is Scale.QUICK else _full()
+        for learner, size, examples, draws in cases:
+            yield dict(zip(names, (learner, tokens, *size, examples, draws), strict=True))
 
 
-_Case = tuple[str, str, tuple[int, int, int], int, int]
-
-
-def _quick() -> Iterator[_Case]:
+def _quick() -> Iterator[tuple[str, _Size, int, int]]:
     yield from _newton((2, 2, 16), (1.5, 2.0, 4.0), 3)
-    for law in _LAWS:
-        yield from (("phases", law, (2, 2, 16), n, 2) for n in (20_000, 40_000))
-        yield "paper", law, (2, 2, 16), 150_000, 1
-        yield from (("adam", law, (2, 2, 16), _ADAM_STEPS * batch, 1) for batch in (16, 48))
+    yield from (("phases", (2, 2, 16), examples, 2) for examples in (20_000, 40_000))
+    yield "paper", (2, 2, 16), 150_000, 1
+    yield from (("adam", (2, 2, 16), _ADAM_STEPS * batch, 1) for batch in (16, 48))
 
 
-def _full() -> Iterator[_Case]:
-    floors = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-    yield from _newton((2, 2, 16), floors, 16)
-    yield from _newton((4, 4, 32), floors, 8)
-    yield from _newton((2, 2, 32), floors, 4)
-    for law in _LAWS:
-        yield from (("phases", law, (2, 2, 16), n, 4) for n in (30_000, 120_000, 440_000))
-        yield from (("phases", law, (2, 2, 32), n, 3) for n in (90_000, 260_000, 740_000))
-        yield "paper", law, (2, 2, 16), 430_000, 6
-        yield from (("adam", law, (2, 2, 32), _ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256))
+def _full() -> Iterator[tuple[str, _Size, int, int]]:
+    for size, draws in (((2, 2, 16), 16), ((4, 4, 32), 8), ((2, 2, 32), 4)):
+        yield from _newton(size, _FLOORS, draws)
+    yield from (("phases", (2, 2, 16), examples, 4) for examples in (30_000, 120_000, 440_000))
+    yield from (("phases", (2, 2, 32), examples, 3) for examples in (90_000, 260_000, 740_000))
+    yield "paper", (2, 2, 16), 430_000, 6
+    yield from (("adam", (2, 2, 32), _ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256))
 
 
-def _newton(size: tuple[int, int, int], floors: Sequence[float], draws: int) -> Iterator[_Case]:
-    m, k, d = size
-    floor = counting_floor(heads=m, tokens=k, dim=d)
-    for law in _LAWS:
-        for times in floors:
-            # Newton needs at least one more than the floor, because it holds one out
-            yield "newton", law, size, max(round(times * floor), floor + 1), draws
+def _newton(size: _Size, floors: Sequence[float], draws: int) -> Iterator[tuple[str, _Size, int, int]]:
+    heads, tokens, dim = size
+    floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
+    for times in floors:
+        # Newton needs at least one more than the floor, because it holds one out
+        yield "newton", size, max(round(times * floor), floor + 1), draws
 
 
 def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
-) -> dict[str, Any]:
-    """One fit for each of several layers: its error on fresh tokens of the same law, and the errors of the phases."""
-    law, found = _tokens(inputs, tokens, dim), []
+) -> Any:
+    """A fit for each of several layers: errors on fresh tokens of the same distribution, and those of the phases."""
+    distribution = _inputs(inputs, tokens, dim)
     fitted: Any = {
         "newton": lambda: Newton(heads, examples=examples, starts=1, work=3000, engine="numpy"),
         "phases": lambda: SixPhase(heads, examples=examples),
@@ -96,223 +85,144 @@ def _measure(
             heads, work=_ADAM_STEPS, batch=examples // _ADAM_STEPS, learning_rate=0.01
         ),
     }[learner]()
-    for one in rng.spawn(draws):
-        for_layer, for_truth, for_examples, for_learner = one.spawn(4)
+    errors = []
+    for stream in rng.spawn(draws):
+        for_layer, for_truth, for_examples, for_learner = stream.spawn(4)
         layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
-        truth = GroundTruth.draw(layer, law, 1000, rng=for_truth)
-        found.append(fit_errors(fitted, truth, law, for_examples=for_examples, for_learner=for_learner))
-    return {name: [one[name] for one in found] for name in found[0]}
+        truth = GroundTruth.draw(layer, distribution, 1000, rng=for_truth)
+        errors.append(
+            fit_errors(fitted, truth, distribution, for_examples=for_examples, for_learner=for_learner)
+        )
+    floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
+    if learner == "newton":
+        return {
+            "floors": round(4 * examples / floor) / 4,
+            "exact": sum(fit["error"] < _EXACT for fit in errors),
+        }
+    return [
+        {"draw": draw, **{name: fit[name] for name in _MEASURED[learner]}} for draw, fit in enumerate(errors)
+    ]
 
 
-def _tokens(law: str, tokens: int, dim: int) -> Inputs:
-    """Tokens of a law; slice tokens are Boolean with equally many 1 and -1."""
-    if law == "slice":
+def _inputs(name: str, tokens: int, dim: int) -> Inputs:
+    """Slice tokens are Boolean with equally many 1 and -1."""
+    if name == "slice":
         return SliceInputs((dim,), ((dim // 2,),) * tokens)
-    return {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}[law](tokens, dim)
+    return {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}[name](tokens, dim)
 
 
-def _size(row: Row) -> tuple[int, int, int]:
-    return row["heads"], row["tokens"], row["dim"]
-
-
-def _floors(row: Row) -> float:
-    """Examples in units of the counting floor, in quarters."""
-    m, k, d = _size(row)
-    return round(4 * row["examples"] / counting_floor(heads=m, tokens=k, dim=d)) / 4
-
-
-def _exact(row: Row) -> list[bool]:
-    return [error < _EXACT for error in row["error"]]
-
-
-def _median(row: Row, name: str) -> float | None:
-    values = [value for value in row[name] if value is not None]
-    return float(np.median(values)) if values else None
-
-
-def discordant_layers(rows: Sequence[Row], law: str) -> tuple[int, int]:
-    """For Newton: the layers exact more often with Boolean tokens, and those exact more often with this law.
-
-    A layer counts once, even if it was fitted with several numbers of examples.
-    """
-    balance: dict[tuple[Any, ...], int] = {}
-    plain = {(_size(row), row["examples"]): row for row in chosen(rows, learner="newton", inputs="boolean")}
-    for row in chosen(rows, learner="newton", inputs=law):
-        other = plain.get((_size(row), row["examples"]))
-        for place, (one, two) in enumerate(zip(_exact(other), _exact(row), strict=True) if other else ()):
-            key = (_size(row), place)
-            balance[key] = balance.get(key, 0) + one - two
-    return sum(value > 0 for value in balance.values()), sum(value < 0 for value in balance.values())
-
-
-def _steps(rows: Sequence[Row], size: tuple[int, int, int], law: str) -> str:
+def _step(rows: Sequence[Row]) -> str:
     """The two neighbouring floors between which Newton's share of exact layers reaches one half."""
-    own = sorted(
-        (row for row in chosen(rows, learner="newton", inputs=law) if _size(row) == size), key=_floors
-    )
-    enough = [2 * sum(_exact(row)) >= len(row["error"]) for row in own]
-    first = enough.index(True) if any(enough) else len(own)
-    before = f"{_floors(own[first - 1]):g}" if first else "0"
-    return f"{before} to {_floors(own[first]):g}" if first < len(own) else f"above {before}"
+    reached = sorted(row["floors"] for row in rows if 2 * row["exact"] >= row["draws"])
+    before = [row["floors"] for row in rows if not reached or row["floors"] < reached[0]]
+    low = f"{max(before, default=0):g}"
+    return f"{low} to {reached[0]:g}" if reached else f"above {low}"
 
 
-def _ratios(rows: Sequence[Row], law: str, learner: str, name: str) -> dict[tuple[int, int], list[float]]:
-    """The error divided by the error with Boolean tokens, by d and examples; one for each layer that has both."""
-    plain = {(row["dim"], row["examples"]): row for row in chosen(rows, learner=learner, inputs="boolean")}
-    found = {}
-    for row in chosen(rows, learner=learner, inputs=law):
-        if (other := plain.get((row["dim"], row["examples"]))) is not None:
-            pairs = zip(other[name], row[name], strict=True)
-            found[row["dim"], row["examples"]] = [two / one for one, two in pairs if one and two]
-    return found
+def _ratio(rows: Sequence[Row], tokens: str, name: str) -> str | None:
+    """The geometric mean of the error over that with Boolean tokens, for the layers that have both."""
+    plain = {row["draw"]: row[name] for row in chosen(rows, inputs="boolean")}
+    pairs = [(plain.get(row["draw"]), row[name]) for row in chosen(rows, inputs=tokens)]
+    logarithms = [np.log(error / other) for other, error in pairs if other and error]
+    if len(logarithms) < 3:
+        return None
+    mean = mean_interval(logarithms, confidence=0.95)
+    return "{1:.2f} ({0:.2f} to {2:.2f})".format(*np.exp([mean.low, mean.estimate, mean.high]))
+
+
+def _most(rows: Sequence[Row], learner: str) -> dict[int, list[Row]]:
+    """The rows of a learner at the largest number of examples of each d."""
+    return {
+        dim: chosen(own, examples=max(row["examples"] for row in own))
+        for (dim,), own in grouped(chosen(rows, learner=learner), "dim").items()
+    }
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     newton = [row for row in chosen(rows, learner="newton") if row["inputs"] != "slice"]
-    for size in {_size(row): None for row in newton}:
-        laws = {row["inputs"]: None for row in newton if _size(row) == size}
-        named["step_{}_{}_{}".format(*size)] = " or ".join(
-            dict.fromkeys(_steps(newton, size, law) for law in laws)
+    for size, sized in grouped(newton, "heads", "tokens", "dim").items():
+        steps = dict.fromkeys(_step(own) for own in grouped(sized, "inputs").values())
+        named["step_{}_{}_{}".format(*size)] = " or ".join(steps)
+    for learner, names in _MEASURED.items():
+        for dim, own in _most(rows, learner).items():
+            named |= {f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name) for name in names}
+    adam = chosen(rows, learner="adam")
+    if adam:
+        named["adam_fewest"], named["adam_most"] = (
+            end(row["examples"] for row in adam) for end in (min, max)
         )
-    for law in ("gaussian", "sphere"):
-        plain, this = discordant_layers(rows, law)
-        named |= {f"{law}_plain": plain, f"{law}_this": this}
-        if plain + this:
-            share = proportion_interval(this, plain + this, confidence=0.95)
-            named[f"{law}_share"] = f"{share.low:.2f} to {share.high:.2f}"
-        for learner, name in _MEASURES:
-            means = {
-                key: ratios for key, ratios in _ratios(rows, law, learner, name).items() if len(ratios) > 2
-            }
-            for dim in {dim for dim, _ in means}:
-                counts = sorted(examples for one, examples in means if one == dim)
-                mean = mean_interval(np.log(means[dim, counts[-1]]), confidence=0.95)
-                low, middle, high = np.exp([mean.low, mean.estimate, mean.high])
-                named[f"{law}_{learner}_{name}_{dim}"] = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-                if learner == "adam":
-                    named[f"{law}_adam_fewest"] = f"{np.exp(np.mean(np.log(means[dim, counts[0]]))):.2f}"
-                    named["adam_fewest"], named["adam_most"] = counts[0], counts[-1]
-    spans = [span for row in rows if row["inputs"] == "slice" and "span" in row for span in row["span"]]
-    named["slice_spans"] = of_all(span is not None for span in spans)
-    for row in chosen(
-        rows, learner="phases", inputs="slice"
-    ):  # in ascending order of examples: the last stays
-        for other in chosen(
-            rows, learner="phases", inputs="boolean", dim=row["dim"], examples=row["examples"]
-        ):
-            crude, plain_crude = _median(row, "crude"), _median(other, "crude")
-            if crude is not None and plain_crude is not None:
-                named[f"slice_crude_{row['dim']}"] = f"{crude:.2g}"
-                named[f"slice_expected_{row['dim']}"] = f"{np.hypot(plain_crude, row['dim'] ** -0.5):.2g}"
+        named["adam_few_error"] = _ratio(chosen(adam, examples=named["adam_fewest"]), "gaussian", "error")
+    phases = [row for row in chosen(rows, inputs="slice") if row["learner"] in ("phases", "paper")]
+    named["slice_spans"] = of_all(row["span"] is not None for row in phases)
+    for dim, own in _most(rows, "phases").items():
+        crude = {tokens: median(chosen(own, inputs=tokens), "crude") for tokens in ("boolean", "slice")}
+        if crude["boolean"] and crude["slice"]:
+            named[f"slice_crude_{dim}"] = f"{crude['slice']:.2g}"
+            named[f"slice_expected_{dim}"] = f"{np.hypot(crude['boolean'], dim**-0.5):.2g}"
     return named
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Newton at every number of examples; the other learners at their largest number."""
-    lines: dict[tuple[str, str], dict[str, str]] = {}
-    for row in sorted(
-        chosen(rows, learner="newton"), key=lambda row: (row["dim"], row["heads"], _floors(row))
-    ):
-        what, size = f"Newton at {_floors(row):g} floors: exact", ", ".join(map(str, _size(row)))
-        lines.setdefault((what, size), {})[row["inputs"]] = of_all(_exact(row))
-    for learner, name in _MEASURES:
-        for row in sorted(chosen(rows, learner=learner), key=lambda row: (row["dim"], row["examples"])):
-            what = f"{_LEARNERS[learner]}: error of the {_MEASURES[learner, name]}".replace(
-                "error of the sampling", "sampling"
-            )
-            value = _median(row, name)
-            size = ", ".join(map(str, _size(row)))
-            lines.setdefault((what, size), {})[row["inputs"]] = "none" if value is None else f"{value:.2g}"
-    return [
-        {"measured": what, "m, k, d": size, **{title: cells.get(law, "-") for law, title in _LAWS.items()}}
-        for (what, size), cells in lines.items()
-    ]
 
+    def exact(tokens: str) -> Any:
+        return lambda own: "".join(f"{row['exact']} of {row['draws']}" for row in chosen(own, inputs=tokens))
 
-_DASHES = {"crude": (0, (1, 1.5)), "refined": (0, (5, 2)), "span": "-"}
+    errors, ratios = [], []
+    for learner, names in _MEASURED.items():
+        for dim, own in _most(rows, learner).items():
+            for name in names:
+                line = {"error": f"{_LEARNERS[learner]}: {_TITLES[name]}", "d": dim}
+                medians = {tokens: median(chosen(own, inputs=tokens), name) for tokens in _TOKENS}
+                errors.append(line | {t: None if m is None else f"{m:.2g}" for t, m in medians.items()})
+                ratios.append(line | {tokens: _ratio(own, tokens, name) for tokens in ("gaussian", "sphere")})
+    size = {"m": "heads", "k": "tokens", "d": "dim", "floors": "floors"}
+    return {
+        "newton": table(chosen(rows, learner="newton"), size, {tokens: exact(tokens) for tokens in _TOKENS}),
+        "errors": errors,
+        "ratios": ratios,
+    }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    with canvas(9.2, 6.6) as figure:
-        boxes = [(0.06 + 0.49 * (place % 2), 0.52 - 0.43 * (place // 2), 0.42, 0.31) for place in range(4)]
-        newton, phases, paper, adam = (axes_in(figure, box) for box in boxes)
-        _draw_newton(newton, rows)
-        _draw_errors(phases, _largest(rows, "phases"), _DASHES)
-        _draw_layers(paper, _largest(rows, "paper"))
-        _draw_errors(adam, _largest(rows, "adam"), {"error": "-"})
-        for axes, learner in ((phases, "phases"), (paper, "paper"), (adam, "adam")):
-            dim = max((row["dim"] for row in chosen(rows, learner=learner)), default=0)
-            axes.set_title(f"{_LEARNERS[learner]}, d = {dim}: relative error", fontsize=9.5, loc="left")
-        for place, title in enumerate(_LAWS.values()):
-            newton.plot([], [], label=title, **line_look(place) | {"linestyle": "-"})
-        for name, dashes in _DASHES.items():
-            newton.plot([], [], color="0.4", linestyle=dashes, label=_MEASURES["phases", name])
-        legend_above(figure, columns=4)
-        return figure
+    largest = [{**row, "share": row["exact"] / row["draws"]} for row in _largest(rows, "newton")]
+    shares = {tokens: curve(own, "floors", "share") for tokens, own in _each(largest)}
+    panels = [
+        Panel("examples / counting floor", "Newton: share of layers exact", shares, log_x=True, log_y=False)
+    ]
+    for learner, name in (("phases", "span"), ("adam", "error")):
+        curves = {tokens: curve(own, "examples", name) for tokens, own in _each(_largest(rows, learner))}
+        panels.append(
+            Panel("examples", f"{_LEARNERS[learner]}: error of the {_TITLES[name]}", curves, log_x=True)
+        )
+    paper = {
+        tokens: (range(3), [median(own, name) for name in _MEASURED["paper"]])
+        for tokens, own in _each(chosen(rows, learner="paper"))
+    }
+    ticks = {place: _TITLES[name] for place, name in enumerate(_MEASURED["paper"])}
+    panels.append(Panel("", "paper mode: median errors", paper, marks_only=True, ticks=ticks))
+    return line_figure(panels, columns=2)
 
 
 def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
-    """The rows of a learner at its largest size, in the order of their examples."""
-    own = chosen(rows, learner=learner)
-    most = max(((row["dim"], row["heads"]) for row in own), default=None)
-    return sorted(
-        (row for row in own if (row["dim"], row["heads"]) == most), key=lambda row: int(row["examples"])
-    )
+    """The rows of a learner at its largest size."""
+    sizes = grouped(chosen(rows, learner=learner), "heads", "dim")
+    return sizes[max(sizes)] if sizes else []
 
 
-def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
-    """The share of layers learned exactly, with intervals, the laws side by side."""
-    own = _largest(rows, "newton")
-    for place, law in enumerate(_LAWS):
-        for row in chosen(own, inputs=law):
-            share = proportion_interval(sum(_exact(row)), len(row["error"]), confidence=0.95)
-            bar = [[share.estimate - share.low], [share.high - share.estimate]]
-            at = _floors(row) * 1.03 ** (place - 1.5)
-            axes.errorbar(at, share.estimate, bar, **line_look(place) | {"linestyle": "none"}, capsize=2)
-    dimension_axis(axes, [_floors(row) for row in own] or [1.0])
-    axes.set_ylim(-0.04, 1.04)
-    size = ", ".join(map(str, _size(own[0]))) if own else ""
-    title_axes(axes, "examples / counting floor", f"Newton, m, k, d = {size}: share of layers exact")
-
-
-def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None:
-    """Medians against examples: colour and mark show the law, dashes show the quantity."""
-    drawn = []
-    for place, law in enumerate(_LAWS):
-        for name, style in dashes.items():
-            pairs = [(row["examples"], _median(row, name)) for row in chosen(rows, inputs=law)]
-            shown = [(examples, value) for examples, value in pairs if value is not None]
-            if shown:
-                axes.plot(*zip(*shown, strict=True), **line_look(place) | {"linestyle": style})
-                drawn += [value for _, value in shown]
-    dimension_axis(axes, [row["examples"] for row in rows] or [1])
-    axes.set_xlabel("examples", loc="left")
-    decade_axis(axes.yaxis, drawn or [1.0])
-
-
-def _draw_layers(axes: Any, rows: Sequence[Row]) -> None:
-    """A mark for each layer."""
-    names, drawn = ("refined", "span", "error"), []
-    for place, law in enumerate(_LAWS):
-        for at, name in enumerate(names):
-            errors = [error for row in chosen(rows, inputs=law) for error in row[name] if error is not None]
-            look = line_look(place) | {"linestyle": "none", "markersize": 4.0}
-            axes.plot([at + 0.17 * (place - 1.5)] * len(errors), errors, **look)
-            drawn += errors
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.set_xticks(range(len(names)), [_MEASURES["paper", name] for name in names])
-    decade_axis(axes.yaxis, drawn or [1.0])
+def _each(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    return [(tokens, chosen(rows, inputs=tokens)) for tokens in _TOKENS]
 
 
 STUDY = Study(
     name="inputs",
     title="Boolean, Gaussian and sphere tokens",
     question="How many examples does each learner need, and what errors does it make, with Gaussian or sphere tokens?",
-    cells=_cells,
+    cells=lambda scale: list(_cells(scale)),
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("learner", "heads", "tokens", "dim"),
     needs=("torch",),

@@ -19,9 +19,14 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Panel", "curve_of", "decade_axis", "line_figure", "number_text", "title_axes"]
+__all__ = ["Curve", "Panel", "curve_of", "decade_axis", "line_figure", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
+_ROW, _BELOW, _ABOVE = 3.3, 0.5, 0.5  # inches: a row of panels, and the room for titles in it
+
+
+Curve = tuple[Sequence[float], Sequence[float | None]]
+"""Places and values; places without a value are left out."""
 
 
 @dataclass(frozen=True)
@@ -38,53 +43,62 @@ class Panel:
         Whether the axis is logarithmic. Values below 1e-32 are then drawn at 1e-32.
     marks_only : bool
         Whether points are drawn without lines.
-    verticals : sequence of float
-        Where dotted vertical lines are drawn.
+    verticals, horizontals : sequence of float
+        Where dotted lines are drawn.
+    ticks : mapping of int to str
+        The texts at places of the horizontal axis, instead of numbers.
     """
 
     x_label: str
     y_label: str
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    curves: Mapping[str, Curve]
     log_x: bool = False
     log_y: bool = True
     marks_only: bool = False
-    verticals: Sequence[float] = field(default=())
+    verticals: Sequence[float] = ()
+    horizontals: Sequence[float] = ()
+    ticks: Mapping[int, str] = field(default_factory=dict)
 
 
-def line_figure(panels: Sequence[Panel]) -> Any:
+def line_figure(panels: Sequence[Panel], *, columns: int | None = None) -> Any:
     """Draw panels side by side; a curve without a point is left out, and so is a panel without a curve.
 
     Parameters
     ----------
     panels : sequence of Panel
-        From left to right.
+        From left to right, row by row.
+    columns : int, optional
+        How many stand in a row; by default all do.
 
     Returns
     -------
     matplotlib.figure.Figure
-        6.2 inches wide for one panel, 4.6 inches more for each other one.
+        6.2 inches wide for one column, 4.6 inches more for each other one.
 
     Raises
     ------
     ValueError
         If a panel has curves and no finite point.
     """
-    panels = [
-        replace(panel, curves={label: curve for label, curve in panel.curves.items() if len(curve[0])})
-        for panel in panels
-    ]
+    panels = [replace(panel, curves=_with_points(panel)) for panel in panels]
     panels = [panel for panel in panels if panel.curves]
     labels = list(dict.fromkeys(label for panel in panels for label in panel.curves))
-    width = 1.6 + 4.6 * len(panels)
-    columns = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
-    top = 0.86 - 0.055 * -(-len(labels) // columns)
-    with canvas(width, 3.7) as figure:
+    columns = min(columns or len(panels), len(panels)) or 1
+    rows, width = -(-len(panels) // columns), 1.6 + 4.6 * columns
+    named = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
+    height = 0.2 * -(-len(labels) // named) + _ROW * max(1, rows)
+    with canvas(width, height) as figure:
         for place, panel in enumerate(panels):
-            left = (place + 0.12) / len(panels)
-            axes = axes_in(figure, (left, 0.13, 0.84 / len(panels), top - 0.13))
-            _draw(axes, panel, labels)
-        legend_above(figure, columns=columns)
+            row, column = divmod(place, columns)
+            below = (_ROW * (rows - row - 1) + _BELOW) / height
+            box = ((column + 0.12) / columns, below, 0.84 / columns, (_ROW - _BELOW - _ABOVE) / height)
+            _draw(axes_in(figure, box), panel, labels)
+        legend_above(figure, columns=named)
         return figure
+
+
+def _with_points(panel: Panel) -> dict[str, Curve]:
+    return {label: curve for label, curve in panel.curves.items() if any(y is not None for y in curve[1])}
 
 
 def curve_of(points: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
@@ -114,37 +128,28 @@ def title_axes(axes: Any, below: str, above: str) -> None:
     axes.set_title(above, loc="left", fontsize=9.5)
 
 
-def number_text(value: Any) -> str:
-    """An entry of a table, numbers to three digits.
-
-    Examples
-    --------
-    >>> [number_text(value) for value in (None, 1152, 0.25, 3.3786, 1e-13, 0.0, "Haar")]
-    ['-', '1152', '0.25', '3.38', '1.0e-13', '0', 'Haar']
-    """
-    if value is None:
-        return "-"
-    if not isinstance(value, float) or value == 0:
-        return "0" if isinstance(value, float) else str(value)
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
-
-
 def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
-    x = [value for xs, _ in panel.curves.values() for value in xs]
-    y = [value for _, ys in panel.curves.values() for value in ys if math.isfinite(value)]
-    if not y:
+    curves = {
+        label: np.array([(x, y) for x, y in zip(*curve, strict=True) if y is not None], dtype=float).T
+        for label, curve in panel.curves.items()
+    }
+    heights = [y for _, ys in curves.values() for y in ys if math.isfinite(y)]
+    if not heights:
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
-    for label, (xs, ys) in panel.curves.items():
-        look = line_look(labels.index(label))
-        if panel.marks_only:
-            look["linestyle"] = "none"
+    for label, (xs, ys) in curves.items():
+        look = line_look(labels.index(label)) | ({"linestyle": "none"} if panel.marks_only else {})
         axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
     if panel.log_y:
-        decade_axis(axes.yaxis, [max(value, _LEAST) for value in y])
+        decade_axis(axes.yaxis, [max(y, _LEAST) for y in heights])
     else:
-        axes.set_ylim(min(0.0, min(y)), 1.06 * max(y) or 1.0)
-    if panel.log_x:
-        dimension_axis(axes, x)
-    for where in panel.verticals:
-        axes.axvline(where, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
+        axes.set_ylim(min(0.0, min(heights)), 1.06 * max(heights) or 1.0)
+    if panel.ticks:
+        axes.set_xticks(list(panel.ticks), list(panel.ticks.values()))
+    elif panel.log_x:
+        dimension_axis(axes, [x for xs, _ in curves.values() for x in xs])
+    dotted = {"color": FAINT, "linewidth": 1.0, "linestyle": (0, (2, 2)), "zorder": 1}
+    for x in panel.verticals:
+        axes.axvline(x, **dotted)
+    for y in panel.horizontals:
+        axes.axhline(y, **dotted)
     title_axes(axes, panel.x_label, panel.y_label)

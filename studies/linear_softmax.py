@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from scipy import stats
 
 from attention.inputs import BooleanInputs
 from runs import Scale
-from studies.line_figure import Panel, line_figure, number_text
-from studies.study import Parameters, Row, Study
+from studies.intervals import mean_interval
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, table
+from studies.study import Parameters, Row, Study, Table
 from upper.linear_attention import FeatureMoments, regress_moments, softmax_features
 from upper.linear_attention.features import SoftmaxKind, blocks, softmax_feature_count
 
@@ -31,8 +32,8 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     return [{"k": k, "d": 8, "draws": draws, "samples": samples} for k in (2, 4)]
 
 
-def _measure(*, k: int, d: int, draws: int, samples: int, rng: Generator) -> dict[str, Any]:
-    """1 - R^2 of regressions on softmax heads by set of features, norm of Theta and draw of (Theta, W).
+def _measure(*, k: int, d: int, draws: int, samples: int, rng: Generator) -> list[dict[str, Any]]:
+    """Means of 1 - R^2 over draws of (Theta, W), with 95 % intervals, by norm of Theta and set of features.
 
     The head is softmax(x_q^T Theta X^T) X W with the query the last row of X, uniform in {-1, 1}^(k x d). It is odd in
     X, so that its mean is 0. The draws share the inputs. Where k d <= 17 all inputs are enumerated, otherwise the
@@ -47,10 +48,21 @@ def _measure(*, k: int, d: int, draws: int, samples: int, rng: Generator) -> dic
     heads = (theta.reshape(-1, d, d), w.reshape(-1, d, d))
     y = _last_row(x, *heads)
     y_fresh = y if exact else _last_row(fresh, *heads)
-    missed = {
-        kind: _missed(kind, x, y, fresh, y_fresh).reshape(len(_NORMS), draws).tolist() for kind in _KINDS
-    }
-    return {"norms": list(_NORMS), "missed": missed}
+    rows = []
+    for kind, features in _KINDS.items():
+        missed = _missed(kind, x, y, fresh, y_fresh).reshape(len(_NORMS), draws)
+        for norm, each in zip(_NORMS, missed, strict=True):
+            mean = mean_interval(each, confidence=0.95)
+            rows.append(
+                {
+                    "norm": norm,
+                    "features": features,
+                    "missed": mean.estimate,
+                    "low": mean.low,
+                    "high": mean.high,
+                }
+            )
+    return rows
 
 
 def _half_of_all_signs(k: int, d: int) -> np.ndarray:
@@ -90,43 +102,34 @@ def _missed(
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     """Means of 1 - R² by tokens, norm and features, such as k4_norm1_cent."""
+    kinds = {features: kind for kind, features in _KINDS.items()}
     return {
-        f"k{row['k']}_norm{norm:g}_{kind}".replace(".", "_"): number_text(float(np.mean(values)))
+        f"k{row['k']}_norm{row['norm']:g}_{kinds[row['features']]}".replace(".", "_"): row["missed"]
         for row in rows
-        for kind, by_norm in row["missed"].items()
-        for norm, values in zip(row["norms"], by_norm, strict=True)
     }
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    lines = []
-    for row in rows:
-        for place, norm in enumerate(row["norms"]):
-            for kind, title in _KINDS.items():
-                values = np.asarray(row["missed"][kind][place])
-                half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-                lines.append(
-                    {
-                        "k": str(row["k"]),
-                        "|Theta|": f"{norm:g}",
-                        "features": title,
-                        "1 - R²": number_text(float(values.mean())),
-                        "from": number_text(float(values.mean() - half)),
-                        "to": number_text(float(values.mean() + half)),
-                    }
-                )
-    return lines
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    by = {"k": "k", "|Theta|": "norm", "features": "features"}
+    rows = [row for those in grouped(rows, "k", "norm").values() for row in those]
+    return {"missed": table(rows, by, {"1 - R²": "missed", "from": "low", "to": "high"})}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    panels = []
-    for row in rows:
-        curves = {
-            title: (row["norms"], [float(np.mean(values)) for values in row["missed"][kind]])
-            for kind, title in _KINDS.items()
-        }
-        panels.append(Panel("|Theta|", f"1 - R², {row['k']} tokens", curves, log_x=True))
-    return line_figure(panels)
+    return line_figure(
+        [
+            Panel(
+                "|Theta|",
+                f"1 - R², {k} tokens",
+                {
+                    features: curve(chosen(sized, features=features), "norm", "missed")
+                    for features in _KINDS.values()
+                },
+                log_x=True,
+            )
+            for (k,), sized in grouped(rows, "k").items()
+        ]
+    )
 
 
 STUDY = Study(
@@ -136,6 +139,6 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
 )

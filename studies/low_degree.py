@@ -11,9 +11,9 @@ from lower import FAMILIES, SecretPairs
 from lower.low_degree import advantage_within_dimension, dimension_within_advantage
 from runs import Scale
 from sq import ParityElimination, ParityFamily, SQFamily
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, of_all
-from studies.study import Parameters, Row, Study
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, count_text, curve, grouped, of_all, table, values
+from studies.study import Parameters, Row, Study, Table
 
 __all__ = ["STUDY"]
 
@@ -40,24 +40,26 @@ def _cells(scale: Scale) -> list[Parameters]:
     return [{"family": name, "dim": dim, "rate": rate, "runs": runs} for name in names for rate in _RATES]
 
 
-def _measure(*, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int) -> dict[str, Any]:
+def _measure(
+    *, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int
+) -> list[dict[str, Any]]:
+    """A row for the family, a row for each of several degrees, and a row for each number of samples m."""
     parameters = dict(_FAMILIES[family])
     made = FAMILIES[parameters.pop("name")].preset(dim=dim, noise=rate, **parameters)
     assert isinstance(made, SQFamily)
     pairs, few = made.secret_pairs, 2 * (dim + 9)
     lowest = pairs.lowest_degree
     assert lowest is not None
-    return {
+    whole = {
         "targets": str(made.secrets.size),
         "lowest": lowest,
-        "samples": [_fewest(pairs, degree=times * lowest) for times in _TIMES],
         "any_degree": _least(lambda n: _whole(pairs, n) >= 1),
         "few": few,
         "degree_at_few": pairs.smallest_degree(samples=few),
-        "dimensions": [_finite(pairs.dimension(samples=one)) for one in _LEVELS],
-        **_equivalence(pairs),
         "eliminated": _eliminated(made, runs, rng) if type(made) is ParityFamily else None,
     }
+    degrees = [{"degree": t * lowest, "samples": _fewest(pairs, degree=t * lowest)} for t in _TIMES]
+    return [whole, *degrees, *({"m": m, **_dimension(pairs, m)} for m in _LEVELS)]
 
 
 def _fewest(pairs: SecretPairs, degree: int) -> int | None:
@@ -85,24 +87,20 @@ def _least(reached: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _equivalence(pairs: SecretPairs) -> dict[str, list[float]]:
-    """How much each direction of the equivalence loses: a number over its bound, at least 1, for k = 2 and 4."""
-    largest = max(pairs.totals)
-    losses: dict[str, list[float]] = {
-        f"{what}_{k}": [] for what in ("dimension", "advantage") for k in (2, 4)
-    }
-    for at in _LEVELS:
-        found = pairs.dimension(samples=at)
-        if not 0 < found < math.inf:
-            continue
-        for k in (2, 4):
-            # with many samples the last term is nearly all of the advantage: the bound is as sharp as it gets
-            many = pairs.squared_advantage(samples=10**9, touched=k)
-            below = dimension_within_advantage(many, samples=10**9, touched=k, at=at)
-            losses[f"dimension_{k}"].append(found / below)
-            seen = pairs.squared_advantage(samples=at, touched=k)
-            above = advantage_within_dimension(found, at=at, samples=at, touched=k, largest=largest)
-            losses[f"advantage_{k}"].append(above / float(seen))
+def _dimension(pairs: SecretPairs, m: int) -> dict[str, Any]:
+    """The dimension, and how much each direction of the equivalence loses for k = 2 and 4: a factor of at least 1."""
+    dimension = pairs.dimension(samples=m)
+    if not 0 < dimension < math.inf:
+        return {"dimension": None if math.isinf(dimension) else dimension}
+    losses: dict[str, Any] = {"dimension": dimension}
+    for k in (2, 4):
+        # with many samples the last term is nearly all of the advantage: the bound is as sharp as it gets
+        many = pairs.squared_advantage(samples=10**9, touched=k)
+        losses[f"dimension_{k}"] = dimension / dimension_within_advantage(
+            many, samples=10**9, touched=k, at=m
+        )
+        bound = advantage_within_dimension(dimension, at=m, samples=m, touched=k, largest=max(pairs.totals))
+        losses[f"advantage_{k}"] = bound / float(pairs.squared_advantage(samples=m, touched=k))
     return losses
 
 
@@ -116,70 +114,66 @@ def _eliminated(family: SQFamily, runs: int, rng: np.random.Generator) -> int:
     return found
 
 
-def _finite(value: float) -> float | None:
-    return None if math.isinf(value) else value
-
-
-def _count(value: float | None) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,.0f}" if value < 1e6 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
+def _of(rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows about a degree, about a number m, or about the family."""
+    return [row for row in rows if row.get(name) is not None]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    for k in (2, 4):
-        for what in ("dimension", "advantage"):
-            losses = [loss for row in rows for loss in row[f"{what}_{k}"]]
-            if losses:
-                named[f"{what}_holds_{k}"] = of_all(loss >= 1 - 1e-9 for loss in losses)
-                named[f"{what}_least_{k}"] = f"{min(losses):.3g}"
-                named[f"{what}_median_{k}"] = f"{float(np.median(losses)):.2g}"
-                named[f"{what}_largest_{k}"] = _count(max(losses))
+    for loss in (f"{what}_{k}" for what in ("dimension", "advantage") for k in (2, 4)):
+        if losses := values(rows, loss):
+            what, k = loss.split("_")
+            named[f"{what}_holds_{k}"] = of_all(loss >= 1 - 1e-9 for loss in losses)
+            named[f"{what}_least_{k}"] = f"{min(losses):.3g}"
+            named[f"{what}_median_{k}"] = f"{float(np.median(losses)):.2g}"
+            named[f"{what}_largest_{k}"] = count_text(max(losses))
     for short, family in (("three", "parity, l = 3"), ("dense", "parity, l = 19"), ("bump", "bump, l = 8")):
-        for row in chosen(rows, family=family):
-            at = f"{short}_{round(100 * row['rate'])}"
+        for (rate,), those in grouped(chosen(rows, family=family), "rate").items():
+            at, (whole,) = f"{short}_{round(100 * rate)}", _of(those, "lowest")
+            first, second, _ = _of(those, "degree")
             named |= {
-                f"first_{at}": _count(row["samples"][0]),
-                f"second_{at}": _count(row["samples"][1]),
-                f"any_{at}": _count(row["any_degree"]),
-                f"degree_{at}": _count(row["degree_at_few"]),
-                f"few_{at}": row["few"],
+                f"first_{at}": count_text(first["samples"]),
+                f"second_{at}": count_text(second["samples"]),
+                f"any_{at}": count_text(whole["any_degree"]),
+                f"degree_{at}": count_text(whole["degree_at_few"]),
+                f"few_{at}": whole["few"],
             }
-            if row["eliminated"] is not None:
-                named[f"eliminated_{at}"] = f"{row['eliminated']} of {row['runs']}"
+            if whole["eliminated"] is not None:
+                named[f"eliminated_{at}"] = f"{whole['eliminated']} of {whole['runs']}"
     return named
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    return [
-        {
-            "family": row["family"],
-            "flips": f"{row['rate']:g}",
-            "targets": _count(float(row["targets"])),
-            "lowest degree D0": str(row["lowest"]),
-            "n at D0, 2 D0, 3 D0": "; ".join(_count(one) for one in row["samples"]),
-            "n at any degree": _count(row["any_degree"]),
-            "D at n = 2(d + 9)": _count(row["degree_at_few"]),
-            "SDA(100)": "infinite" if row["dimensions"][1] is None else _count(row["dimensions"][1]),
-            "elimination": "" if row["eliminated"] is None else f"{row['eliminated']} of {row['runs']}",
-        }
-        for row in rows
-    ]
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    def whole(name: str, text: Callable[[Any], Any] = lambda value: value) -> Callable[[Sequence[Row]], Any]:
+        return lambda those: text(_of(those, "lowest")[0][name])
+
+    def dimension(those: Sequence[Row]) -> str:
+        (value,) = (row["dimension"] for row in chosen(those, m=100))
+        return "infinite" if value is None else count_text(value)
+
+    columns = {
+        "targets": whole("targets", lambda size: count_text(float(size))),
+        "lowest degree D0": whole("lowest"),
+        "n at D0, 2 D0, 3 D0": lambda those: "; ".join(
+            count_text(row["samples"]) for row in _of(those, "degree")
+        ),
+        "n at any degree": whole("any_degree", count_text),
+        "D at n = 2(d + 9)": whole("degree_at_few", count_text),
+        "SDA(100)": dimension,
+        "elimination": whole(
+            "eliminated", lambda runs: "" if runs is None else f"{runs} of {rows[0]['runs']}"
+        ),
+    }
+    return {"families": table(rows, {"family": "family", "flips": "rate"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Samples needed against the degree, and the dimension against m, without flips."""
-    needed: dict[str, Any] = {}
-    dimensions: dict[str, Any] = {}
-    for row in chosen(rows, rate=0.0):
-        degrees = [times * row["lowest"] for times in _TIMES]
-        points: dict[float, float | None] = dict(zip(degrees, row["samples"], strict=True))
-        needed[row["family"]] = curve_of(points)
-        finite: dict[float, float | None] = {
-            m: value for m, value in zip(_LEVELS, row["dimensions"], strict=True) if value and value > 0
-        }
-        dimensions[row["family"]] = curve_of(finite)
+    families = grouped(chosen(rows, rate=0.0), "family").items()
+    needed = {family: curve(_of(those, "degree"), "degree", "samples") for (family,), those in families}
+    positive = {family: [row for row in _of(those, "m") if row["dimension"]] for (family,), those in families}
+    dimensions = {family: curve(those, "m", "dimension") for family, those in positive.items()}
     return line_figure(
         [
             Panel("degree D", "samples for advantage 1", needed, log_x=True),
@@ -196,6 +190,6 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
 )

@@ -2,89 +2,71 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
+from numpy.random import Generator
+from scipy.special import comb, expit
 
-from attention import BooleanInputs, ExampleOracle, Learner, relative_error, unknown_part_error
-from lower import LinearKnownPart
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    Learner,
+    make_low_rank_layer,
+    make_nice_layer,
+    unknown_part_error,
+)
 from runs import Scale
-from runs.figures import FAINT
-from sq import ParityElimination
-from studies.intervals import proportion_interval
+from sq import parity_heads
 from studies.line_figure import Panel, line_figure
-from studies.nice_to_hard_path import STEEPEST, PathPoint, draw_path
-from studies.rows import chosen, grouped, of_all
-from studies.study import Parameters, Row, Study
-from upper import LBFGS, GradientDescent, LinearBaseline, Newton
+from studies.rows import chosen, curve, grouped, median, of_all, table, with_interval
+from studies.study import Parameters, Row, Study, Table
+from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "PathPoint", "draw_point"]
 
-_TITLES = {
-    "newton": "Newton",
-    "six-phase": "six phases",
-    "l-bfgs": "L-BFGS",
-    "adam": "Adam, 8 heads",
-    "linear": "linear",
-    "elimination": "elimination",
-}
-_WORK = {"newton": 1500, "six-phase": 1500, "l-bfgs": 1000, "adam": 1500, "linear": 1, "elimination": 1}
-_QUICK_STEPS = 200  # of Adam
+_TITLES = {"newton": "Newton", "six-phase": "six phases", "adam": "Adam, 8 heads"}
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _APART = (0.0, 0.8, 0.95, 1.0)
+_STEEPEST = 8.0  # the factor on the slopes of all heads at s = 1
+_SIGMA = 2.0  # standard deviation of the logits of the nice end
 _FRESH = 2000
-_MAIN: Parameters = {"bits": 3, "ends": "generic", "slope": 0.0}
-_LEARNED, _EXACT = 0.3, 1e-6  # errors on the secret's part; the first means nine tenths of its energy
+# errors on the secret's part; the first leaves a tenth of its energy
+_LEARNED, _EXACT, _DIVERGED = 0.3, 1e-6, 1e3
+_PATHS = (("newton", 0.0), ("newton", 1.0), ("six-phase", 0.0), ("adam", 0.0), ("adam", 1.0))
 
 
 def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
-    dim = 8 if quick else 12
-    draws = dict.fromkeys(_TITLES, 1) if quick else {"newton": 5, "six-phase": 5, "l-bfgs": 2, "adam": 2}
-    shapes, slopes = ((0.0, 0.8, 0.95, 1.0), (0.0, 1.0)) if quick else (_SHAPES, (0.0, 0.5, 1.0))
-    apart = (0.0, 1.0) if quick else _APART
-    cells = [
-        _cell(learner, draw, dim=dim, shape=t, slope=slope, quick=quick)
-        for learner in _TITLES
-        # a run of Adam takes five seconds
-        for slope in (slopes if learner != "adam" else slopes[::2])
+    dim, shapes, apart = (8, (0.0, 0.8, 0.95, 1.0), (0.0, 1.0)) if quick else (12, _SHAPES, _APART)
+    newton = {"learner": "newton", "dim": dim, "bits": 3, "ends": "generic", "slope": 0.0}
+    settings: list[Parameters] = [
+        {**newton, "learner": learner, "slope": slope, "shape": t, "projections": t}
+        for learner, slope in (_PATHS[:3] if quick else _PATHS)  # Adam takes the longest
         for t in shapes
-        for draw in range(2 if quick and learner == "newton" else draws.get(learner, 5))
     ]
-    cells += [
-        _cell("newton", draw, dim=dim, shape=a, projections=b)
-        for a in apart
-        for b in apart
-        if a != b
-        for draw in range(2 if quick else 5)
-    ]
+    settings += [{**newton, "shape": a, "projections": b} for a in apart for b in apart if a != b]
     # only the ranks change: the nice end with the ranks of the parity
-    cells += [
-        _cell(learner, draw, dim=dim, ends="low rank")
-        for learner in ("newton", "six-phase")
-        for draw in range(1 if quick else 5)
-    ]
-    sizes = ((2, 8),) if quick else ((3, 8), (3, 16), (1, 12), (2, 12), (5, 12))
-    cells += [
-        _cell("newton", draw, dim=other, bits=bits, shape=t)
-        for bits, other in sizes
-        for t in ((0.0, 0.8, 1.0) if quick else (0.0, 0.5, 0.8, 0.9, 0.95, 1.0))
-        for draw in range(1 if quick else 4)
-    ]
-    return cells
+    settings += [{**newton, "ends": "low rank", "shape": 0.0, "projections": 0.0}]
+    draws = {"newton": 2, "six-phase": 1, "adam": 1} if quick else {"newton": 5, "six-phase": 5, "adam": 2}
+    return [{**setting, "draw": draw} for setting in settings for draw in range(draws[setting["learner"]])]
 
 
-def _cell(learner: str, draw: int, *, quick: bool = False, **given: Any) -> Parameters:
-    """A cell with the values of `_MAIN` unless others are given; attention and projections move together."""
-    cell = {"shape": 0.0, **_MAIN, **given}
-    work = _QUICK_STEPS if quick and learner == "adam" else _WORK[learner]
-    return {"learner": learner, "projections": cell["shape"], **cell, "work": work, "draw": draw}
+_LEARNERS: Mapping[str, Callable[[int, int], Learner]] = {
+    "newton": lambda m, d: Newton(heads=m, examples=14 * d**2, work=1500, starts=5),
+    "six-phase": lambda m, d: SixPhase(heads=m, examples=40_000, work=1500),
+    "adam": lambda m, d: GradientDescent(heads=8, work=1500, batch=256, learning_rate=0.01),
+}
 
 
 def _measure(
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     learner: str,
     dim: int,
     bits: int,
@@ -92,206 +74,222 @@ def _measure(
     slope: float,
     shape: float,
     projections: float,
-    work: int,
     draw: int,
 ) -> Mapping[str, Any]:
     # separate, so that every cell of a draw has the same ends, examples and tests
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
-    path = draw_path(dim=dim, bits=bits, low_rank=ends == "low rank", rng=for_path)
-    point = path.point(shape, slope, projections=projections)
+    point = draw_point(dim, bits, shape, projections, slope, low_rank=ends == "low rank", rng=for_path)
     inputs = BooleanInputs(tokens=2, dim=dim)
-    fit = _LEARNERS[learner](point, work).fit(
-        ExampleOracle(point.layer, inputs, rng=for_oracle), rng=for_learner
-    )
+    oracle = ExampleOracle(point.layer, inputs, rng=for_oracle)
+    fit = _LEARNERS[learner](point.layer.heads, dim).fit(oracle, rng=for_learner)
     x = inputs.sample(_FRESH, rng=for_tests)
-    y, predicted = point.layer(x), np.asarray(fit.predict(x), dtype=np.float64)
-    theta = point.layer.theta
-    return {
-        "error": _finite(unknown_part_error(predicted, y, point.known(x))),
-        "relative_error": _finite(relative_error(predicted, y)),
-        "outcome": fit.outcome.name,
-        "examples": fit.examples_used,
-        "visible_share": point.visible_share(x),
-        "stable_rank": float(np.mean([np.sum(h**2) / np.linalg.norm(h, 2) ** 2 for h in theta])),
-        "slopes": float(np.mean(np.linalg.norm(theta, axis=(1, 2)))),
-    }
+    predicted = np.asarray(fit.predict(x), dtype=np.float64)
+    error = unknown_part_error(predicted, point.layer(x), point.known(x))
+    return {"error": min(error, _DIVERGED) if math.isfinite(error) else _DIVERGED}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+@dataclass(frozen=True, eq=False)
+class PathPoint:
+    """A layer between a nice one and the minimal parity (construction D of `sq.parity_heads`) of a secret set.
 
+    Attributes
+    ----------
+    nice : AttentionLayer
+        The nice end.
+    secret : array of int (l,)
+        The coordinates of the parity, none of them the gate, which is 0.
+    attention, projections : float
+        The shares a and b of the parity.
+    slope : float
+        The share s of the way to `_STEEPEST` slopes.
 
-def _elimination(point: PathPoint, work: int) -> Learner:
-    """The attack with the parity's known part at this slope; a label with an error up to .9 still gives its bit."""
-    direction = np.eye(point.path.dim)[0]
-    known = LinearKnownPart.from_gate(point.heads.c, point.heads.c0, gate=0, direction=direction)
-    return ParityElimination(direction=direction, known=known, heads=point.heads, tolerance=0.9)
+    Notes
+    -----
+    With N_i and A_i the nice Theta_i and W_i, sigma = 2 the standard deviation of the nice logits, H_i the parity's
+    Theta_i at s = 0, eta_i its norm and E = e_0 e_0^T,
 
+        Theta_i = f sigma^(1-a) eta_i^a [(1-a) N_i / sigma + a H_i / eta_i] / hypot(1-a, a),
+        W_i = d^((1-b)/2) |c_i|^b [(1-b) A_i / sqrt(d) + b sign(c_i) E] / hypot(1-b, b).
 
-_LEARNERS: Mapping[str, Callable[[PathPoint, int], Learner]] = {
-    "newton": lambda point, work: Newton(
-        heads=point.layer.heads, examples=14 * point.path.dim**2, work=work, starts=5
-    ),
-    "six-phase": lambda point, work: SixPhase(heads=point.layer.heads, examples=40_000, work=work),
-    "l-bfgs": lambda point, work: LBFGS(heads=point.layer.heads, examples=14 * point.path.dim**2, work=work),
-    "adam": lambda point, work: GradientDescent(heads=8, work=work, batch=256, learning_rate=0.01),
-    "linear": lambda point, work: LinearBaseline(examples=14 * point.path.dim**2),
-    "elimination": _elimination,
-}
-
-
-_Line = Mapping[float, Sequence[float]]
-"""The errors of the draws at each share of the way."""
-
-
-def _errors(rows: Sequence[Row], share: str = "shape", **where: Any) -> dict[float, list[float]]:
-    """The errors by `shape` or `projections` of rows with these values; infinite where a fit diverged.
-
-    The defaults are the main size, a generic nice end, and the parity's own slopes.
+    The norms of N_i and A_i are sigma and sqrt(d) on average. So directions move on a straight line and norms move
+    geometrically: shape and slope vary independently. All slopes are multiplied by f = 8^s, and the c_i solve the
+    parity's equations at those slopes: at a = b = 1 the layer is an exact parity for every s. For a < 1 the matrices
+    Theta_i have full rank; their stable rank falls, and the heads become parallel. Derived here.
     """
-    dim = max((row["dim"] for row in rows if row["learner"] != "newton"), default=0)
-    groups = grouped(chosen(rows, **{"dim": dim, **_MAIN, **where}), share)
-    return {
-        t: [math.inf if row["error"] is None else row["error"] for row in draws]
-        for (t,), draws in sorted(groups.items())
-    }
+
+    nice: AttentionLayer
+    secret: Int[np.ndarray, " l"]
+    attention: float
+    projections: float
+    slope: float
+
+    @cached_property
+    def _parts(self) -> tuple[np.ndarray, ...]:
+        """The parity's thresholds, the generic part of Theta, the parity's slopes, W, and its part along E."""
+        d, a, b, factor = self.nice.dim, self.attention, self.projections, _STEEPEST**self.slope
+        parity = parity_heads("D", bits=len(self.secret))
+        steep = parity_heads("D", bits=len(self.secret), slopes=(factor * parity.slopes).tolist())
+        norms = parity.slopes * np.sqrt(len(self.secret) + parity.thresholds**2)
+        scale = factor * _SIGMA ** (1 - a) * norms**a / np.hypot(1 - a, a)
+        generic = _by_head(scale * ((1 - a) / _SIGMA)) * self.nice.theta
+        w_scale = np.sqrt(d) ** (1 - b) * np.abs(steep.coefficients) ** b / np.hypot(1 - b, b)
+        w = _by_head(w_scale * ((1 - b) / np.sqrt(d))) * self.nice.w
+        hard = w_scale * b * np.sign(steep.coefficients)
+        w[:, 0, 0] += hard
+        return parity.thresholds, generic, scale * a / norms * parity.slopes, w, hard
+
+    @cached_property
+    def layer(self) -> AttentionLayer:
+        """The layer."""
+        thresholds, generic, steepness, w, _ = self._parts
+        diagonals = np.zeros((len(w), self.nice.dim))
+        diagonals[:, self.secret] = 1.0
+        diagonals[:, 0] = -thresholds
+        return AttentionLayer(theta=generic + _by_head(steepness) * [np.diag(row) for row in diagonals], w=w)
+
+    def by_count(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "counts n 2 d"]:
+        """The layer's output if the tokens differ in N = 0, ..., l of the secret coordinates.
+
+        Notes
+        -----
+        The secret enters only by that number N: a row's logits differ by x_a G (x_a - x_b) + 2 beta (N - t [gate]).
+        """
+        thresholds, generic, steepness, w, _ = self._parts
+        gap = x - x[:, ::-1]
+        logits = np.einsum("nrd,mde,nre->mnr", x, generic, gap, optimize=True)
+        gate = np.asarray(gap[:, 0, 0] != 0, dtype=float)[:, None]
+        outputs = []
+        for number in range(len(self.secret) + 1):
+            steep = 2 * _by_head(steepness) * (number - _by_head(thresholds) * gate)
+            read = x[:, ::-1] + expit(logits + steep)[..., None] * gap  # p x_a + (1 - p) x_b
+            outputs.append(np.einsum("mnrd,mde->nre", read, w, optimize=True))
+        return np.stack(outputs)
+
+    def known(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d"]:
+        """The known part without the secret: the mean over all secrets, given everything else; exact.
+
+        Notes
+        -----
+        Over secrets N is hypergeometric given the number of coordinates in which the tokens differ. At a = b = 1 it is
+        the known part of the parity plus the mean of all parities, whose norm is 1 / sqrt(C(d - 1, l)). At a = 0 the
+        layer has no secret. The known part is then the mean over nice layers: heads attend evenly, and only the part
+        of W_i along E remains.
+        """
+        if self.attention == 0:
+            even = np.zeros_like(x)
+            even[:, :, 0] = x[:, :, 0].mean(axis=1, keepdims=True) * self._parts[4].sum()
+            return even
+        others, bits = self.nice.dim - 1, len(self.secret)
+        differ = (x[:, 0, 1:] != x[:, 1, 1:]).sum(axis=1)
+        number = np.arange(bits + 1)[:, None]
+        chances = comb(differ, number) * comb(others - differ, bits - number) / comb(others, bits)
+        return np.asarray(np.einsum("cn,cnrd->nrd", chances, self.by_count(x)))
 
 
-def _along(rows: Sequence[Row], learner: str, **where: Any) -> dict[float, list[float]]:
-    """The errors along the path, on which attention and projections move together."""
-    return _errors([row for row in rows if row["shape"] == row["projections"]], learner=learner, **where)
+def draw_point(
+    dim: int,
+    bits: int,
+    attention: float,
+    projections: float,
+    slope: float,
+    *,
+    low_rank: bool = False,
+    rng: Generator,
+) -> PathPoint:
+    """Draw a nice end and a secret set; with `low_rank` the nice end has the parity's ranks, in random directions."""
+    heads = len(parity_heads("D", bits=bits).slopes)  # the smallest number that hides so many bits
+    secret = np.sort(1 + rng.choice(dim - 1, size=bits, replace=False))
+    if low_rank:
+        nice = make_low_rank_layer(heads=heads, dim=dim, rank=bits + 1, w_rank=1, sigma=_SIGMA, rng=rng)
+    else:
+        nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
+    return PathPoint(nice, secret, attention, projections, slope)
 
 
-def _median(errors: Sequence[float]) -> float:
-    ordered = sorted(errors)
-    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-    return math.inf if math.inf in middle else float(np.mean(middle))
+def _by_head(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:
+    """A number a head, to multiply matrices with."""
+    return numbers[:, None, None]
 
 
-def _reach(line: _Line, below: float = _LEARNED) -> str:
+def _main(rows: Sequence[Row], learner: str, **where: Any) -> list[Row]:
+    """The rows of a learner with a generic nice end and the parity's own slopes, unless given."""
+    return chosen(rows, learner=learner, **{"ends": "generic", "slope": 0.0, **where})
+
+
+def _together(rows: Sequence[Row]) -> list[Row]:
+    """Along the path attention and projections move together."""
+    return [row for row in rows if row["shape"] == row["projections"]]
+
+
+def _reach(rows: Sequence[Row], below: float = _LEARNED) -> str:
     """The values at which at least half of the draws are learned."""
+    draws = grouped(_together(rows), "shape").items()
     return ", ".join(
-        f"{t:g}" for t, errors in line.items() if 2 * sum(e < below for e in errors) >= len(errors)
+        f"{t:g}" for (t,), some in draws if np.mean([row["error"] < below for row in some]) >= 0.5
     )
-
-
-def _learned(errors: Sequence[float]) -> str:
-    return of_all(error < _LEARNED for error in errors)
-
-
-def _short(error: float) -> str:
-    if error > 9:
-        return "> 9"
-    return f"{error:.2f}" if error >= 0.0095 else f"{error:.0e}" if error else "0"
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    newton = _along(rows, "newton")
-    exact = {t: [error < _EXACT for error in errors] for t, errors in newton.items()}
-    named: dict[str, Any] = {
-        **{f"reach_{name.replace('-', '_')}": _reach(_along(rows, name)) for name in _TITLES},
-        "adam_lower": _reach(_along(rows, "adam"), 0.25),
-        "adam_higher": _reach(_along(rows, "adam"), 0.35),
-        "exact_until": f"{max((t for t, those in exact.items() if all(those)), default=0):g}",
-        "exact_end": f"{min((t for t, those in exact.items() if not any(those)), default=1):g}",
+    newton, adam = grouped(_together(_main(rows, "newton")), "shape"), _main(rows, "adam")
+    exact = {t: [row["error"] < _EXACT for row in draws] for (t,), draws in newton.items()}
+    ends = [median(_main(rows, name, slope=s, shape=1.0, projections=1.0), "error") for name, s in _PATHS]
+    learned = {
+        "together": _main(rows, "newton", shape=1.0, projections=1.0),
+        "attention": _main(rows, "newton", shape=1.0, projections=0.0),
+        "projections": _main(rows, "newton", shape=0.0, projections=1.0),
+        "ranks": _main(rows, "newton", ends="low rank"),
+        "steep": _main(rows, "newton", slope=1.0, shape=0.0),
+        "near_attention": _main(rows, "newton", shape=0.8, projections=1.0),
+        "nearer_attention": _main(rows, "newton", shape=0.95, projections=1.0),
+        "nearer_projections": _main(rows, "newton", shape=1.0, projections=0.95),
     }
-    ends = [
-        _median(line[1.0])
-        for name in _TITLES
-        for slope in (0.0, 0.5, 1.0)
-        if name != "elimination" and 1.0 in (line := _along(rows, name, slope=slope))
+    return {
+        **{f"reach_{name.replace('-', '_')}": _reach(_main(rows, name)) for name in _TITLES},
+        "adam_lower": _reach(adam, 0.25),
+        "adam_higher": _reach(adam, 0.35),
+        "exact_until": f"{max(t for t, draws in exact.items() if all(draws)):g}",
+        "exact_end": f"{min(t for t, draws in exact.items() if not any(draws)):g}",
+        "least": f"{min(error for error in ends if error):.2f}",
+        **{name: of_all(row["error"] < _LEARNED for row in draws) for name, draws in learned.items()},
+    }
+
+
+def _learned_last(rows: Sequence[Row]) -> str:
+    return with_interval(row["error"] < _LEARNED for row in chosen(rows, shape=rows[-1]["shape"]))
+
+
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    shown = [
+        {**row, "title": _TITLES[row["learner"]], "slopes": f"× {_STEEPEST ** row['slope']:g}"}
+        for row in _together(rows)
     ]
-    attention = _errors(rows, learner="newton", projections=0.0)
-    projections = _errors(rows, learner="newton", projections=1.0)
-    both = _errors(rows, "projections", learner="newton", shape=1.0)
-    steep, phases = _along(rows, "newton", slope=1.0), _along(rows, "six-phase", slope=1.0)
-    known: dict[str, tuple[_Line, float]] = {
-        "together": (newton, 1.0),
-        "attention": (attention, 1.0),
-        "projections": (projections, 0.0),
-        "ranks": (_errors(rows, learner="newton", ends="low rank"), 0.0),
-        "steep": (steep, 0.0),
-        "near_attention": (projections, 0.8),
-        "nearer_attention": (projections, 0.95),
-        "nearer_projections": (both, 0.95),
+    shares = sorted({row["shape"] for row in shown})
+    return {
+        "errors": table(
+            shown,
+            {"learner": "title", "slopes": "slopes", "nice end": "ends"},
+            {f"t = {t:g}": lambda some, t=t: median(chosen(some, shape=t), "error") for t in shares}
+            | {"learned at the last t": _learned_last},
+        )
     }
-    named |= {name: _learned(line[t]) for name, (line, t) in known.items() if t in line}
-    sizes = [(row["bits"], row["dim"]) for row in rows if row["learner"] == "newton"]
-    others = {size: _along(rows, "newton", bits=size[0], dim=size[1]) for size in sizes}
-    one = [error for (bits, _), line in others.items() if bits == 1 for error in line.get(1.0, ())]
-    more = [error for (bits, _), line in others.items() if bits != 1 for error in line.get(1.0, ())]
-    named |= {"one_bit": _learned(one), "more_bits": _learned(more)}
-    if ends:
-        named["least"] = f"{min(ends):.2f}"
-    if 0.0 in phases:
-        named["phases_steep"] = f"{_median(phases[0.0]):.2f}"
-    for name, t in (("visible_first", 0.5), ("visible_last", 1.0)):
-        if seen := chosen(rows, learner="elimination", slope=0.0, shape=t):
-            named[name] = f"{np.median([row['visible_share'] for row in seen]):.2f}"
-    return named
-
-
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    shown = sorted({row["shape"] for row in rows if row["shape"] == row["projections"]})
-    lines: dict[str, _Line] = {
-        f"{title}, slopes × {STEEPEST**slope:.2g}": _along(rows, name, slope=slope)
-        for name, title in _TITLES.items()
-        for slope in (0.0, 0.5, 1.0)
-    }
-    for bits, dim in sorted({(row["bits"], row["dim"]) for row in rows if row["learner"] == "newton"}):
-        line = _along(rows, "newton", bits=bits, dim=dim)
-        if line != _along(rows, "newton"):
-            lines[f"Newton, {bits} {'bit' if bits == 1 else 'bits'}, d = {dim}"] = line
-    for name in ("newton", "six-phase"):
-        lines[f"{_TITLES[name]}, nice end of the parity's ranks"] = _along(rows, name, ends="low rank")
-    return [
-        {
-            "learner": title,
-            **{f"t = {t:g}": _short(_median(line[t])) if t in line else "" for t in shown},
-            "learned at the last t": _learned(line[max(line)]),
-            "95% interval": _interval(line[max(line)]),
-        }
-        for title, line in lines.items()
-        if line
-    ]
-
-
-def _interval(errors: Sequence[float]) -> str:
-    interval = proportion_interval(sum(error < _LEARNED for error in errors), len(errors), confidence=0.95)
-    return f"{interval.low:.2f} to {interval.high:.2f}"
-
-
-def _shown(error: float) -> float:
-    return min(max(error, 1e-16), 10.0)
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Median errors: left of every learner along the path, right of Newton with one ingredient fixed."""
-    path = {title: _along(rows, name) for name, title in _TITLES.items()}
+    path = {title: curve(_together(_main(rows, name)), "shape", "error") for name, title in _TITLES.items()}
     fixed = {
-        "attention stays nice": _errors(rows, "projections", learner="newton", shape=0.0),
-        "attention is the parity's": _errors(rows, "projections", learner="newton", shape=1.0),
-        "projections stay nice": _errors(rows, learner="newton", projections=0.0),
-        "projections are the parity's": _errors(rows, learner="newton", projections=1.0),
+        "attention stays nice": curve(_main(rows, "newton", shape=0.0), "projections", "error"),
+        "attention is the parity's": curve(_main(rows, "newton", shape=1.0), "projections", "error"),
+        "projections stay nice": curve(_main(rows, "newton", projections=0.0), "shape", "error"),
+        "projections are the parity's": curve(_main(rows, "newton", projections=1.0), "shape", "error"),
     }
-    panels, every = [], []
-    for below, above, lines in (
-        ("share t of attention and projections", "median error on the secret's part", path),
-        ("share of the other ingredient", "the same of Newton, one ingredient fixed", fixed),
-    ):
-        shares = sorted({t for line in lines.values() for t in line})
-        curves = {
-            title: ([shares.index(t) for t in line], [_shown(_median(errors)) for errors in line.values()])
-            for title, line in lines.items()
-            if line
-        }
-        panels.append(Panel(below, above, curves))
-        every.append(shares)
-    figure = line_figure(panels)
-    for axes, shares in zip(figure.axes, every, strict=True):
-        axes.set_xticks(range(len(shares)), [f"{t:g}" for t in shares])
-        axes.axhline(_LEARNED, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    return figure
+    threshold = (_LEARNED,)
+    return line_figure(
+        [
+            Panel("share t of both", "median error on the secret's part", path, horizontals=threshold),
+            Panel("share of the other", "Newton, one ingredient fixed", fixed, horizontals=threshold),
+        ]
+    )
 
 
 STUDY = Study(
@@ -302,7 +300,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("dim", "bits", "ends", "draw"),
     needs=("torch",),

@@ -1,303 +1,257 @@
-"""Noise on the labels: added noise, or a class drawn from the softmax of each row of the output."""
+"""Noise on the labels: what it costs each learner, beside the law of least squares."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.random import Generator
 
-from attention import make_nice_layer
+from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer
 from runs import Scale
+from studies.fits import fit_errors
 from studies.intervals import mean_interval
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.noise_learners import learn_classes, learn_noisy
-from studies.rows import chosen, grouped
-from studies.study import Parameters, Row, Study
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, table, values
+from studies.study import Parameters, Row, Study, Table
+from upper import GradientDescent, LinearBaseline, Newton
 from upper.floor import counting_floor
+from upper.six_phase import SixPhase
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "derivative", "squared_law"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
-_CLASSES = {"squared": "squared loss", "likelihood": "likelihood", "likelihood_law": "bound"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
 _BROKEN = 2.0  # times the error without noise
-_SETTLED = 0.2  # a first-order law counts as valid if its bound is below this value
+_FRESH, _BATCH, _BLOCK = 1000, 256, 64
+_MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose cost per example is its square
+_NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
 
 
 def _cells(scale: Scale) -> list[Parameters]:
-    return list(_quick() if scale is Scale.QUICK else _full())
+    quick = scale is Scale.QUICK
+    levels = (0.01, 0.1, 1.0) if quick else (0.001, 0.01, 0.1, 1.0)
+    phases = (0.0, *levels) if quick else (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+    cells: list[Parameters] = [
+        _cell(
+            "newton",
+            heads,
+            tokens,
+            dim,
+            level,
+            floors * counting_floor(heads=heads, tokens=tokens, dim=dim),
+            draws,
+        )
+        for heads, tokens, dim, draws in (
+            ((2, 3, 8, 4), (2, 2, 16, 2)) if quick else ((2, 3, 8, 12), (2, 2, 16, 4), (4, 4, 32, 2))
+        )
+        for floors in ((4, 32) if quick or heads == 4 else (4, 8, 16, 32, 64))
+        for level in levels
+        if heads == 2 or level in (0.01, 0.1)
+    ]
+    cells += [
+        _cell("phases", 2, 2, 16, level, 40_000 if quick else 450_000, 1 if quick else 3) for level in phases
+    ]
+    cells += [
+        _cell("adam", 2, 2, 16, level, 38_400 if quick else 256_000, 1 if quick else 3) for level in levels
+    ]
+    return cells + [_cell("linear", 2, 2, 16, level, 8192, 2 if quick else 12) for level in levels]
 
 
-def _quick() -> Iterator[Parameters]:
-    yield from _newton((2, 3, 8), (4, 64), (0.1,), 4)
-    yield from _newton((2, 2, 16), (4, 16), (0.01, 0.1, 1.0), 2)
-    yield from (_cell("phases", (2, 2, 16), level, 40_000, 1) for level in (0.0, 0.01, 0.1, 1.0))
-    yield from (_cell("adam", (2, 2, 16), level, 38_400, 1) for level in (0.01, 0.1, 1.0))
-    yield from (_cell("linear", (2, 2, 16), level, 8192, 2) for level in (0.01, 0.1, 1.0))
-    for gain, draws in ((1.0, 1), (4.0, 2)):
-        yield from (_cell("sampled", (2, 3, 8), gain, n, draws) for n in (1024, 2048))
-
-
-def _full() -> Iterator[Parameters]:
-    levels = (0.001, 0.01, 0.1, 1.0)
-    yield from _newton((2, 3, 8), (4, 8, 16, 32, 64), levels, 12)
-    yield from _newton((2, 2, 16), (4, 8, 16, 32, 64), levels, 4)
-    yield from _newton((4, 4, 32), (4, 32), (0.01, 0.1), 2)
-    for level in (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
-        yield _cell("phases", (2, 2, 16), level, 450_000, 3)
-    yield from (_cell("adam", (2, 2, 16), level, 256_000, 3) for level in levels)
-    yield from (_cell("linear", (2, 2, 16), level, 8192, 12) for level in levels)
-    for gain in (0.5, 1.0, 2.0, 4.0):
-        yield from (_cell("sampled", (2, 3, 8), gain, n, 3) for n in (1024, 4096, 16384))
-    yield from (_cell("sampled", (2, 2, 16), 2.0, n, 2) for n in (2048, 16384))
-
-
-def _newton(
-    size: tuple[int, int, int], floors: Sequence[int], levels: Sequence[float], draws: int
-) -> Iterator[Parameters]:
-    m, k, d = size
-    floor = counting_floor(heads=m, tokens=k, dim=d)
-    yield from (_cell("newton", size, level, times * floor, draws) for times in floors for level in levels)
-
-
-def _cell(kind: str, size: tuple[int, int, int], level: float, examples: int, draws: int) -> Parameters:
-    sizes = dict(zip(("heads", "tokens", "dim"), size, strict=True))
+def _cell(
+    kind: str, heads: int, tokens: int, dim: int, level: float, examples: int, draws: int
+) -> Parameters:
+    sizes = {"heads": heads, "tokens": tokens, "dim": dim}
     return {"kind": kind, **sizes, "level": level, "examples": examples, "draws": draws}
 
 
-def _measure(
-    *,
-    rng: np.random.Generator,
-    kind: str,
-    heads: int,
-    tokens: int,
-    dim: int,
-    level: float,
-    examples: int,
-    draws: int,
-) -> Mapping[str, Any]:
-    found = []
-    for one in rng.spawn(draws):
-        if kind == "sampled":
-            found.append(learn_classes(one, heads, tokens, dim, level, examples))
-        else:
-            layer = make_nice_layer(heads=heads, dim=dim, rng=one.spawn(1)[0])
-            found.append(learn_noisy(one, kind, layer, tokens, level, examples))
-    return {name: [one[name] for one in found] for name in found[0]}
+def _measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
+    """The medians over layers; for the ratio to the simple law the mean, with the half-width of its 95 % interval."""
+    layers = [_learn(one, **cell) for one in rng.spawn(draws)]
+    medians = {
+        name: float(np.median(there)) if (there := values(layers, name)) else None for name in layers[0]
+    }
+    if ratios := values(layers, "ratio"):
+        interval = mean_interval(ratios, confidence=0.95) if draws > 1 else None
+        medians["ratio"] = float(np.mean(ratios))
+        medians["half_width"] = interval and interval.high - interval.estimate
+    return medians
 
 
-_Size = tuple[int, int, int]
-
-
-def _size(row: Row) -> _Size:
-    return row["heads"], row["tokens"], row["dim"]
-
-
-def _middle(values: Sequence[float | None]) -> float | None:
-    """The median of the existing values."""
-    there = [value for value in values if value is not None]
-    return float(np.median(there)) if there else None
-
-
-def _excess(rows: Sequence[Row]) -> dict[tuple[_Size, int], tuple[list[float], float | None]]:
-    """Newton's excess over the simple law for small noise, one value per layer, and the law of the covariance.
-
-    The values are by size and counting floors. A layer has the same examples and the same scaled noise at every level,
-    so its values are averaged.
-    """
-    small = [row for row in chosen(rows, kind="newton") if row["level"] <= _SMALL]
-    found = {}
-    for (m, k, d, examples), members in grouped(small, "heads", "tokens", "dim", "examples").items():
-        floors = round(examples / counting_floor(heads=m, tokens=k, dim=d))
-        found[(m, k, d), floors] = (
-            [float(np.mean(values)) for values in zip(*(row["ratio"] for row in members), strict=False)],
-            _middle([law for row in members for law in row["law"]]),
-        )
-    return dict(sorted(found.items()))
-
-
-def _simple_law(row: Row) -> float:
-    """The relative error by the simple law."""
-    m, k, d = _size(row)
-    return float(row["level"] * np.sqrt(2 * m * d / (row["examples"] * k)))
-
-
-def _breaking(rows: Sequence[Row]) -> dict[str, float | None]:
-    """The least noise at which a phase's error is twice that without noise; None if no measured noise reaches it."""
-    there = {row["level"]: row for row in chosen(rows, kind="phases")}
-    found: dict[str, float | None] = {}
-    for name in _PHASES if 0.0 in there else ():
-        clean = _middle(there[0.0][name])
-        if clean is None:
-            continue
-        errors = {level: _middle(row[name]) for level, row in sorted(there.items())}
-        worse = [level for level, error in errors.items() if error is None or error > _BROKEN * clean]
-        found[name] = worse[0] if worse else None
-    return found
-
-
-def _slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
-    """Exponents of the examples in the error of maximum likelihood, by gain, one per layer of the smallest size."""
-    there, slopes = _smallest(rows), {}
-    for gain in sorted({row["level"] for row in there}):
-        settled = [
-            row for row in there if row["level"] == gain and np.median(row["likelihood_law"]) < _SETTLED
-        ]
-        if len(settled) > 1:
-            places = np.log([row["examples"] for row in settled])
-            errors = zip(*(row["likelihood"] for row in settled), strict=False)
-            slopes[gain] = [float(np.polyfit(places, np.log(one), 1)[0]) for one in errors]
-    return slopes
-
-
-def _smallest(rows: Sequence[Row]) -> list[Row]:
-    """The rows with classes at the smallest dimension, by gain and examples."""
-    there = chosen(rows, kind="sampled")
-    dim = min((row["dim"] for row in there), default=0)
-    return sorted(
-        (row for row in there if row["dim"] == dim), key=lambda row: (row["level"], row["examples"])
+def _learn(
+    rng: Generator, *, kind: str, heads: int, tokens: int, dim: int, level: float, examples: int
+) -> dict[str, Any]:
+    """One learner on one target whose labels have Gaussian noise, `level` times their root mean square."""
+    layer = make_nice_layer(heads=heads, dim=dim, rng=rng.spawn(1)[0])
+    for_truth, for_examples, for_learner, for_law = rng.spawn(4)
+    inputs = BooleanInputs(tokens, dim)
+    truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
+    learner: Any = {
+        "newton": lambda: Newton(heads, examples=examples, starts=5, engine="numpy"),
+        "phases": lambda: SixPhase(heads, examples=examples),
+        "adam": lambda: GradientDescent(heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
+        "linear": lambda: LinearBaseline(examples=examples),
+    }[kind]()
+    errors = fit_errors(
+        learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
     )
-
-
-def _better(rows: Sequence[Row]) -> dict[tuple[_Size, float], list[int]]:
-    """The number of examples at which maximum likelihood beats squared loss on every layer, by size and gain."""
-    found: dict[tuple[_Size, float], list[int]] = {}
-    for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"])):
-        there = found.setdefault((_size(row), row["level"]), [])
-        if all(likely < squared for likely, squared in zip(row["likelihood"], row["squared"], strict=True)):
-            there.append(row["examples"])
-    return found
-
-
-def _extent(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _mean(values: Sequence[float]) -> str:
-    """The mean, with its interval by Student's t for three layers or more."""
-    if len(values) < 3:
-        return f"{np.mean(values):.2f}"
-    interval = mean_interval(values, confidence=0.95)
-    return f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f})"
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    excess = _excess(rows)
-    named: dict[str, Any] = {
-        f"newton_{floors}": _extent(
-            [float(np.mean(values)) for (_, at), (values, _) in excess.items() if at == floors]
-        )
-        for _, floors in excess
+    if kind == "phases":
+        return {name: errors[name] for name in (*_PHASES, "error")}
+    measured = {
+        "error": errors["error"],
+        "ratio": errors["error"] ** 2 / _simple_law(heads, tokens, dim, level, examples),
     }
-    if beside := [float(np.mean(values)) / law for values, law in excess.values() if law is not None]:
-        named["newton_covariance"] = _extent(beside)
-    named |= {f"{name}_breaks": level for name, level in _breaking(rows).items()}
-    for row in chosen(rows, kind="phases"):
-        if row["level"] == 1.0:
-            named |= {f"{name}_loud": f"{_middle(row[name]) or 1.0:.2f}" for name in _PHASES}
-    for row in chosen(rows, kind="adam"):
-        ratio = np.mean(np.square(row["error"])) / _simple_law(row) ** 2
-        named[f"adam_{row['level']:g}".replace(".", "_")] = f"{ratio:.2g}"
-    if linear := [float(np.median(row["error"])) for row in chosen(rows, kind="linear")]:
-        named |= {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
-    for (size, gain), examples in _better(rows).items():
-        named[f"better_{size[2]}_{gain:g}".replace(".", "_")] = ", ".join(map(str, examples)) or "none"
-    for row in _smallest(rows):  # for each gain, the most examples come last
-        at = f"{row['level']:g}".replace(".", "_")
-        for name in ("squared", "floor", "likelihood"):
-            named[f"{name}_{at}"] = f"{_middle(row[name]):.2g}"
-        over = f"{np.mean(np.divide(row['likelihood'], row['likelihood_law'])):.2f}"
-        named.setdefault(f"bound_few_{at}", over)
-        named[f"bound_many_{at}"] = over
-    for gain, values in _slopes(rows).items():
-        named[f"slope_{gain:g}".replace(".", "_")] = _mean(values)
-    return named
+    if kind == "newton" and 2 * layer.theta.size <= _MOST_UNKNOWNS:
+        law = squared_law(layer, inputs.sample(examples, rng=for_law), truth.x) * examples * tokens * dim
+        measured["law"] = law / (2 * layer.theta.size)
+    return measured
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    lines: list[tuple[str, _Size, str, str, str, str]] = []
-    for (size, floors), (values, law) in _excess(rows).items():
-        beside = "1" if law is None else f"1; of the covariance {law:.2f}"
-        lines.append(
-            ("Newton: excess / law", size, f"up to {_SMALL:g}", f"{floors} floors", _mean(values), beside)
-        )
-    for row in chosen(rows, kind="adam"):
-        ratios = (np.square(row["error"]) / _simple_law(row) ** 2).tolist()
-        where = (_size(row), f"{row['level']:g}", str(row["examples"]))
-        lines.append(("Adam: squared error / law", *where, _mean(ratios), "1"))
-    for row in chosen(rows, kind="phases"):
-        where = (_size(row), f"{row['level']:g}", str(row["examples"]))
-        lines.append(
-            ("six phases: crude sum, refined, span, end", *where, _medians(row, *_PHASES, "error"), "")
-        )
-    largest = {
-        (_size(row), row["level"]): row
-        for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"]))
-    }
-    for row in largest.values():
-        where = (_size(row), f"{row['level']:g}", str(row["examples"]))
-        whole = [np.hypot(*pair) for pair in zip(row["floor"], row["squared_law"], strict=True)]
-        laws = f"{np.median(whole):.2g}, {_medians(row, 'likelihood_law')}"
-        found = _medians(row, "squared", "likelihood", "linear", "crude")
-        lines.append(("classes: squared loss, likelihood, linear, crude sum", *where, found, laws))
+def _simple_law(heads: int, tokens: int, dim: int, level: float, examples: int) -> float:
+    """The squared relative error by the simple law: unknowns over equations, times the squared noise."""
+    return level**2 * 2 * heads * dim / (examples * tokens)
+
+
+def derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n*k d p"]:
+    """The derivative of every output entry in all Theta_i, then all W_i, p = 2 m d^2 numbers; O(n k d p)."""
+    n, k, d = x.shape
+    pattern = layer.patterns(x)
+    read = pattern @ x[:, None]
+    # dF_a = x_a dTheta_i C_a W_i, C_a the covariance of the tokens under the pattern of row a
+    second = np.einsum("niab,nbp,nbq->niapq", pattern, x, x) - read[..., :, None] * read[..., None, :]
+    in_theta = np.einsum("nap,niaqj->najipq", x, second @ layer.w[None, :, None]).reshape(n * k, d, -1)
+    in_w = np.einsum("niar,jc->najirc", read, np.eye(d)).reshape(n * k, d, -1)
+    return np.concatenate([in_theta, in_w], axis=2)
+
+
+def _gram(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "p p"]:
+    """The mean over examples of J^T J, J the derivative."""
+    total = np.zeros((2 * layer.theta.size,) * 2)
+    for first in range(0, len(x), _BLOCK):
+        rows = derivative(layer, x[first : first + _BLOCK]).reshape(-1, len(total))
+        total += rows.T @ rows
+    return total / len(x)
+
+
+def squared_law(
+    layer: AttentionLayer, x: Float[np.ndarray, "n k d"], fresh: Float[np.ndarray, "fresh k d"]
+) -> float:
+    """The excess squared error of least squares on an entry of a fresh label, to first order in noise of variance 1.
+
+    Notes
+    -----
+    tr(G H^+) / (n k d) with H = E J^T J on the examples and G that on fresh inputs; with many examples it is
+    p / (n k d). O(n k d p^2 + p^3).
+    """
+    inverse = np.linalg.pinv(_gram(layer, x), rcond=_NOTHING, hermitian=True)
+    return float(np.vdot(_gram(layer, fresh), inverse)) / x.size
+
+
+def _newton(rows: Sequence[Row]) -> list[Row]:
+    """Newton's rows at small noise, with the counting floors."""
     return [
         {
-            "case": case,
-            "m, k, d": ", ".join(map(str, size)),
-            "s or gain": level,
-            "examples": examples,
-            "found": found,
-            "law": law,
+            **row,
+            "floors": round(
+                row["examples"] / counting_floor(heads=row["heads"], tokens=row["tokens"], dim=row["dim"])
+            ),
         }
-        for case, size, level, examples, found, law in lines
+        for row in chosen(rows, kind="newton")
+        if row["level"] <= _SMALL
     ]
 
 
-def _medians(row: Row, *names: str) -> str:
-    values = [_middle(row[name]) for name in names]
-    return ", ".join("none" if value is None else f"{value:.2g}" for value in values)
+def _mean(some: Sequence[Row], name: str = "ratio") -> float:
+    """A layer has the same examples and the same scaled noise at every level, so levels are averaged."""
+    return float(np.mean(values(some, name)))
+
+
+def _breaks(rows: Sequence[Row], name: str) -> float | None:
+    """The least noise at which a phase's error is twice that without noise; None if no measured noise reaches it."""
+    phases = chosen(rows, kind="phases")
+    (clean,) = values(chosen(phases, level=0.0), name)
+    worse = [row["level"] for row in phases if row[name] is None or row[name] > _BROKEN * clean]
+    return min(worse, default=None)
+
+
+def _extent(numbers: Sequence[float]) -> str:
+    low, high = f"{min(numbers):.2f}", f"{max(numbers):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+    newton = _newton(rows)
+    numbers: dict[str, Any] = {
+        f"newton_{floors}": _extent([_mean(some) for some in grouped(same, "dim").values()])
+        for (floors,), same in grouped(newton, "floors").items()
+    }
+    laws = grouped([row for row in newton if row.get("law") is not None], "dim", "floors").values()
+    numbers["newton_covariance"] = _extent(
+        [_mean(some) / float(np.median(values(some, "law"))) for some in laws]
+    )
+    for name in _PHASES:
+        numbers[f"{name}_breaks"] = _breaks(rows, name)
+        (noisy,) = chosen(rows, kind="phases", level=1.0)
+        numbers[f"{name}_at_1"] = f"{noisy[name] or 1.0:.2f}"
+    for row in chosen(rows, kind="adam"):
+        numbers[f"adam_{row['level']:g}".replace(".", "_")] = f"{row['ratio']:.2g}"
+    linear = values(chosen(rows, kind="linear"), "error")
+    return numbers | {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
+
+
+def _with_interval(some: Sequence[Row]) -> str:
+    """The mean over levels, with the widest of their intervals."""
+    half = max(values(some, "half_width"), default=0.0)
+    return f"{_mean(some):.2f} ± {half:.2f}" if some[0]["draws"] > 2 else f"{_mean(some):.2f}"
+
+
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    size = {"m": "heads", "k": "tokens", "d": "dim"}
+    return {
+        "newton": table(
+            _newton(rows),
+            size | {"floors of examples": "floors"},
+            {"excess / simple law": _with_interval, "covariance / simple law": "law"},
+        ),
+        "phases": table(
+            chosen(rows, kind="phases"),
+            {"s": "level"},
+            {**{title: name for name, title in _PHASES.items()}, "end": "error"},
+        ),
+        "adam": table(
+            chosen(rows, kind="adam"), {"s": "level"}, {"squared error / simple law": _with_interval}
+        ),
+    }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Median errors against added noise, and against examples with classes for labels."""
-    added: dict[str, dict[float, float | None]] = {}
-    main = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
-    newton = chosen(main, kind="newton")
-    most = max((row["examples"] for row in newton), default=0)
-    newton = chosen(newton, examples=most)
-    added[f"Newton, {most} examples"] = {row["level"]: _middle(row["error"]) for row in newton}
-    added["simple law"] = {row["level"]: _simple_law(row) for row in newton}
-    for name, title in _PHASES.items():
-        added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in chosen(main, kind="phases")}
-    for kind, title in (("adam", "Adam"), ("linear", "linear")):
-        added[title] = {row["level"]: _middle(row["error"]) for row in chosen(main, kind=kind)}
-    classes: dict[str, dict[float, float | None]] = {}
-    for row in _smallest(rows):
-        if row["level"] in (1.0, 4.0):
-            for name, title in _CLASSES.items():
-                points = classes.setdefault(f"{title}, gain {row['level']:g}", {})
-                points[row["examples"]] = _middle(row[name])
-    titles = (
-        ("noise s, in units of the labels", "relative error, added noise"),
-        ("examples", "relative error, classes"),
-    )
-    return line_figure(
-        [
-            Panel(*words, {title: curve_of(line) for title, line in lines.items()}, log_x=True)
-            for words, lines in zip(titles, (added, classes), strict=True)
-        ]
-    )
+    """Median errors against the noise, at d = 16."""
+    noisy = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
+    most = max(row["examples"] for row in chosen(noisy, kind="newton"))
+    newton = chosen(noisy, kind="newton", examples=most)
+    size = {"heads": 2, "tokens": 2, "dim": 16, "examples": most}
+    law = {row["level"]: _simple_law(**size, level=row["level"]) ** 0.5 for row in newton}
+    curves = {
+        f"Newton, {most} examples": curve(newton, "level", "error"),
+        "simple law": (list(law), list(law.values())),
+        **{
+            f"phases: {title}": curve(chosen(noisy, kind="phases"), "level", name)
+            for name, title in _PHASES.items()
+        },
+        "Adam": curve(chosen(noisy, kind="adam"), "level", "error"),
+        "linear": curve(chosen(noisy, kind="linear"), "level", "error"),
+    }
+    return line_figure([Panel("noise s, in units of the labels", "relative error", curves, log_x=True)])
 
 
 STUDY = Study(
     name="noise",
     title="Noise on the labels",
-    question="What does noise on the labels do to each learner, and what if a label is only a class that was drawn by "
-    "the softmax of the output?",
+    question="What does noise on the labels do to each learner?",
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("kind", "heads", "tokens", "dim"),
     needs=("torch",),

@@ -1,326 +1,277 @@
-"""Fixed positions added to the tokens: their effect on each phase, on Newton and on Adam."""
+"""Fixed positions added to the tokens: their effect on each phase and on Newton."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.random import Generator
 
 from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
     PositionedInputs,
+    draw_examples,
     make_nice_layer,
     relative_error,
+    sinusoidal_positions,
 )
 from runs import Scale
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.positions_phases import (
-    gram_condition,
-    later_phases,
-    phase_one_errors,
-    positions_of,
-    predicted_biases,
-    projection_sums,
-)
-from studies.rows import chosen, grouped, of_all, with_interval
-from studies.study import Parameters, Row, Study
-from upper import GradientDescent, Newton
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, median, of_all, table, values, with_interval
+from studies.study import Parameters, Row, Study, Table
+from upper import Newton
 from upper.floor import counting_floor
+from upper.newton.span import fit_in_span
+from upper.six_phase import PhaseFailedError, attention_span, refine_by_consistency, sculpt_affine_hull
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "positions_of", "predicted_biases", "projection_sums"]
 
-_NAMES = {
-    "none": "none",
-    "sinusoidal": "sinusoidal",
-    "gaussian": "Gaussian",
-    "one-hot": "one-hot",
-    "larger logits": "no positions, larger logits",
-}
-_STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}  # each is measured before Newton runs
+_KINDS = {"sinusoidal": "sinusoidal", "gaussian": "Gaussian"}
+_CONTROL = "larger logits"
+_STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}
+_SCALES = (0.25, 0.5, 1.0, 2.0)
+_SIGMA = 2.0
 _EXACT = 1e-6
 _BROKEN = 2.0  # times the error with equally large logits and no positions
 _LOST = 0.5  # a span with a larger error contains little of the heads
-_RAW, _CENTRED = "as it is", "centred"
-_SIGMA = 2.0
-_KINDS = ("sinusoidal", "gaussian", "one-hot")
-_SCALES = (0.25, 0.5, 1.0, 2.0)
 _TESTED = 2000  # fresh examples for measuring errors
-_EXAMPLES = 2000  # of phase 1, in units of d
+_EXAMPLES, _ROUND = 2000, 20_000  # of phase 1, in units of d; of a round of phase 3
+_ACCEPT = 0.01
 _FLOORS, _MORE_FLOORS = 4, 28  # of Newton's examples; the second at the largest scale only
-_NEWTON_WORK, _ADAM_STEPS, _ADAM_BATCH = 6000, 600, 256
 
 
 def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
-    kinds, scales = (_KINDS[:2], (0.5, 2.0)) if quick else (_KINDS, _SCALES)
-    where: list[Mapping[str, Any]] = [
-        {"kind": "none", "scale": 0.0},
-        *({"kind": kind, "scale": size} for kind in kinds for size in scales),
-        *({"kind": "larger logits", "scale": size} for size in scales),
-    ]
-    # part, (m, k, d), draws
-    parts = (
-        [("phases", (2, 2, 12), 1), ("newton", (2, 2, 12), 1), ("adam", (2, 2, 12), 1)]
-        if quick
-        else [
-            ("phases", (2, 2, 16), 5),
-            ("phases", (2, 3, 16), 3),
-            ("newton", (2, 2, 16), 8),
-            ("newton", (2, 3, 16), 8),
-            ("adam", (2, 2, 16), 3),
-        ]
-    )
+    scales = (0.5, 2.0) if quick else _SCALES
+    settings = [("none", 0.0), *((kind, size) for kind in (*_KINDS, _CONTROL) for size in scales)]
+    parts = [("phases", 2, 5), ("phases", 3, 3), ("newton", 2, 8)]
+    dim = 12 if quick else 16
     return [
-        {"part": part, "heads": m, "tokens": k, "dim": d, **one, "floors": floors, "draw": draw}
-        for part, (m, k, d), draws in parts
-        for one in where
-        for floors in (_floors(one, max(scales)) if part == "newton" else (None,))
-        if not (quick and part == "adam" and one["kind"] not in ("none", "gaussian"))  # the longest cells
-        for draw in range(draws)
+        {"part": part, "heads": 2, "tokens": k, "dim": dim, "kind": kind, "scale": size}
+        | {"floors": floors, "draw": draw}
+        for part, k, draws in (parts[::2] if quick else parts)
+        for kind, size in settings
+        for floors in ((_FLOORS, _MORE_FLOORS) if part == "newton" and size == scales[-1] else (_FLOORS,))
+        for draw in range(1 if quick else draws)
     ]
-
-
-def _floors(where: Mapping[str, Any], largest: float) -> tuple[int, ...]:
-    return (_FLOORS, _MORE_FLOORS) if where["scale"] == largest else (_FLOORS,)
 
 
 def _measure(
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     part: str,
     heads: int,
     tokens: int,
     dim: int,
     kind: str,
     scale: float,
-    floors: int | None,
+    floors: int,
     draw: int,
 ) -> Mapping[str, Any]:
-    larger = kind == "larger logits"
-    sigma = _SIGMA * (1 + scale**2) if larger else _SIGMA
+    sigma = _SIGMA * (1 + scale**2) if kind == _CONTROL else _SIGMA
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
     normal = rng.standard_normal((tokens, dim))
-    if kind in _KINDS:
-        positions = positions_of(kind, tokens, dim, scale=scale, normal=normal)
-    else:
-        positions = np.zeros((tokens, dim))
+    positions = positions_of(kind, normal, scale=scale) if kind in _KINDS else np.zeros((tokens, dim))
     inputs = PositionedInputs(BooleanInputs(tokens, dim), positions)
     if part == "phases":
         return _phases(layer, inputs, rng)
     oracle = ExampleOracle(layer, inputs, rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
-    if part == "adam":
-        adam = GradientDescent(
-            heads=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64"
-        )
-        return {"error": _error(adam.fit(oracle, rng=rng).predict, layer, fresh)}
-    examples = (floors or _FLOORS) * counting_floor(heads=heads, tokens=tokens, dim=dim)
-    newton = Newton(heads=heads, examples=examples, starts=3, work=_NEWTON_WORK, engine="numpy")
-    fit = newton.fit(oracle, rng=rng)
-    passes = fit.trace[-1].measures.get("passes")
+    examples = floors * counting_floor(heads=heads, tokens=tokens, dim=dim)
+    fit = Newton(heads=heads, examples=examples, starts=3, work=6000, engine="numpy").fit(oracle, rng=rng)
+    reads = np.matmul(layer.patterns(fresh), fresh[:, None]).transpose(0, 2, 1, 3).reshape(-1, heads * dim)
     return {
-        "error": _error(fit.predict, layer, fresh),
-        "outcome": fit.outcome.name,
-        "passes": None if passes is None else int(passes),
-        "condition": gram_condition(layer, fresh),
+        "error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh)),
+        "condition": float(np.linalg.cond(reads.T @ reads)),  # of Newton's Gram matrix at the target
     }
 
 
-def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: np.random.Generator) -> dict[str, Any]:
+def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: Generator) -> dict[str, Any]:
+    """The errors of each phase, of which phase 1 has plain and centred sums; None from the phase that failed on."""
     x = inputs.sample(_EXAMPLES * inputs.dim, rng=rng)
-    sums = projection_sums(x, layer(x), inputs.positions)
-    before, after = predicted_biases(layer, inputs.positions, x[:_TESTED])
+    sums = projection_sums(x, layer(x))
+    biases = predicted_biases(layer, inputs.positions, x[:_TESTED])
     seed = int(rng.integers(2**32))  # both continue from the same examples
-    later = {
-        name: later_phases(layer, inputs, sums[name], rng=np.random.default_rng(seed))
-        for name in (_RAW, _CENTRED)
-    }
-    return {
-        "crude": phase_one_errors(sums, layer),
-        "predicted": {_RAW: before, _CENTRED: after},
-        **{what: {name: found[what] for name, found in later.items()} for what in later[_CENTRED]},
-    }
+    measured: dict[str, Any] = {}
+    for (ending, crude), predicted in zip(sums.items(), biases, strict=True):
+        stages = {"crude": _sum_error(crude, layer), "predicted": predicted}
+        stages |= _later_phases(layer, inputs, crude, np.random.default_rng(seed))
+        measured |= {f"{name}{ending}": value for name, value in stages.items()}
+    return measured
 
 
-def _error(predict: Any, layer: AttentionLayer, fresh: np.ndarray) -> float:
-    return relative_error(np.asarray(predict(fresh), dtype=np.float64), layer(fresh))
+def _sum_error(estimate: Float[np.ndarray, "d d"], layer: AttentionLayer) -> float:
+    total = layer.w.sum(axis=0)
+    return float(np.linalg.norm(estimate - total) / np.linalg.norm(total))
 
 
-def _positioned(rows: Sequence[Row], part: str, **wanted: Any) -> list[Row]:
-    return [row for row in chosen(rows, part=part, **wanted) if row["kind"] in _KINDS]
+def positions_of(kind: str, normal: Float[np.ndarray, "k d"], *, scale: float) -> Float[np.ndarray, "k d"]:
+    """Positions of norm `scale` sqrt(d), `scale` times that of a Boolean token; Gaussian ones are made of `normal`."""
+    rows = sinusoidal_positions(*normal.shape) if kind == "sinusoidal" else normal
+    return np.asarray(rows * (scale * np.sqrt(rows.shape[1]) / np.linalg.norm(rows, axis=1, keepdims=True)))
 
 
-def _values(rows: Sequence[Row], what: str, way: str = "") -> list[float]:
-    """The errors of rows, 1 for what failed."""
-    found = [row[what][way] if way else row[what] for row in rows]
-    return [1.0 if value is None else float(value) for value in found]
+def projection_sums(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> dict[str, np.ndarray]:
+    """The mean of (1/k) X^T J Y, plain (""), and with X and Y centred by position ("_centred").
 
-
-def _median(rows: Sequence[Row], what: str, way: str = "") -> float:
-    return float(np.median(_values(rows, what, way)))
-
-
-def _exact(rows: Sequence[Row], what: str, way: str = "") -> str:
-    values = _values(rows, what, way)
-    return of_all(value <= _EXACT for value in values)
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{min(values):.2g} to {max(values):.2g}"
-
-
-def _breaks_at(rows: Sequence[Row], here: Sequence[Row], what: str, way: str) -> float | None:
-    """The scale at which a phase's error is twice that with equally large logits, by interpolation of logarithms.
-
-    It lies between two measured scales; it is the first scale if the error is larger there already. None if the error
-    stays below.
+    Notes
+    -----
+    Derived here. With x_b = u_b + pi_b, pi the positions, pi' their mean, C the mean of (pi_b - pi')^T (pi_b - pi') and
+    S = sum_i W_i: without attention the first has the mean S + k pi'^T pi' S. The second has the mean S, and to first
+    order in Theta a further bias, sum_i Theta_i C W_i, because x_a Theta pi_b moves the weight towards pi_b; see
+    `predicted_biases` beyond first order.
     """
-    before: tuple[float, float] | None = None
-    for scale in sorted({row["scale"] for row in here}):
-        k = here[0]["tokens"]
-        usual = chosen(rows, part="phases", tokens=k, kind="larger logits", scale=scale)
-        usual = usual or chosen(rows, part="phases", tokens=k, kind="none")
-        at = [row for row in here if row["scale"] == scale]
-        ratio = _median(at, what, way) / _median(usual, what, way) if usual else 0.0
-        if ratio > _BROKEN:
-            if before is None:
-                return float(scale)
-            last, below = before
-            return float(last * (scale / last) ** (np.log(_BROKEN / below) / np.log(ratio / below)))
-        before = scale, ratio
-    return None
+    pairs = {"": (x, y), "_centred": (x - x.mean(axis=0), y - y.mean(axis=0))}
+    return {
+        name: np.asarray(tokens.sum(axis=1).T @ labels.sum(axis=1) / (x.shape[0] * x.shape[1]))
+        for name, (tokens, labels) in pairs.items()
+    }
 
 
-def _scale_text(scale: float | None) -> str:
-    return "never" if scale is None else f"{scale:.2g}" if scale > _SCALES[0] else f"{scale:.2g} or less"
+def predicted_biases(
+    layer: AttentionLayer, positions: Float[np.ndarray, "k d"], x: Float[np.ndarray, "n k d"]
+) -> tuple[float, float]:
+    """The effect of positions on the error of phase 1, plain and centred.
+
+    Notes
+    -----
+    The two are |k pi'^T pi' S| / |S| and |sum_i Theta_i Pi^T D_i Pi W_i| / |S|, with Pi the positions and D_i the mean
+    of diag(p) - p^T p over rows p of the patterns on x. The second follows from Stein's identity,
+    E[u_a^T p_ab] = E[dp_ab/du_a], which is exact for Gaussian tokens; the tokens' own part is left out. For small
+    Theta, D_i is (1/k) (1 - J/k), which gives C.
+    """
+    total, mean = layer.w.sum(axis=0), positions.mean(axis=0)
+    plain = len(positions) * np.outer(mean, mean @ total)
+    p = layer.patterns(x).transpose(1, 0, 2, 3).reshape(layer.heads, -1, len(positions))
+    spread = np.stack([np.diag(rows.mean(axis=0)) - rows.T @ rows / len(rows) for rows in p])
+    centred = np.einsum("mij,mjk,mkl->il", layer.theta, positions.T @ spread @ positions, layer.w)
+    size = np.linalg.norm(total)
+    return float(np.linalg.norm(plain) / size), float(np.linalg.norm(centred) / size)
+
+
+def _later_phases(
+    layer: AttentionLayer, inputs: PositionedInputs, crude: Float[np.ndarray, "d d"], rng: Generator
+) -> dict[str, Any]:
+    """Phases 3 to 6 in practical mode from a sum of phase 1; the end is that of Newton from the fit in the span."""
+    m, oracle = layer.heads, ExampleOracle(layer, inputs, rng=rng)
+    errors: dict[str, Any] = {"refined": None, "span": None, "exact": False}
+    try:
+        refined = refine_by_consistency(oracle, crude, examples=_ROUND).w
+        errors["refined"] = _sum_error(refined, layer)
+        span = attention_span(sculpt_affine_hull(oracle, refined, wide=m - 1, accept=_ACCEPT).body)
+    except PhaseFailedError:
+        return errors
+    errors["span"] = span.errors(layer)["span_error"]
+    x, y = draw_examples(oracle, _FLOORS * counting_floor(heads=m, tokens=inputs.tokens, dim=inputs.dim))
+    start, _ = fit_in_span(x, y, span.scaled_basis, rng=rng)
+    begin = AttentionLayer(theta=start.theta, w=start.w)
+    newton = Newton(heads=m, start=begin, starts=1, engine="numpy", work=3000)
+    fit = newton.fit(ExampleOracle.from_arrays(x, y), rng=rng)
+    fresh = inputs.sample(_TESTED, rng=rng)
+    errors["exact"] = relative_error(np.asarray(fit.predict(fresh)), layer(fresh)) <= _EXACT
+    return errors
+
+
+def _with_positions(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    return [row for row in chosen(rows, **wanted) if row["kind"] in _KINDS]
+
+
+def _whole(rows: Sequence[Row]) -> list[Row]:
+    """The rows of phases, with the error 1 from the phase that failed on."""
+    return [
+        {
+            name: 1.0 if value is None else value
+            for name, value in row.items()
+            if name not in ("error", "condition")
+        }
+        for row in chosen(rows, part="phases")
+    ]
+
+
+def _exact(rows: Sequence[Row]) -> list[bool]:
+    return [row["error"] <= _EXACT for row in rows]
+
+
+def _breaks(rows: Sequence[Row], control: Sequence[Row], name: str) -> str:
+    """The first scale at which a median error is twice that of the control."""
+    broken = (
+        f"{scale:g}"
+        for scale in _SCALES
+        if (median(chosen(rows, scale=scale), name) or 0.0)
+        > _BROKEN * (median(chosen(control, scale=scale), name) or np.inf)
+    )
+    return next(broken, "never")
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    tokens = sorted({row["tokens"] for row in chosen(rows, part="phases")})
-    for way, ending in ((_RAW, ""), (_CENTRED, "_centred")):
-        for k in tokens:
-            here = _positioned(rows, "phases", tokens=k)
-            for what in _STAGES:
-                named[f"breaks_{what}_{k}{ending}"] = _scale_text(_breaks_at(rows, here, what, way))
-        if at := _positioned(rows, "phases", scale=2.0, tokens=2):
-            errors = [
-                _median([row for row in at if row["kind"] == kind], "crude", way)
-                for kind in _KINDS
-                if any(row["kind"] == kind for row in at)
-            ]
-            named[f"crude{ending}"] = _range(errors)
+    phases, newton = _whole(rows), chosen(rows, part="newton")
+    two, exact, numbers = chosen(phases, tokens=2), [], {}
+    for ending in ("", "_centred"):
+        for kind in _KINDS:
+            there, control = chosen(two, kind=kind), chosen(two, kind=_CONTROL)
+            first, second, third = (_breaks(there, control, name + ending) for name in _STAGES)
+            numbers[f"breaks_{kind}{ending}"] = f"{first}, {second} and {third}"
+        at = [median(chosen(two, kind=kind, scale=2.0), f"crude{ending}") or 0.0 for kind in _KINDS]
+        numbers[f"crude{ending}"] = f"{min(at):.2g} to {max(at):.2g}"
         for scale in (1.0, 2.0):
-            if at := _positioned(rows, "phases", scale=scale):
-                named[f"final_{scale:.0f}{ending}"] = _exact(at, "final", way)
-    for kind in _KINDS:
-        scales = [
-            _breaks_at(rows, here, what, _CENTRED)
-            for k in tokens
-            if (here := chosen(rows, part="phases", tokens=k, kind=kind))
-            for what in _STAGES
-        ]
-        found = [scale for scale in scales if scale is not None]
-        named[f"centred_{kind.replace('-', '_')}"] = _scale_text(min(found, default=None))
-    if plain := chosen(rows, part="phases", kind="none", tokens=2):
-        named["crude_plain"] = f"{_median(plain, 'crude', _RAW):.2g}"
-    for k in tokens:
-        spans = {
-            "": _positioned(rows, "phases", tokens=k, scale=1.0),
-            "_logits": chosen(rows, part="phases", tokens=k, scale=1.0, kind="larger logits"),
-            "_plain": chosen(rows, part="phases", tokens=k, kind="none"),
-        }
-        named |= {
-            f"span_{k}{name}": _range(_values(at, "span", _CENTRED)) for name, at in spans.items() if at
-        }
-    ends = [
-        span
-        for way in (_RAW, _CENTRED)
-        for span, end in zip(
-            *(_values(_positioned(rows, "phases"), what, way) for what in ("span", "final")), strict=True
-        )
-        if end <= _EXACT
-    ]
-    named["lost"] = f"{sum(span > _LOST for span in ends)} of {len(ends)}"
-    newton = _positioned(rows, "newton")
-    fine = [
-        scale
-        for scale in _SCALES
-        if max(_values([row for row in newton if row["scale"] <= scale], "error"), default=1.0) <= _EXACT
-    ]
-    named["newton_until"] = f"{max(fine, default=0):g}"
-    last = chosen(rows, part="newton", scale=_SCALES[-1])
-    for floors in (_FLOORS, _MORE_FLOORS):
-        named[f"newton_{floors}"] = _exact(_positioned(last, "newton", floors=floors), "error")
-    for kind, name in (("sinusoidal", "sinusoidal"), ("larger logits", "larger_logits")):
-        named[f"newton_4_{name}"] = _exact(chosen(last, part="newton", floors=_FLOORS, kind=kind), "error")
-    gram = chosen(rows, part="newton", floors=_FLOORS, scale=2.0, kind="sinusoidal")
-    named |= {
-        f"gram_{k}": f"{np.median([row['condition'] for row in gram if row['tokens'] == k]):.0f}"
-        for k in sorted({row["tokens"] for row in gram})
+            ends = values(_with_positions(phases, scale=scale), f"exact{ending}")
+            numbers[f"exact_{scale:.0f}{ending}"] = of_all(ends)
+        exact += values(chosen(_with_positions(phases), **{f"exact{ending}": True}), f"span{ending}")
+    fine = [scale for scale in _SCALES if all(_exact(_with_positions(newton, scale=scale)))]
+    last = chosen(newton, scale=2.0)
+    few = chosen(last, floors=_FLOORS)
+    for kind, name in (("sinusoidal", "sinusoidal"), (_CONTROL, "control")):
+        numbers[f"newton_4_{name}"] = of_all(_exact(chosen(few, kind=kind)))
+        numbers[f"gram_{name}"] = f"{median(chosen(few, kind=kind), 'condition'):.0f}"
+    return numbers | {
+        "crude_plain": f"{median(chosen(two, kind='none'), 'crude'):.2g}",
+        "lost": of_all(span > _LOST for span in exact),
+        "newton_until": f"{max(fine):g}",
+        "newton_4": of_all(_exact(_with_positions(few))),
+        "newton_28": of_all(_exact(_with_positions(last, floors=_MORE_FLOORS))),
     }
-    if plain := chosen(rows, part="adam", kind="none"):
-        named["adam"] = f"{_median(plain, 'error'):.1g}"
-    for kind in ("gaussian", "larger logits"):
-        if at := chosen(rows, part="adam", kind=kind, scale=2.0):
-            named[f"adam_{kind.replace(' ', '_')}"] = f"{_median(at, 'error'):.2g}"
-    return named
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    places = sorted(
-        {(row["tokens"], row["kind"], row["scale"]) for row in rows},
-        key=lambda place: (place[0], list(_NAMES).index(place[1]), place[2]),
-    )
-    lines = []
-    for k, kind, scale in places:
-        where = {"tokens": k, "kind": kind, "scale": scale}
-        phases, adam = chosen(rows, part="phases", **where), chosen(rows, part="adam", **where)
-        few = chosen(rows, part="newton", **where, floors=_FLOORS)
-        more = chosen(rows, part="newton", **where, floors=_MORE_FLOORS)
-        lines.append(
-            {
-                "k": str(k),
-                "positions and scale": f"{_NAMES[kind]}, {scale:g}",
-                "phase 1 (derived)": _with_derived(phases, _RAW),
-                "centred (derived)": _with_derived(phases, _CENTRED),
-                "span": _cell(phases, lambda at: f"{_median(at, 'span', _RAW):.1e}"),
-                "span, centred": _cell(phases, lambda at: f"{_median(at, 'span', _CENTRED):.1e}"),
-                "after Newton's iterates, centred": _cell(phases, lambda at: _exact(at, "final", _CENTRED)),
-                "Newton, 4 floors": _cell(few, _success),
-                "Newton, 28 floors": _cell(more, _success),
-                "Gram": _cell(few, lambda at: f"{np.median([row['condition'] for row in at]):.0f}"),
-                "Adam's error": _cell(adam, lambda at: f"{_median(at, 'error'):.1e}"),
-            }
-        )
-    return lines
+def _share(rows: Sequence[Row], floors: int) -> str | None:
+    return with_interval(exact) if (exact := _exact(chosen(rows, floors=floors))) else None
 
 
-def _cell(rows: Sequence[Row], text: Callable[[Sequence[Row]], str]) -> str:
-    return text(rows) if rows else "–"
-
-
-def _with_derived(rows: Sequence[Row], way: str) -> str:
-    return _cell(rows, lambda at: f"{_median(at, 'crude', way):.2g} ({_median(at, 'predicted', way):.2g})")
-
-
-def _success(rows: Sequence[Row]) -> str:
-    return with_interval(value <= _EXACT for value in _values(rows, "error"))
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    names = {**_KINDS, _CONTROL: "none, larger logits", "none": "none"}
+    by = {"k": "tokens", "positions": "title", "scale": "scale"}
+    stages = {
+        f"{title}{', centred' if ending else ''}": f"{name}{ending}"
+        for name, title in {
+            "crude": "phase 1",
+            "predicted": "derived",
+            "refined": "phase 3",
+            "span": "span",
+        }.items()
+        for ending in ("", "_centred")
+    }
+    ends = {"exact, centred": lambda some: of_all(values(some, "exact_centred"))}
+    floors = {f"exact, {floors} floors": partial(_share, floors=floors) for floors in (_FLOORS, _MORE_FLOORS)}
+    titled = [{**row, "title": names[row["kind"]]} for row in (*_whole(rows), *chosen(rows, part="newton"))]
+    return {
+        "phases": table(chosen(titled, part="phases"), by, {**stages, **ends}),
+        "newton": table(chosen(titled, part="newton"), by, floors | {"Gram": "condition"}),
+    }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Median errors of phase 1 and of the span for two tokens, by scale and kind, as they are and centred."""
-    panels = []
-    for what, title in (("crude", "error of phase 1, k = 2"), ("span", "error of the span, k = 2")):
-        curves = {}
-        for kind, name in _NAMES.items():
-            here = chosen(rows, part="phases", tokens=2, kind=kind)
-            for way, words in ((_RAW, name), (_CENTRED, f"{name}, centred")):
-                if kind in _KINDS or (way == _RAW and kind != "none"):
-                    by_scale = grouped(here, "scale").items()
-                    curves[words] = curve_of({scale: _median(at, what, way) for (scale,), at in by_scale})
-        panels.append(Panel("scale of the positions", title, curves, log_x=True))
+    two, panels = chosen(_whole(rows), tokens=2), []
+    for name in ("crude", "span"):
+        curves = {
+            f"{title}{', centred' if ending else ''}": curve(chosen(two, kind=kind), "scale", name + ending)
+            for kind, title in _KINDS.items()
+            for ending in ("", "_centred")
+        }
+        curves["no positions, larger logits"] = curve(chosen(two, kind=_CONTROL), "scale", name)
+        panels.append(Panel("scale of the positions", f"error of {_STAGES[name]}, k = 2", curves, log_x=True))
     return line_figure(panels)
 
 
@@ -332,8 +283,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("part", "heads", "tokens", "dim", "draw"),
-    needs=("torch",),
 )

@@ -8,23 +8,14 @@ import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.evaluation import Predictor
-from lower import Family, HardInstance, Key
+from lower import FAMILIES, HardInstance, Key
 from lwe import make_lwr_instance
 from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
-from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
-    HiddenGateFamily,
-    PairFamily,
-    ParityFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
-)
+from sq import SQFamily
 from studies.line_figure import decade_axis, title_axes
-from studies.rows import chosen, grouped, of_all
-from studies.study import Parameters, Row, Study
+from studies.rows import chosen, curve, grouped, of_all
+from studies.study import Parameters, Row, Study, Table
 from upper import ByQueries, Newton, counting_floor
 
 __all__ = ["STUDY"]
@@ -33,20 +24,21 @@ _HEADS = 4  # of nice layers
 _FOUND = 1e-8  # errors on what is not known in advance
 _FRESH = 500  # inputs on which errors are measured
 _TOLERANCE = 0.1  # of the statistical queries that are counted beside value queries
+_BOUND = {"color": FAINT, "linewidth": 1.1, "zorder": 3, "linestyle": (0, (4, 2))}
 # the looks of the two learners: their places in the list of a comparison, as in its figures
-_NEWTON, _QUERIES = 0, 9
+_NEWTON, _QUERIES = line_look(0), line_look(9)
 
 # the hard families with a lower bound for statistical queries, and their parameters beside d
-_SQ: Mapping[str, tuple[type[Family], Mapping[str, Any]]] = {
-    "parity of 3 bits": (ParityFamily, {"bits": 3}),
-    "parity of 7 bits": (ParityFamily, {"bits": 7}),
-    "hidden gate": (HiddenGateFamily, {"bits": 3}),
-    "pair": (PairFamily, {}),
-    "bump": (BumpFamily, {"bits": 8}),
-    "two slopes": (TwoSlopeFamily, {"bits": 8}),
-    "designed steps": (DesignedStepsFamily, {"bits": 6, "heads_count": 4}),
-    "centre thresholds": (CentreThresholdFamily, {"bits": 16, "heads_count": 4}),
-    "parity of each token": (TokenParityFamily, {"bits": 2, "tokens": 3}),
+_SQ: Mapping[str, Mapping[str, Any]] = {
+    "parity of 3 bits": {"family": "sq-parity", "bits": 3},
+    "parity of 7 bits": {"family": "sq-parity", "bits": 7},
+    "hidden gate": {"family": "sq-hidden-gate", "bits": 3},
+    "pair": {"family": "sq-pair"},
+    "bump": {"family": "sq-bump", "bits": 8},
+    "two slopes": {"family": "sq-two-slope", "bits": 8},
+    "designed steps": {"family": "sq-designed-steps", "bits": 6, "heads_count": 4},
+    "centre thresholds": {"family": "sq-centre-threshold", "bits": 16, "heads_count": 4},
+    "parity of each token": {"family": "sq-token-parity", "bits": 2, "tokens": 3},
 }
 # the families whose lower bounds are shown; the others' are small at these d
 _BOUNDED = ("parity of 3 bits", "parity of 7 bits", "hidden gate")
@@ -73,7 +65,7 @@ def _cells(scale: Scale) -> list[Parameters]:
         ("hard", name, dim)
         for name in names
         for dim in hard
-        if name == _ROUNDING or dim > _SQ[name][1].get("bits", 1) + 1
+        if name == _ROUNDING or dim > _SQ[name].get("bits", 1) + 1
     ]
     return [
         {"part": part, "name": name, "dim": dim, "draw": draw}
@@ -113,8 +105,10 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
 
 def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
     if name in _SQ:
-        family, parameters = _SQ[name]
-        return family.preset(dim=dim, **parameters).instance(rng=rng)
+        parameters = dict(_SQ[name])
+        family = FAMILIES[parameters.pop("family")].preset(dim=dim, **parameters)
+        assert isinstance(family, SQFamily)
+        return family.instance(rng=rng)
     return make_lwr_instance(secret_dim=dim - 1, modulus=_MODULUS, levels=_LEVELS, rng=rng)
 
 
@@ -135,11 +129,7 @@ def _found(row: Row) -> bool:
 
 def _curve(rows: Sequence[Row], value: str = "count", **wanted: Any) -> _Curve:
     """The median of a value by dimension, over the draws in which the function was found."""
-    groups = grouped([row for row in chosen(rows, **wanted) if _found(row) and row[value]], "dim")
-    points = sorted(
-        (dim, float(np.median([row[value] for row in those]))) for (dim,), those in groups.items()
-    )
-    return [dim for dim, _ in points], [median for _, median in points]
+    return curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
 
 
 def _slope(curve: _Curve) -> float | None:
@@ -159,15 +149,11 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "hard": of_all(map(_found, hard)),
     }
     for name in _NICE:
-        key, curve, floor = (
-            name.replace(" ", "_"),
-            _curve(nice, name=name),
-            _curve(nice, "bound", name=name),
-        )
-        named[f"slope_{key}"] = _text(_slope(curve))
-        if curve[0]:
-            named |= {f"dim_{key}": curve[0][-1], f"last_{key}": f"{curve[1][-1]:,.0f}"}
-            named[f"floors_{key}"] = f"{curve[1][-1] / floor[1][-1]:.2f}"
+        key, counts = name.replace(" ", "_"), _curve(nice, name=name)
+        named[f"slope_{key}"] = _text(_slope(counts))
+        if counts[0]:
+            floor = _curve(nice, "bound", name=name)[1][-1]
+            named |= {f"dim_{key}": counts[0][-1], f"floors_{key}": f"{counts[1][-1] / floor:.2f}"}
     slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, _ROUNDING)]
     if known := [slope for slope in slopes if slope is not None]:
         named |= {"least_slope": _text(min(known)), "largest_slope": _text(max(known))}
@@ -186,72 +172,66 @@ def _text(slope: float | None) -> str:
     return "-" if slope is None else f"{slope:.2f}"
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     dims = sorted({row["dim"] for row in rows})
+
+    def line(title: str, counts: _Curve, found: str) -> dict[str, str]:
+        by_dim = dict(zip(*counts, strict=True))
+        medians = {f"d = {dim}": f"{by_dim[dim]:,.0f}" if dim in by_dim else "" for dim in dims}
+        return {"count": title, **medians, "slope": _text(_slope(counts)), "found": found}
+
     lines = []
     for (part, name), those in grouped(rows, "part", "name").items():
-        shown = [(_NICE.get(name, f"By queries: {name}"), _curve(those), of_all(map(_found, those)))]
-        if name in _BOUNDED or name == "two tokens":
-            least = (
-                "Lower bound, queries of two tokens"
-                if part == "nice"
-                else f"Statistical queries, at least: {name}"
-            )
-            shown.append((least, _curve(those, "bound"), ""))
-        lines += [_line(*one, dims) for one in shown if one[1][0] or one[2]]
-    return lines
-
-
-def _line(title: str, curve: _Curve, found: str, dims: Sequence[int]) -> dict[str, str]:
-    by_dim = dict(zip(*curve, strict=True))
-    counts = {f"d = {dim}": f"{by_dim[dim]:,.0f}" if dim in by_dim else "" for dim in dims}
-    return {"count": title, **counts, "slope": _text(_slope(curve)), "found": found}
+        title = _NICE.get(name, f"By queries: {name}")
+        lines.append(line(title, _curve(those), of_all(map(_found, those))))
+        if name in (*_BOUNDED, "two tokens"):
+            title = f"Statistical queries, at least: {name}"
+            title = "Lower bound, queries of two tokens" if part == "nice" else title
+            lines.append(line(title, _curve(those, "bound"), ""))
+    return {"counts": lines}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Left nice layers; right a panel for each hard family, with the others in grey."""
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
-    queries = line_look(_QUERIES)
-    bound = {"color": FAINT, "linewidth": 1.1, "zorder": 3, "linestyle": (0, (4, 2))}
-    left: list[tuple[str, _Curve, Mapping[str, Any]]] = [
-        (_NICE["examples"], _curve(nice, name="examples"), line_look(_NEWTON)),
-        (_NICE["two tokens"], _curve(nice, name="two tokens"), queries),
-        (_NICE["any tokens"], _curve(nice, name="any tokens"), queries | {"marker": "o", "linestyle": ":"}),
-        ("Lower bound, queries of two tokens", _curve(nice, "bound", name="two tokens"), bound),
-    ]
-    found = {name: _curve(hard, name=name) for name in (*_SQ, _ROUNDING)}
-    found = {name: curve for name, curve in found.items() if curve[0]}
-    needed = {name: _curve(hard, "bound", name=name) for name in _BOUNDED if name in found}
+    left = {
+        _NICE["examples"]: (_curve(nice, name="examples"), _NEWTON),
+        _NICE["two tokens"]: (_curve(nice, name="two tokens"), _QUERIES),
+        _NICE["any tokens"]: (_curve(nice, name="any tokens"), _QUERIES | {"marker": "o", "linestyle": ":"}),
+        "Lower bound, queries of two tokens": (_curve(nice, "bound", name="two tokens"), _BOUND),
+    }
+    asked = {name: _curve(hard, name=name) for name in (*_SQ, _ROUNDING)}
+    asked = {name: counts for name, counts in asked.items() if counts[0]}
+    needed = {name: _curve(hard, "bound", name=name) for name in _BOUNDED if name in asked}
     with canvas(10.8, 4.9) as figure:
-        if shown := [one for one in left if one[1][0]]:
-            axes = axes_in(figure, (0.05, 0.1, 0.29, 0.66))
-            for label, (dims, values), look in shown:
-                axes.plot(dims, values, label=label, clip_on=False, **look)
-            decade_axis(axes.yaxis, [value for _, (_, values), _ in shown for value in values])
-            dimension_axis(axes, [dim for _, (dims, _), _ in shown for dim in dims])
-            title_axes(axes, "dimension d", f"Nice layers, {_HEADS} heads: queries or examples")
-        every = [*found.values(), *needed.values()]
-        for place, name in enumerate(found):
+        axes = axes_in(figure, (0.05, 0.1, 0.29, 0.66))
+        for label, (counts, look) in left.items():
+            axes.plot(*counts, label=label, clip_on=False, **look)
+        _scale(axes, [counts for counts, _ in left.values()])
+        title_axes(axes, "dimension d", f"Nice layers, {_HEADS} heads: queries or examples")
+        for place, name in enumerate(asked):
             row, column = divmod(place, _COLUMNS)
             axes = axes_in(figure, (0.395 + 0.122 * column, 0.46 - 0.36 * row, 0.105, 0.24))
-            for other, (dims, values) in found.items():
-                if other != name:
-                    axes.plot(dims, values, color=FAINT, alpha=0.3, linewidth=0.8, zorder=2)
-            axes.plot(*found[name], clip_on=False, **queries)
-            if needed.get(name, ([], []))[0]:
+            for counts in asked.values():
+                axes.plot(*counts, color=FAINT, alpha=0.3, linewidth=0.8, zorder=2)
+            axes.plot(*asked[name], clip_on=False, **_QUERIES)
+            if name in needed:
                 label = "Statistical queries of tolerance 0.1, at least"
-                axes.plot(*needed[name], clip_on=False, label=label, **{**bound, "linestyle": (0, (1, 1.5))})
-            decade_axis(axes.yaxis, [value for _, values in every for value in values])
+                axes.plot(*needed[name], clip_on=False, label=label, **_BOUND | {"linestyle": (0, (1, 1.5))})
+            _scale(axes, [*asked.values(), *needed.values()])
             axes.tick_params(labelleft=column == 0, labelsize=8)
-            dimension_axis(axes, [dim for dims, _ in every for dim in dims])
-            title_axes(axes, "dimension d" if place + _COLUMNS >= len(found) else "", "")
+            title_axes(axes, "dimension d" if place + _COLUMNS >= len(asked) else "", "")
             axes.set_title(name, loc="left", fontsize=8)
-        if found:
-            figure.text(
-                0.395, 0.8, "Layers that hide a secret: queries, a panel for each family; the others are grey"
-            )
+        title = "Layers that hide a secret: queries, a panel for each family; the others are grey"
+        figure.text(0.395, 0.8, title)
         legend_above(figure, columns=3)
         return figure
+
+
+def _scale(axes: Any, curves: Sequence[_Curve]) -> None:
+    """Logarithmic axes that hold all curves."""
+    decade_axis(axes.yaxis, [value for _, counts in curves for value in counts] or [1.0])
+    dimension_axis(axes, [dim for dims, _ in curves for dim in dims] or [1])
 
 
 STUDY = Study(
@@ -262,6 +242,6 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
 )

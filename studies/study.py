@@ -1,19 +1,47 @@
-"""A study (a question, the cells that answer it, a table and a figure), and the list of studies."""
+"""A study: a question and the cells that answer it; how the cells are measured; the list of studies."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from runs import Scale
+import numpy as np
 
-__all__ = ["STUDIES", "Parameters", "Row", "Study", "find_studies"]
+from runs import Cell, Scale, fingerprint, run, versions
 
+__all__ = ["STUDIES", "Parameters", "Row", "Study", "StudyResult", "find_studies", "run_study"]
+
+Scalar = str | int | float | bool | None
 Parameters = Mapping[str, Any]
-"""One cell: the arguments of the measurement, JSON values."""
+"""One cell: the arguments of the measurement, each a scalar."""
 Row = Mapping[str, Any]
-"""A cell together with its measurements: JSON values."""
+"""The parameters of a cell and its measurements, each a scalar."""
+Table = Sequence[Mapping[str, Any]]
+"""Lines with the same columns: numbers, texts, or None."""
+
+STUDIES = (
+    "conditions",
+    "violations",
+    "inputs",
+    "noise",
+    "tokens",
+    "agreement",
+    "symmetry",
+    "nice-to-hard",
+    "weightings",
+    "positions",
+    "cost",
+    "queries-by-dimension",
+    "query-noise",
+    "low-degree",
+    "linear-learning",
+    "linear-tasks",
+    "linear-softmax",
+)
+"""Names of the studies in the order of their pages; the module of each has its name with underscores."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +59,14 @@ class Study:
     cells : callable
         The cells of a scale; no two have the same parameters.
     measure : callable
-        ``measure(rng=rng, **cell)`` returns the measurements of a cell, JSON values by name. It must be a function of a
-        module; it runs in a separate process, in one thread.
+        ``measure(rng=rng, **cell)`` returns the measurements of a cell, scalars by name, or several such rows. It must
+        be a function of a module; it runs in a separate process, in one thread.
     numbers : callable
         The values that its page quotes, by name: numbers, or short texts such as "45 of 100".
-    table : callable
-        The rows as a table that fits a page: for each line a mapping from column to text, with the same columns.
+    tables : callable
+        The tables of its page, by name; `studies.rows.table` makes one.
     figure : callable
-        The rows as a figure of matplotlib.
+        The rows as a figure of matplotlib; `studies.line_figure` makes one.
     stream : tuple of str or None
         The parameters that decide what is drawn at random. Cells that differ only in other parameters draw the same.
         None means all parameters.
@@ -47,7 +75,7 @@ class Study:
 
     Notes
     -----
-    `numbers`, `table` and `figure` get the rows of the measured cells, in the order of the cells. Some cells may be
+    `numbers`, `tables` and `figure` get the rows of the measured cells, in the order of the cells. Some cells may be
     missing; `numbers` may then leave out names.
     """
 
@@ -55,9 +83,9 @@ class Study:
     title: str
     question: str
     cells: Callable[[Scale], Sequence[Parameters]]
-    measure: Callable[..., Mapping[str, Any]]
+    measure: Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]]
     numbers: Callable[[Sequence[Row]], Mapping[str, Any]]
-    table: Callable[[Sequence[Row]], Sequence[Mapping[str, str]]]
+    tables: Callable[[Sequence[Row]], Mapping[str, Table]]
     figure: Callable[[Sequence[Row]], Any]
     stream: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
@@ -68,31 +96,32 @@ class Study:
         return tuple(name for name in self.needs if find_spec(name) is None)
 
 
-STUDIES = (
-    "conditions",
-    "violations",
-    "inputs",
-    "noise",
-    "tokens",
-    "agreement",
-    "symmetry",
-    "nice-to-hard",
-    "weightings",
-    "positions",
-    "cost",
-    "queries-by-dimension",
-    "query-noise",
-    "low-degree",
-    "linear-random",
-    "linear-ranks",
-    "linear-heads",
-    "linear-adam",
-    "linear-key-value",
-    "linear-automata",
-    "linear-turing",
-    "linear-softmax",
-)
-"""Names of the studies in the order of their pages; the module of each has its name with underscores."""
+@dataclass(frozen=True)
+class StudyResult:
+    """The rows of a study, in the order of its cells, and where they come from.
+
+    Attributes
+    ----------
+    study : str
+        Its name.
+    scale : Scale
+        Which cells were requested.
+    seed : int
+        The seed of everything drawn at random.
+    rows : tuple of Row
+        The rows of the measured cells.
+    failures : tuple of str
+        One sentence for each other cell: why it has no measurements.
+    versions : mapping of str to str
+        Versions of the packages that the numbers depend on.
+    """
+
+    study: str
+    scale: Scale
+    seed: int
+    rows: tuple[Row, ...]
+    failures: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
@@ -105,10 +134,90 @@ def find_studies(names: Sequence[str]) -> list[Study]:
 
     Examples
     --------
-    >>> [study.title for study in find_studies(["linear-heads"])]
-    ['From coefficients to heads']
+    >>> [study.title for study in find_studies(["conditions"])]
+    ['Who meets the non-degeneracy conditions']
     """
     if unknown := [name for name in names if name not in (*STUDIES, "all")]:
         raise ValueError(f"There is no study {unknown[0]!r}: choose among {', '.join(STUDIES)}, or all.")
     wanted = STUDIES if "all" in names else dict.fromkeys(names)
     return [import_module(f"studies.{name.replace('-', '_')}").STUDY for name in wanted]
+
+
+def run_study(
+    study: Study,
+    *,
+    scale: Scale = Scale.QUICK,
+    seed: int = 0,
+    **options: Any,
+) -> StudyResult:
+    """Measure every cell of a study that is not in the store.
+
+    Parameters
+    ----------
+    study : Study
+        One of `STUDIES`, or the caller's own.
+    scale : Scale
+        Quick or full.
+    seed : int
+        The seed of everything drawn at random.
+    **options
+        As of `runs.run`: jobs, timeout, store, fresh, isolated, cluster, progress.
+
+    Raises
+    ------
+    ImportError
+        If the study needs a package that is not installed.
+    ValueError
+        If a number is out of its range, or two cells are the same.
+    StoreError
+        If the store cannot be read or written.
+    """
+    if missing := study.missing:
+        raise ImportError(
+            f"The study {study.name} needs {' and '.join(missing)}: install it with pip install {' '.join(missing)}."
+        )
+    cells = [_cell(study, dict(cell), seed) for cell in study.cells(scale)]
+    place = {cell.key: number for number, cell in enumerate(cells)}
+    if len(place) != len(cells):
+        raise ValueError(f"The study {study.name} has the same cell twice: give each parameters of its own.")
+    rows: dict[int, list[Row]] = {}
+    failures: dict[int, str] = {}
+    for result in run(cells, retry_failed=True, **options):
+        number, cell = place[result.cell.key], result.cell.arguments["cell"]
+        if result.status != "done":
+            failures[number] = f"{result.cell.label}: {result.message}"
+        else:
+            rows[number] = [{**cell, **measured} for measured in result.value]
+    return StudyResult(
+        study.name,
+        scale,
+        seed,
+        tuple(row for number in sorted(rows) for row in rows[number]),
+        tuple(failures[number] for number in sorted(failures)),
+        versions(),
+    )
+
+
+def _cell(study: Study, cell: dict[str, Any], seed: int) -> Cell:
+    deciding = {name: value for name, value in cell.items() if study.stream is None or name in study.stream}
+    text = json.dumps([study.name, deciding], sort_keys=True, allow_nan=False)
+    stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
+    arguments = {"study": study.name, "cell": cell, "stream": stream, "code": fingerprint(study.measure)}
+    label = ", ".join(f"{name} {value}" for name, value in cell.items())
+    return Cell(_measured, arguments, {"measure": study.measure}, label)
+
+
+def _measured(
+    study: str, cell: Parameters, stream: Sequence[int], code: str, measure: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    """The rows of a cell."""
+    measured = measure(rng=np.random.default_rng(stream), **cell)
+    rows = [dict(row) for row in ([measured] if isinstance(measured, Mapping) else measured)]
+    for row in rows:
+        for name, value in row.items():
+            if not isinstance(value, Scalar):
+                raise TypeError(
+                    f"The study {study} measured {name} as {type(value).__name__}: a row holds numbers, texts, bool "
+                    "and None; return several rows for several values."
+                )
+    return rows

@@ -1,233 +1,253 @@
 """Whether and when two heads trained by gradient descent separate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.random import Generator
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, eigsh
 
+from attention import BooleanInputs, make_close_heads_layer, make_nice_layer
 from runs import Scale
-from runs.figures import decade_ticks
 from studies.intervals import slope_interval
 from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, grouped, of_all, with_interval
-from studies.study import Parameters, Row, Study
-from studies.symmetry_descent import ADAM_RATE, GAPS, Optimiser, escape, make_target, train
+from studies.rows import chosen, curve, grouped, of_all, table, values, with_interval
+from studies.study import Parameters, Row, Study, Table
+from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "descend", "gradient", "halved_head", "largest_curvature", "least_curvature"]
 
-_PLAIN: Optimiser = "gradient descent"
-_ADAM: Optimiser = "Adam"
-_NEARLY = 0.1  # starts with a smaller own share than this are nearly equal
-_EXACT = 0.02  # of a single head's error
+Heads = Float[np.ndarray, "m 2 d d"]
+"""For every head Theta and W."""
+
+_NAMES = ("gradient descent", "Adam")
+_ADAM_RATE, _BETA1, _BETA2, _EPSILON = 0.003, 0.9, 0.999, 1e-8
+_GAPS = (1e-8, 1e-6, 1e-4, 1e-2)  # distances of the heads at the start of an escape
+_PARTED = 0.1  # heads this far apart have separated
+_STOP = 0.5  # an escape is followed to this distance
+_LINEAR = 0.003  # growth is measured up to this distance
+_FLOORS = {2: 3, 4: 6}  # examples, in units of d^2 / (k (k - 1)), by k
+_ITERATIONS, _POWER_STEPS, _DIFFERENCE = 3000, 40, 1e-4
 
 
 def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
-    steps = 800 if quick else 3000
-    nice = [(2, 16)] if quick else [(2, 16), (4, 16), (2, 32)]
-    escapes = [
-        ("nice", tokens, dim, optimiser, rate, draw)
-        for tokens, dim in nice
-        for optimiser, rate in ((_PLAIN, 1.0), (_PLAIN, 0.5), (_ADAM, ADAM_RATE))
-        if dim == 16 or rate != 0.5
-        for draw in range(1 if quick else (3 if dim == 16 else 2))
-    ] + [
-        (target, 2, 16, optimiser, rate, draw)
-        for target in (("0.1",) if quick else ("1", "0.3", "0.1", "0.03"))
-        for optimiser, rate in ((_PLAIN, 1.0), (_ADAM, ADAM_RATE))
+    targets = [("nice", 2), ("0.1", 2)]
+    if not quick:
+        targets = [("nice", 2), ("nice", 4), ("1", 2), ("0.3", 2), ("0.1", 2), ("0.03", 2)]
+    return [
+        {"part": "escape", "target": target, "tokens": k, "dim": 16, "optimiser": optimiser, "draw": draw}
+        | {"steps": 800 if quick else 3000}
+        for target, k in targets
+        for optimiser in _NAMES
         for draw in range(1 if quick else 3)
     ]
-    trainings = [
-        ("nice", tokens, dim, optimiser, rate, gap, draw)
-        for tokens, dim in nice
-        for optimiser, rate in ((_PLAIN, 1.0), (_ADAM, ADAM_RATE))
-        for gap in ((0.0, 1e-6, 1.0) if quick else ((0.0, 1e-6, 1e-2, 1.0) if dim == 16 else (1e-6, 1.0)))
-        for draw in range(2 if quick else (5 if dim == 16 else 2))
-    ] + [
-        (target, 2, 16, optimiser, rate, gap, draw)
-        for target in (() if quick else ("0.3", "0.1", "0.03"))
-        for optimiser, rate in ((_PLAIN, 1.0), (_ADAM, ADAM_RATE))
-        for gap in (1e-6, 1.0)
-        for draw in range(4)
-    ]
-    names = ("target", "tokens", "dim", "optimiser", "rate")
-    cells: list[Parameters] = [
-        {"part": "escape", **dict(zip((*names, "draw"), cell, strict=True)), "steps": steps}
-        for cell in escapes
-    ]
-    cells += [
-        {
-            "part": "train",
-            **dict(zip((*names, "start_gap", "draw"), cell, strict=True)),
-            "steps": 800 if quick or cell[2] == 32 else 1500,
-        }
-        for cell in trainings
-    ]
-    return cells
 
 
 def _measure(
-    *,
-    rng: np.random.Generator,
-    part: str,
-    target: str,
-    tokens: int,
-    dim: int,
-    optimiser: Optimiser,
-    rate: float,
-    draw: int,
-    steps: int,
-    start_gap: float = 0.0,
-) -> Mapping[str, Any]:
-    _, x, y = make_target(target, tokens, dim, rng)
-    if part == "escape":
-        return escape(x, y, optimiser=optimiser, rate=rate, steps=steps, rng=rng)
-    return train(x, y, optimiser=optimiser, rate=rate, steps=steps, gap=start_gap, rng=rng)
+    *, rng: Generator, part: str, target: str, tokens: int, dim: int, optimiser: str, draw: int, steps: int
+) -> list[Row]:
+    """Start at the best single head, split into halves that differ by a gap; follow them until they part.
+
+    Notes
+    -----
+    Gradient descent of step eta multiplies the coordinate along the unstable direction, of eigenvalue -lambda, by
+    1 + eta lambda per step while the heads are near. So from a coordinate c the heads are at a distance D after
+    ln(D |p| / (sqrt(2) |c|)) / ln(1 + eta lambda) steps, p all parameters of one head. Derived here.
+    """
+    if target == "nice":
+        layer = make_nice_layer(heads=2, dim=dim, rng=rng)
+    else:
+        layer = make_close_heads_layer(heads=2, dim=dim, gap=float(target), rng=rng)
+    x = BooleanInputs(tokens, dim).sample(_FLOORS[tokens] * dim * dim // (tokens * (tokens - 1)), rng=rng)
+    y = layer(x)
+    equal = halved_head(x, y, rng)
+    curvature, direction = least_curvature(x, y, equal)
+    size = float(np.linalg.norm(equal[0]))
+    plain = optimiser != "Adam"
+    eta = 1 / largest_curvature(x, y, equal) if plain else _ADAM_RATE
+    rate = float(np.log1p(-eta * curvature))
+    apart = rng.standard_normal(equal[0].size).reshape(equal[0].shape)
+    apart *= size / np.sqrt(2) / np.linalg.norm(apart)
+    rows = []
+    for gap in _GAPS:
+        start = equal + gap * np.stack([apart, -apart])
+        distances, differences = descend(x, y, start, optimiser=optimiser, rate=eta, steps=steps)
+        parted = np.flatnonzero(distances >= _PARTED)
+        coordinates = np.abs(differences @ direction) / 2
+        near = np.flatnonzero((distances < _LINEAR) & (coordinates != 0))
+        row: dict[str, Any] = {"gap": gap, "curvature": curvature}
+        row["parted"] = int(parted[0]) if parted.size else None
+        if plain:
+            row["predicted"] = float(np.log(_PARTED * size / np.sqrt(2) / coordinates[0])) / rate
+        if plain and near.size >= 10:
+            row["growth"] = float(np.polyfit(near, np.log(coordinates[near]), 1)[0]) / rate
+        rows.append(row)
+    still, _ = descend(x, y, equal, optimiser=optimiser, rate=eta, steps=steps // 20)
+    return [*rows, {"gap": 0.0, "curvature": curvature, "distance": float(still.max())}]
 
 
-def _nearly(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [row for row in chosen(rows, part="train", **wanted) if 0 < row["start_gap"] < _NEARLY]
+def gradient(x: np.ndarray, y: np.ndarray, heads: Heads) -> Heads:
+    """The gradient of half the mean squared error of an example."""
+    return _unstacked(*squared_error_gradient(x, y, *stack_heads(heads[:, 0], heads[:, 1]))[1:])
 
 
-def _independent(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [row for row in chosen(rows, part="train", **wanted) if row["start_gap"] >= _NEARLY]
+def _unstacked(theta: np.ndarray, w: np.ndarray) -> Heads:
+    d = len(theta)
+    return np.stack([theta.reshape(d, -1, d).swapaxes(0, 1), w.reshape(-1, d, d)], axis=1)
 
 
-def _ends(rows: Sequence[Row], end: str = "exact") -> list[bool]:
-    return [row["end"] == end for row in rows]
+def halved_head(x: np.ndarray, y: np.ndarray, rng: Generator) -> Heads:
+    """The best single head (Theta, W) as two equal heads (Theta, W/2), a stationary point of a student of two heads.
+
+    Notes
+    -----
+    At two equal heads the gradients of both are the same, so equal heads stay equal: gradient descent, or any method
+    that treats them alike, separates them only by rounding. At the halved best single head the gradients are zero.
+    Derived here: along a change (a, b) of one head and (-a, -b) of the other the output is constant to first order,
+    so the second derivative of the loss is that of psi(Theta, W) = mean <R, P(Theta) X W> with the residual R held
+    fixed. As psi is linear in W, its Hessian is [[A, C], [C^T, 0]], which has a negative eigenvalue unless C = 0: the
+    point is a strict saddle unless the residual is orthogonal to every first-order change of a pattern, P'(a) X b.
+    The Hessian is linear in the residual; for target heads at a distance g the residual is of order g, and so is the
+    curvature.
+    """
+    start = _unstacked(*random_start(1, x.shape[-1], rng))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        ((theta, w),) = flat.reshape(start.shape)
+        residual, *gradients = squared_error_gradient(x, y, theta, w)
+        return float(np.sum(residual**2)) / (2 * len(x)), np.concatenate([g.ravel() for g in gradients])
+
+    options = {"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS, "maxcor": 30, "ftol": 0.0, "gtol": 1e-9}
+    end = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(start.shape)
+    return np.concatenate([end, end]) * np.array([1.0, 0.5])[:, None, None]
 
 
-def _left(row: Row) -> float:
-    """The error after training, divided by the error of a single head."""
-    return float(row["error"] / row["one_head_error"])
+def _changed_gradient(x: np.ndarray, y: np.ndarray, heads: Heads, change: Heads) -> Heads:
+    """The Hessian times a change, by differences."""
+    ends = (gradient(x, y, heads + step * change) for step in (_DIFFERENCE, -_DIFFERENCE))
+    return (next(ends) - next(ends)) / (2 * _DIFFERENCE)
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    """The median, where runs that never get there rank last; None if the median is such a run."""
-    median = float(np.median([np.inf if value is None else value for value in values])) if values else np.inf
-    return median if np.isfinite(median) else None
+def least_curvature(x: np.ndarray, y: np.ndarray, equal: Heads) -> tuple[float, Float[np.ndarray, " p"]]:
+    """The least eigenvalue of the Hessian over changes (v, -v) of two equal heads, and its v of length 1."""
+
+    def times(flat: np.ndarray) -> np.ndarray:
+        v = flat.reshape(equal[0].shape)
+        return _changed_gradient(x, y, equal, np.stack([v, -v]))[0].ravel()
+
+    size = equal[0].size
+    start = np.random.default_rng(0).standard_normal(size)
+    operator = LinearOperator((size, size), matvec=times, dtype=np.float64)
+    curvatures, directions = eigsh(operator, k=1, which="SA", tol=1e-7, v0=start)
+    return float(curvatures[0]), directions[:, 0]
 
 
-def _ratios(rows: Sequence[Row]) -> list[float]:
-    """Measured over predicted growth, for every run of gradient descent that stayed near long enough."""
-    return [
-        growth / row["growth_predicted"]
-        for row in rows
-        if row["growth_predicted"]
-        for growth in row["growths"]
-        if growth is not None
-    ]
+def largest_curvature(x: np.ndarray, y: np.ndarray, heads: Heads) -> float:
+    """The largest eigenvalue of the Hessian in the parameters of all heads, by power iteration."""
+    rng, (m, _, d, _) = np.random.default_rng(0), heads.shape
+    way, size = _unstacked(rng.standard_normal((d, m * d)), rng.standard_normal((m * d, d))), 1.0
+    for _ in range(_POWER_STEPS):
+        way = _changed_gradient(x, y, heads, way / size)
+        size = float(np.linalg.norm(way))
+    return size
+
+
+def descend(
+    x: np.ndarray, y: np.ndarray, heads: Heads, *, optimiser: str, rate: float, steps: int
+) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s p"]]:
+    """Train two heads on all examples in every step, by gradient descent or Adam, until they are far apart.
+
+    Returns
+    -------
+    distances : array (s,)
+        |p_1 - p_2| / sqrt(|p_1|^2 + |p_2|^2), p_i all parameters of head i: 0 for equal heads, 1 for orthogonal ones.
+    differences : array (s, 2 d^2)
+        p_1 - p_2 at every step.
+    """
+    first, second = np.zeros_like(heads), np.zeros_like(heads)
+    distances, differences = [], []
+    for step in range(steps + 1):
+        differences.append((heads[0] - heads[1]).ravel())
+        distances.append(float(np.linalg.norm(differences[-1]) / np.linalg.norm(heads)))
+        if distances[-1] >= _STOP or step == steps:
+            break
+        change = gradient(x, y, heads)
+        if optimiser == "Adam":
+            first = first + (1 - _BETA1) * (change - first)
+            second = second + (1 - _BETA2) * (change**2 - second)
+            root = np.sqrt(second / (1 - _BETA2 ** (step + 1))) + _EPSILON
+            change = first / (1 - _BETA1 ** (step + 1)) / root
+        heads = heads - rate * change
+    return np.array(distances), np.array(differences)
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    still, plain = chosen(rows, part="escape"), chosen(rows, part="escape", optimiser=_PLAIN)
-    equal = [row["equal_distance"] for row in still]
-    equal += [row["distance"] for row in chosen(rows, part="train", start_gap=0.0)]
-    nearly, independent = _nearly(rows), _independent(rows)
-    failed = [row for row in (*nearly, *independent) if row["end"] != "exact"]
-    arrived = [row for row in (*nearly, *independent) if row["end"] == "exact"]
-    named: dict[str, Any] = {
-        "equal": of_all(one == 0 for one in equal),
-        "parted": of_all(row["parted"] is not None for row in nearly),
-        "nearly": of_all(_ends(nearly)),
-        "independent": of_all(_ends(independent)),
-        "together": sum(row["parted"] is None for row in failed),
-        "by_lbfgs": of_all(_left(row) > _EXACT for row in arrived),
+    pairs, still = [row for row in rows if row["gap"]], chosen(rows, gap=0.0)
+    plain = chosen(pairs, optimiser="gradient descent")
+    off = [row["parted"] / row["predicted"] - 1 for row in plain if row["parted"] is not None]
+    close = [row for row in chosen(still, optimiser="gradient descent") if row["target"] != "nice"]
+    logs = [(np.log(float(row["target"])), np.log(-row["curvature"])) for row in close]
+    numbers = {
+        "equal": of_all(row["distance"] == 0 for row in still),
+        "parted": of_all(row["parted"] is not None for row in pairs),
+        # both optimisers halve the same heads
+        "saddles": of_all(row["curvature"] < 0 for row in chosen(still, optimiser="gradient descent")),
+        "growth": f"{max(abs(growth - 1) for growth in values(plain, 'growth')):.1g}",
+        "soonest": f"{-min(off):.0%}",
+        "latest": f"{max(off):.0%}",
     }
-    if apart := [_left(row) for row in failed if row["parted"] is not None]:
-        named |= {"apart": len(apart), "apart_error": f"{min(apart):.3f} to {max(apart):.3f}"}
-    for optimiser, name in ((_PLAIN, "plain"), (_ADAM, "adam")):
-        nice = _nearly(rows, target="nice", optimiser=optimiser)
-        steps = [row["parted"] for row in nice if row["start_gap"] == 1e-6 and row["dim"] == 16]
-        if steps and None not in steps:
-            named[f"steps_{name}"] = f"{min(steps)} to {max(steps)}"
-        close = [row for row in _nearly(rows, optimiser=optimiser) if row["target"] != "nice"]
-        named |= {f"nice_{name}": of_all(_ends(nice)), f"close_{name}": of_all(_ends(close))}
-        runs = chosen(still, part="escape", optimiser=optimiser, target="nice", tokens=2, dim=16)
-        for place in range(len(GAPS)):
-            middle = _median([row["breaking"][place] for row in runs if row["rate"] != 0.5])
-            named[f"escape_{name}_{place}"] = "never" if middle is None else f"{middle:.0f}"
-    # two rates halve the same heads
-    heads = {(row["target"], row["tokens"], row["dim"], row["draw"]): row["curvature"] for row in plain}
-    named["saddles"] = of_all(curvature < 0 for curvature in heads.values())
-    if ratios := _ratios(plain):
-        named["growth"] = f"{max(abs(ratio - 1) for ratio in ratios):.1g}"
-    off = [
-        steps / predicted - 1
-        for row in plain
-        for steps, predicted in zip(row["breaking"], row["predicted"], strict=True)
-        if steps is not None and predicted
-    ]
-    if off:
-        named |= {"soonest": f"{-min(off):.0%}", "latest": f"{max(off):.0%}"}
-    close = [row for row in plain if row["target"] != "nice"]
     if len({row["target"] for row in close}) > 2:
-        gaps, depths = ([float(row["target"]) for row in close], [-row["curvature"] for row in close])
-        slope = slope_interval(np.log(gaps), np.log(depths), confidence=0.95)
-        named["slope"] = f"{slope.estimate:.2f} ({slope.low:.2f} to {slope.high:.2f})"
-    return named
+        slope = slope_interval(*zip(*logs, strict=True), confidence=0.95)
+        numbers["slope"] = f"{slope.estimate:.2f} ({slope.low:.2f} to {slope.high:.2f})"
+    return numbers
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    names = ("target", "tokens", "dim", "optimiser", "rate")
-    return [_line(rows, dict(zip(names, key, strict=True))) for key in grouped(rows, *names)]
+def _median(rows: Iterable[Row], name: str, gap: float) -> int | None:
+    """The median at a gap, where heads that never part rank last; None if the median is such a run."""
+    steps = [np.inf if row.get(name) is None else row[name] for row in rows if row["gap"] == gap]
+    middle = float(np.median(steps))
+    return round(middle) if np.isfinite(middle) else None
 
 
-def _line(rows: Sequence[Row], same: Mapping[str, Any]) -> dict[str, str]:
-    runs, nearly, independent = (
-        chosen(rows, part="escape", **same),
-        _nearly(rows, **same),
-        _independent(rows, **same),
-    )
-    place, ratios = GAPS.index(1e-6), _ratios(runs)
-    steps, predicted = (_median([row[name][place] for row in runs]) for name in ("breaking", "predicted"))
-    never = f"over {max(row['steps'] for row in runs)}" if runs else ""
-    unit = " / largest curvature" if same["optimiser"] == _PLAIN else ""
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {
-        "target": "nice" if same["target"] == "nice" else f"gap {same['target']}",
-        "k, d": f"{same['tokens']}, {same['dim']}",
-        "training": f"{same['optimiser']}, {same['rate']:g}{unit}",
-        "least curvature": f"{np.median([row['curvature'] for row in runs]):.2g}" if runs else "",
-        "growth / predicted": f"{min(ratios):.4f} to {max(ratios):.4f}" if ratios else "",
-        "steps to part from 1e-06": never if steps is None else f"{steps:.0f}",
-        "predicted": "" if predicted is None else f"{predicted:.0f}",
-        "exact from nearly equal": _share(_ends(nearly)),
-        "exact from independent": _share(_ends(independent)),
-        "still at one head's error": _share(_ends([*nearly, *independent], "one head")),
+        "steps": table(
+            [row for row in rows if row["gap"]],
+            {"target": "target", "k": "tokens", "training": "optimiser"},
+            {
+                "least curvature": lambda some: f"{np.median(values(some, 'curvature')):.2g}",
+                **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
+                "predicted from 1e-06": partial(_median, name="predicted", gap=1e-6),
+                "parted from 1e-06": lambda some: with_interval(
+                    row["parted"] is not None for row in chosen(some, gap=1e-6)
+                ),
+            },
+        ),
     }
-
-
-def _share(hits: list[bool]) -> str:
-    return with_interval(hits) if hits else ""
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """The distance between the heads by steps, for four gaps; and the steps until they separate, by the gap."""
-    distances: dict[str, tuple[list[float], list[float]]] = {}
-    times: dict[str, tuple[list[float], list[float]]] = {}
-    for optimiser in (_PLAIN, _ADAM):
-        runs = [
-            row
-            for row in chosen(rows, part="escape", optimiser=optimiser, tokens=2, dim=16)
-            if row["rate"] != 0.5
+    """The steps until the heads part by the gap at the start; the curvature by the distance of the target's heads."""
+    times = {}
+    for (target, optimiser), some in grouped(chosen(rows, tokens=2), "target", "optimiser").items():
+        if target in ("nice", "0.1"):
+            words = f"{optimiser}, {target if target == 'nice' else f'gap {target}'}"
+            for name, title in (("parted", words), ("predicted", f"{words}, predicted")):
+                times[title] = curve_of({gap: _median(some, name, gap) for gap in _GAPS})
+    close = [{**row, "depth": -row["curvature"]} for row in rows if row["target"] != "nice"]
+    depths = {
+        "median over targets": curve([{**row, "at": float(row["target"])} for row in close], "at", "depth")
+    }
+    return line_figure(
+        [
+            Panel("gap at the start", "steps until the heads part", times, log_x=True),
+            Panel("distance of the target's heads", "minus the least curvature", depths, log_x=True),
         ]
-        for steps, heads in runs[0]["curves"] if runs else ():
-            x, y = distances.setdefault(optimiser, ([], []))
-            # the gap in the line lies between two curves
-            x += [*(step + 1 for step in steps[::6]), steps[-1] + 1]
-            y += [*heads[::6], np.nan]
-        for target, words in (("nice", "nice"), ("0.1", "gap 0.1")):
-            for name, ending in (("breaking", ""), ("predicted", ", predicted")):
-                same = [row for row in runs if row["target"] == target]
-                medians = {gap: _median([row[name][place] for row in same]) for place, gap in enumerate(GAPS)}
-                times[f"{optimiser}, {words}{ending}"] = curve_of(medians)
-    panels = [
-        Panel("steps + 1", "distance between the heads, nice target", distances, log_x=True),
-        Panel("gap at the start", "steps until the heads part", times, log_x=True),
-    ]
-    figure = line_figure(panels)
-    decade_ticks(figure.axes[0].xaxis, *figure.axes[0].get_xlim())
-    return figure
+    )
 
 
 STUDY = Study(
@@ -237,7 +257,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("part", "target", "tokens", "dim", "draw"),
 )

@@ -1,62 +1,60 @@
 """Tokens k against dimensions d: the reliability of certificates of agreement as k approaches d."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from attention.layer import softmax
 from runs import Scale
-from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
 from studies.intervals import mean_interval
-from studies.line_figure import decade_axis, title_axes
-from studies.rows import chosen, grouped, of_all
-from studies.study import Parameters, Row, Study
-from studies.tokens_certificates import draw_rows, judge_certificates, residual_law
+from studies.line_figure import Panel, curve_of, line_figure
+from studies.rows import chosen, curve, grouped, median, of_all, table, values
+from studies.study import Parameters, Row, Study, Table
 from upper import Newton
 from upper.six_phase import SixPhase, estimate_projection_sum
+from upper.six_phase.agreement import certify_agreement
+from upper.six_phase.agreement_law import disagreement
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "planted_labels"]
 
+_SIGMA = 2.0
+_PLANTED = 0.1  # logits: the disagreement of the heads in a planted agreement
+_ALLOWED = 1.0  # logits: a certified row whose heads disagree by more is false
+_ACCEPT = 0.01  # of all rows: the practical learner's share
+_SMALLEST_WEIGHT = 0.05  # the learner uses no pattern with a smaller entry
+_PASSING = 0.9  # the share of planted agreements that the fair threshold lets through
+_PASSES = 3000
+_EXACT = 1e-9
+_LEAST = 1e-5  # a false rate of zero is drawn here
+_SUMS = {"exact": "exact sum", "crude": "phase 1's sum"}
 _FITS = {
     "before_newton": "six phases before Newton",
     "error": "six phases",
     "newton_error": "Newton alone",
 }
-_SIGMA = 2.0
-_PLANTED = 0.1  # logits: the disagreement of the heads in a planted agreement
-_PASSES = 3000
-_EXACT = 1e-9
-_LEAST = 1e-5  # a false rate of zero is drawn here
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
-    certificates = [
-        {
-            "part": "certificates",
-            "dim": dim,
-            "tokens": tokens,
-            "draw": draw,
-            "rows": 12_000 if quick else 40_000,
-        }
-        for dim in ((16, 24) if quick else (16, 24, 32, 48))
-        for tokens in (
-            (2, 3, 4, 8, dim - 2, dim - 1, dim)
-            if quick
-            else sorted({2, 3, 4, 6, 8, 12, dim // 2, 3 * dim // 4, dim - 4, dim - 2, dim - 1, dim})
-        )
-        for draw in range(2 if quick else 4)
-    ]
-    wanted = (
+    some = (2, 3, 4, 8) if quick else (2, 3, 4, 6, 8, 12)
+    rows = 12_000 if quick else 40_000
+    ends = (
         {16: (2, 4, 8, 16)} if quick else {16: (2, 3, 4, 6, 8, 12, 15, 16, 17), 24: (2, 4, 6, 8, 16, 23, 24)}
     )
-    return certificates + [
+    return [
+        {"part": "certificates", "dim": dim, "tokens": tokens, "draw": draw, "rows": rows}
+        for dim in ((16, 24) if quick else (16, 24, 32, 48))
+        for tokens in sorted({*some, dim // 2, 3 * dim // 4, dim - 4, dim - 2, dim - 1})
+        for draw in range(2 if quick else 4)
+    ] + [
         {"part": "ends", "dim": dim, "tokens": tokens, "draw": draw}
-        for dim, several in wanted.items()
+        for dim, several in ends.items()
         for tokens in several
         for draw in range(1 if quick else (3 if dim == 16 else 2))
     ]
@@ -68,25 +66,53 @@ def _measure(
     """The quality of certificates of rows, or the final errors of the six phases and Newton."""
     layer = make_nice_layer(heads=2, dim=dim, sigma=_SIGMA, rng=rng)
     inputs = BooleanInputs(tokens, dim)
-    if part == "ends":
-        return _ends(layer, inputs, rng)
-    if tokens >= dim:
-        return {"refused": SixPhase(heads=2).fit(ExampleOracle(layer, inputs, rng=rng), rng=rng).outcome.name}
-    x = inputs.sample(-(-rows // tokens), rng=rng)
-    drawn = draw_rows(layer, x, planted_gap=_PLANTED, rng=rng)
+    return _ends(layer, inputs, rng) if part == "ends" else _certificates(layer, inputs, rows, rng)
+
+
+def _certificates(layer: AttentionLayer, inputs: BooleanInputs, rows: int, rng: Generator) -> dict[str, Any]:
+    """Certify rows with the exact sum of the projections and with that of phase 1, and count false certificates.
+
+    ``agreeing``: the share of rows whose heads disagree by at most one logit. ``usable``: the share with every entry of
+    the pattern above .05. ``false``: of the usable rows of least residual, a hundredth of all rows, the share that is
+    false; None if there are none. ``rate``: the share of disagreeing rows below the threshold that passes nine of ten
+    planted agreements.
+    """
+    x = inputs.sample(-(-rows // inputs.tokens), rng=rng)
+    gaps, planted = disagreement(layer, x), planted_labels(layer, x, gap=_PLANTED, rng=rng)
     # the number of rows in the learner's 1000 d examples at k = 2
-    crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * dim // tokens)
-    return {
-        "refused": None,
-        **residual_law(drawn),
-        "exact": judge_certificates(drawn, layer.w.sum(axis=0)),
-        "crude": judge_certificates(drawn, crude.w),
-    }
+    crude = estimate_projection_sum(ExampleOracle(layer, inputs, rng=rng), 2000 * inputs.dim // inputs.tokens)
+    measured: dict[str, Any] = {"agreeing": float(np.mean(gaps <= _ALLOWED))}
+    for name, projection_sum in (("exact", layer.w.sum(axis=0)), ("crude", crude.w)):
+        certified = certify_agreement(x, layer(x), projection_sum)
+        residual = certified.residual
+        usable = np.isfinite(residual) & (certified.pattern.min(axis=-1) > _SMALLEST_WEIGHT)
+        best = np.sort(residual[usable])[: math.ceil(_ACCEPT * residual.size)]
+        false = gaps[usable & (residual <= best[-1])] > _ALLOWED if best.size else None
+        fair = certify_agreement(x, planted, projection_sum).residual
+        threshold = np.quantile(fair[np.isfinite(fair)], _PASSING)
+        disagreeing = residual[(gaps > _ALLOWED) & np.isfinite(residual)]
+        measured |= {
+            f"usable_{name}": float(np.mean(usable)),
+            f"false_{name}": None if false is None else float(np.mean(false)),
+            f"rate_{name}": float(np.mean(disagreeing <= threshold)) if disagreeing.size else None,
+        }
+    return measured
 
 
-def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mapping[str, Any]:
+def planted_labels(
+    layer: AttentionLayer, x: Float[np.ndarray, "n k d"], *, gap: float, rng: Generator
+) -> Float[np.ndarray, "n k d"]:
+    """Labels of a layer of two heads whose second head attends like the first one, up to a gap in logits."""
+    logits = layer.logits(x)[:, 0]
+    noise = rng.standard_normal(logits.shape)
+    noise *= gap / (noise.max(axis=-1, keepdims=True) - noise.min(axis=-1, keepdims=True))
+    first, second = softmax(logits, np), softmax(logits + noise, np)
+    return np.asarray(first @ x @ layer.w[0] + second @ x @ layer.w[1])
+
+
+def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> dict[str, Any]:
     truth = GroundTruth.draw(layer, inputs, rng=rng)
-    examples, learner = (int(one) for one in rng.integers(2**63, size=2))
+    examples, learner = (int(seed) for seed in rng.integers(2**63, size=2))
     phases, newton = (
         one.fit(ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth)
         for one in (SixPhase(heads=2, work=_PASSES), Newton(heads=2, work=_PASSES))
@@ -94,153 +120,99 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
     starts = (step.measures for step in phases.trace if step.phase == 6 and "starts" in step.measures)
     before = next(starts, None)
     return {
-        "outcome": phases.outcome.name,
-        "error": truth.measure(layer=phases.layer)["relative_error"],
+        "error": phases.layer and truth.measure(layer=phases.layer)["relative_error"],
         "before_newton": None if before is None else float(before["relative_error"]),
-        "examples": phases.examples_used,
         "newton_error": truth.measure(layer=newton.layer)["relative_error"],
-        "newton_examples": newton.examples_used,
     }
 
 
-def _points(rows: Sequence[Row], part: str) -> dict[tuple[int, int], list[Row]]:
-    """The rows of a part by d and k, without refused certificates."""
-    return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))
-
-
-def _values(
-    points: Mapping[tuple[int, int], Sequence[Row]],
-    of: Callable[[Row], float | None],
-    center: Callable[[Sequence[float]], Any] = np.mean,
-) -> dict[tuple[int, int], float]:
-    """The mean, or median, of each point that has values."""
-    every = {
-        point: [value for row in group if (value := of(row)) is not None] for point, group in points.items()
-    }
-    return {point: float(center(values)) for point, values in every.items() if values}
-
-
-def _judgement(which: str, name: str) -> Callable[[Row], float | None]:
-    return lambda row: row[which][name]
+def _means(rows: Sequence[Row], name: str) -> dict[tuple[int, int], float]:
+    """The mean of what was measured at each d and k."""
+    points = sorted(grouped(rows, "dim", "tokens").items())
+    return {point: float(np.mean(there)) for point, group in points if (there := values(group, name))}
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    certificates, ends = _points(rows, "certificates"), _points(rows, "ends")
-    if not certificates:
-        return {}
-    agreeing = _values(certificates, _judgement("exact", "agreeing"))
-    rates = _values(certificates, _judgement("crude", "false_rate"))
-    dims = [min(certificates)[0], max(certificates)[0]]
-    named: dict[str, Any] = {"low": dims[0], "high": dims[1]}
+    certificates, ends = chosen(rows, part="certificates"), chosen(rows, part="ends")
+    rates, exact_rates = (_means(certificates, f"rate_{which}") for which in ("crude", "exact"))
+    numbers: dict[str, Any] = {}
     for k in (2, 3, 4):
-        named[f"agree_{k}"] = (
-            f"{100 * np.mean([share for (_, one), share in agreeing.items() if one == k]):.2g} %"
-        )
-        for which in ("exact", "crude"):
-            false = _values(certificates, _judgement(which, "accepted_false"))
-            shares = [100 * share for (_, one), share in false.items() if one == k]
-            low, high = f"{min(shares, default=math.nan):.0f}", f"{max(shares, default=math.nan):.0f}"
-            named[f"{which}_false_{k}"] = f"{low} %" if low == high else f"{low} to {high} %"
-    for name, dim in zip(("low", "high"), dims, strict=True):
-        named[f"{name}_near"] = f"{rates.get((dim, dim - 1), math.nan):.2g}"
-        named[f"{name}_least"] = f"{min(rate for (d, _), rate in rates.items() if d == dim):.2g}"
-    exact_rates = _values(certificates, _judgement("exact", "false_rate"))
-    usable = _values(certificates, _judgement("exact", "usable"))
-    law = {
-        (d, k): left / (1 - (k - 1) / d) for (d, k), left in _values(certificates, itemgetter("left")).items()
-    }
-    exact = {k for (_, k), group in ends.items() if all(row["error"] < _EXACT for row in group)}
-    before = _values(ends, itemgetter("before_newton"), np.median)
-    every = [row for group in ends.values() for row in group]
-    return named | {
+        agreeing = [share for (_, tokens), share in _means(certificates, "agreeing").items() if tokens == k]
+        numbers[f"agree_{k}"] = f"{100 * np.mean(agreeing):.2g} %"
+        for which in _SUMS:
+            false = _means(certificates, f"false_{which}")
+            shares = [100 * share for (_, tokens), share in false.items() if tokens == k]
+            low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+            numbers[f"{which}_false_{k}"] = f"{low} %" if low == high else f"{low} to {high} %"
+    dims = sorted(dim for dim, _ in rates)
+    for name, dim in (("low", dims[0]), ("high", dims[-1])):
+        least = min(rate for (d, _), rate in rates.items() if d == dim)
+        numbers |= {name: dim, f"{name}_near": f"{rates[dim, dim - 1]:.2g}", f"{name}_least": f"{least:.2g}"}
+    before = [median(group, "before_newton") for group in grouped(ends, "dim", "tokens").values()]
+    errors = [error for error in before if error is not None]
+    usable = _means(certificates, "usable_exact")
+    return numbers | {
         "exact_rate": f"{max(exact_rates.values()):.2g}",
-        "unusable": min((k for (_, k), share in usable.items() if not share), default=None),
-        "exact_to": max(exact, default=None),
-        "before_least": f"{min(before.values(), default=math.nan):.2g}",
-        "before_most": f"{max(before.values(), default=math.nan):.2g}",
-        "newton": of_all(row["newton_error"] < _EXACT for row in every),
-        "law": f"{100 * max(abs(one - 1) for one in law.values()):.2g} %",
+        "unusable": min(k for (_, k), share in usable.items() if not share),
+        "exact_to": max(row["tokens"] for row in ends if (row["error"] or 1.0) < _EXACT),
+        "before_least": f"{min(errors):.2g}",
+        "before_most": f"{max(errors):.2g}",
+        "newton": of_all(row["newton_error"] < _EXACT for row in ends),
     }
 
 
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    certificates, ends = _points(rows, "certificates"), _points(rows, "ends")
-    shown = {(d, k) for d, k in certificates if k in (2, 4, 8, d // 2, d - 1)} | set(ends)
-    return [
-        {"d": str(d), "k": str(k), **_judged(certificates.get((d, k), [])), **_ended(ends.get((d, k), []))}
-        for d, k in sorted(shown)
-    ]
+def _rate(some: Sequence[Row], which: str) -> str | None:
+    rates = values(some, f"rate_{which}")
+    if len(rates) < 2:
+        return None
+    interval = mean_interval(rates, confidence=0.95)
+    return f"{interval.estimate:.2g} ± {interval.high - interval.estimate:.1g}"
 
 
-def _judged(group: Sequence[Row]) -> dict[str, str]:
-    def mean(name: str) -> str:
-        values = [row["exact"][name] for row in group if row["exact"][name] is not None]
-        return f"{np.mean(values):.2g}" if values else "-"
+def _mean(some: Sequence[Row], name: str) -> str | None:
+    measured = values(some, name)
+    return f"{np.mean(measured):.2g}" if measured else None
 
-    def rate(which: str) -> str:
-        values = [row[which]["false_rate"] for row in group if row[which]["false_rate"] is not None]
-        if len(values) < 2:
-            return "-"
-        interval = mean_interval(values, confidence=0.95)
-        return f"{interval.estimate:.2g} ± {interval.high - interval.estimate:.1g}"
 
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    ends = {(row["dim"], row["tokens"]) for row in chosen(rows, part="ends")}
+    shown = [row for row in rows if row["tokens"] in (2, 4, 8, row["dim"] // 2, row["dim"] - 1)]
+    shown += [row for row in rows if row not in shown and (row["dim"], row["tokens"]) in ends]
     return {
-        "rows that agree": mean("agreeing"),
-        "usable": mean("usable"),
-        "accepted that are false": mean("accepted_false"),
-        "false rate, exact sum": rate("exact"),
-        "false rate, phase 1's sum": rate("crude"),
+        "certificates": table(
+            sorted(shown, key=lambda row: (row["dim"], row["tokens"])),
+            {"d": "dim", "k": "tokens"},
+            {
+                "rows that agree": lambda some: _mean(some, "agreeing"),
+                "usable": lambda some: _mean(some, "usable_exact"),
+                "accepted that are false": lambda some: _mean(some, "false_exact"),
+                **{f"false rate, {title}": partial(_rate, which=which) for which, title in _SUMS.items()},
+                **{title: name for name, title in _FITS.items()},
+            },
+        )
     }
-
-
-def _ended(group: Sequence[Row]) -> dict[str, str]:
-    refused = bool(group) and all(row["outcome"] == "NOT_APPLICABLE" for row in group)
-    cells = {}
-    for name, title in _FITS.items():
-        values = [row[name] for row in group if row[name] is not None]
-        cells[title] = f"{np.median(values):.1e}" if values else "-"
-        if refused and name != "newton_error":
-            cells[title] = "refused"
-    return cells
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    points = _points(rows, "certificates")
-    ends = {
-        point: [row for row in group if row["outcome"] != "NOT_APPLICABLE"]
-        for point, group in _points(rows, "ends").items()
-    }
-    sums = {"exact": "exact sum", "crude": "phase 1's sum"}
-    dims = sorted({d for d, _ in points})
-    with canvas(9.0, 3.5) as figure:
-        false, rate, end = (axes_in(figure, (left, 0.15, 0.255, 0.61)) for left in (0.055, 0.39, 0.73))
-        for which, style in zip(sums, ("--", "-"), strict=True):
-            accepted = _values(points, _judgement(which, "accepted_false"))
-            rates = _values(points, _judgement(which, "false_rate"))
-            for place, dim in ((0, dims[0]), (1, dims[-1])):
-                look = {**line_look(place), "linestyle": style, "label": f"d = {dim}, {sums[which]}"}
-                line = [(k, share) for (d, k), share in accepted.items() if d == dim]
-                false.plot(*zip(*line, strict=True), **look)
-                shape = [(k / d, max(share, _LEAST)) for (d, k), share in rates.items() if d == dim]
-                rate.plot(*zip(*shape, strict=True), **look)
-        for place, (name, label) in enumerate(_FITS.items(), 2):
-            errors = _values(ends, itemgetter(name), np.median)
-            line = [(k, error) for (d, k), error in errors.items() if d == dims[0]]
-            if line:
-                end.plot(*zip(*line, strict=True), **line_look(place), label=label)
-        dimension_axis(false, [2, 3, 4, 6, 8])
-        false.set_ylim(-0.04, 1.04)
-        decade_axis(rate.yaxis, [_LEAST, 1.0])
-        decade_axis(end.yaxis, [1e-15, 1.0])
-        dimension_axis(end, [2, 4, 8, 16])
-        for axes, below, above in (
-            (false, "tokens k", "accepted rows that are false"),
-            (rate, "k / d", "false rate, 9 of 10 agreements pass"),
-            (end, "tokens k", f"relative error at the end, d = {dims[0]}"),
-        ):
-            title_axes(axes, below, above)
-        legend_above(figure, columns=4)
-        return figure
+    """False certificates against k and k/d, and the errors of whole fits against k."""
+    dims = sorted({row["dim"] for row in rows})
+    false, rate = {}, {}
+    for which, title in _SUMS.items():
+        for dim in (dims[0], dims[-1]):
+            name = f"d = {dim}, {title}"
+            there = chosen(rows, part="certificates", dim=dim)
+            false[name] = curve_of({k: share for (_, k), share in _means(there, f"false_{which}").items()})
+            rates = _means(there, f"rate_{which}")
+            rate[name] = curve_of({k / dim: max(share, _LEAST) for (_, k), share in rates.items()})
+    ends = chosen(rows, part="ends", dim=dims[0])
+    errors = {title: curve(ends, "tokens", name) for name, title in _FITS.items()}
+    return line_figure(
+        [
+            Panel("tokens k", "accepted rows that are false", false, log_x=True, log_y=False),
+            Panel("k / d", "false rate, 9 of 10 agreements pass", rate),
+            Panel("tokens k", f"relative error at the end, d = {dims[0]}", errors, log_x=True),
+        ]
+    )
 
 
 STUDY = Study(
@@ -251,6 +223,6 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
 )

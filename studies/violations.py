@@ -1,307 +1,312 @@
 """Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.random import Generator
 
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    Fit,
+    GroundTruth,
+    check_conditions,
+    make_close_heads_layer,
+    make_low_rank_layer,
+    make_nice_layer,
+)
 from runs import Scale
-from runs.figures import axes_in, canvas, heat_colours, text_on
-from studies.intervals import proportion_interval
-from studies.rows import chosen
-from studies.study import Parameters, Row, Study
-from studies.violations_layers import NICE, VIOLATIONS, violated_layer
-from studies.violations_runs import PHASES, broken_phase, newton_error, phase_errors
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, median, table
+from studies.study import Parameters, Row, Study, Table
+from upper import Newton
 from upper.floor import counting_floor
+from upper.six_phase import SixPhase
 
-__all__ = ["STUDY"]
+__all__ = ["NICE", "STUDY", "VIOLATIONS", "breaks", "run_learner", "violated_layer"]
 
-_TOKENS = 2
+NICE = "nothing"
+"""The name of the baseline, a nice layer that meets all conditions."""
+
+_TOKENS, _TRUTH, _TRIES = 2, 400, 25
 _EXACT = 1e-10
-_FLOORS = (4, 28)  # of Newton's examples: its default, and a generous number
-_QUICK = {"close heads": 0.05, "opposed heads": 1.0, "diagonal": 1.0, "affinely dependent": 0.0}
-_MORE = ("close heads", "diagonal")  # have more runs
+_BREAKS_AT = 3.0  # a phase breaks if its error exceeds the usual one by more than this factor
+_PASSES = 4000  # of Newton, about six times the number for a nice layer
+_LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
+_NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the default, and a generous number
+_PHASES = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
+_MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
+_BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
+_ERRORS = ("error", *(f"phase_{phase}" for phase in _PHASES["paper"]))
+Stack = Float[np.ndarray, "2 d d"]
+
+
+class Violation(NamedTuple):
+    """A way to violate a condition of Theta or W: amounts from mild to extreme, and the change."""
+
+    condition: str
+    amounts: tuple[float, ...]
+    change: Callable[[Stack, float, Generator], Stack]
+
+
+def _sizes(stack: Stack) -> Float[np.ndarray, "2 1 1"]:
+    return np.linalg.norm(stack, axis=(1, 2), keepdims=True)
+
+
+def _alike(stack: Stack, cosine: float, rng: Generator) -> Stack:
+    """The second of two matrices, rotated to a given cosine with the first, and scaled to its norm."""
+    first, second = stack
+    size = np.linalg.norm(first)
+    across = second - np.vdot(first, second) / size**2 * first
+    across *= math.sqrt(max(0.0, (1 - cosine) * (1 + cosine))) * size / np.linalg.norm(across)
+    return np.stack([first, cosine * first + across])
+
+
+def _opposed(stack: Stack, cosine: float, rng: Generator) -> Stack:
+    return _alike(stack, -cosine, rng)
+
+
+def _weak(stack: Stack, ratio: float, rng: Generator) -> Stack:
+    first, second = stack
+    return np.stack([first, second * (np.linalg.norm(first) / np.linalg.norm(second) / ratio)])
+
+
+def _large(stack: Stack, size: float, rng: Generator) -> Stack:
+    return stack * (size / _sizes(stack))
+
+
+def _close(stack: Stack, gap: float, rng: Generator) -> Stack:
+    return make_close_heads_layer(heads=2, dim=stack.shape[1], gap=gap, rng=rng).theta
+
+
+def _low_rank(stack: Stack, rank: float, rng: Generator) -> Stack:
+    theta = make_low_rank_layer(heads=2, dim=stack.shape[1], rank=int(rank), rng=rng).theta
+    return theta * (_sizes(stack) / _sizes(theta))
+
+
+def _low_rank_w(stack: Stack, rank: float, rng: Generator) -> Stack:
+    d = stack.shape[1]
+    w = make_low_rank_layer(heads=2, dim=d, rank=d, w_rank=int(rank), rng=rng).w
+    return w * (_sizes(stack) / _sizes(w))
+
+
+def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
+    """Entries plus or minus one value, up to a relative spread."""
+    theta = np.sign(stack) * (1 + spread * rng.standard_normal(stack.shape))
+    return theta * (_sizes(stack) / _sizes(theta))
+
+
+VIOLATIONS: Mapping[str, Violation] = {
+    "close heads": Violation("theta_incoherence", (0.6, 0.2, 0.05), _close),
+    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), _opposed),
+    "low rank": Violation("theta_stable_rank", (4.0, 1.0), _low_rank),
+    "weak head": Violation("theta_norms_comparable", (6.0, 20.0, 100.0), _weak),
+    "large norms": Violation("theta_norms", (16.0, 32.0), _large),
+    "lattice": Violation("theta_non_arithmetic", (0.1, 0.03, 0.0), _near_signs),
+    "alike W": Violation("w_incoherence", (0.5, 0.9, 0.99), _alike),
+    "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), _opposed),
+    "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), _low_rank_w),
+    "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
+}
+"""Every violation by its name."""
+
+
+def violated_layer(
+    name: str, amount: float, *, dim: int, rng: Generator
+) -> tuple[AttentionLayer, float | None, tuple[str, ...]]:
+    """Draw nice layers and violate them until no other condition fails, up to 25 times; some violations imply others.
+
+    Returns
+    -------
+    layer : AttentionLayer
+        The one with the fewest other violations.
+    measured : float or None
+        The measure of the condition; for the baseline the stable rank.
+    beside : tuple of str
+        The other conditions that fail.
+    """
+    for_nice, for_rest = rng.spawn(2)  # two violations with the same seed start with the same nice layer
+    tries = []
+    for _ in range(_TRIES):
+        nice = _nice(dim, for_nice)
+        if name == NICE:
+            return nice, check_conditions(nice, tokens=_TOKENS)["theta_stable_rank"].measured, ()
+        condition, _, change = VIOLATIONS[name]
+        if condition.startswith("w_"):
+            layer = AttentionLayer(theta=nice.theta, w=change(nice.w, amount, for_rest))
+        else:
+            layer = AttentionLayer(theta=change(nice.theta, amount, for_rest), w=nice.w)
+        report = check_conditions(layer, tokens=_TOKENS)
+        beside = tuple(other for other in report.violated if other != condition)
+        tries.append((layer, report[condition].measured, beside))
+        if not beside:
+            break
+    return min(tries, key=lambda one: len(one[2]))
+
+
+def _nice(dim: int, rng: Generator) -> AttentionLayer:
+    for _ in range(100):
+        layer = make_nice_layer(heads=2, dim=dim, rng=rng)
+        if check_conditions(layer, tokens=_TOKENS).satisfied:
+            break
+    return layer
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
-    steps: dict[str, tuple[float, ...]] = {name: (step,) for name, step in _QUICK.items()}
-    if not quick:
-        steps = {name: kind.steps for name, kind in VIOLATIONS.items()}
-    chosen = [(NICE, 0.0, m) for m in (2, 3)]
-    chosen += [(name, step, VIOLATIONS[name].heads) for name, several in steps.items() for step in several]
-    settings = [
-        {
-            "violation": name,
-            "step": step,
-            "heads": m,
-            "dim": 16 if m == 2 or quick else 24,
-            # the net of three heads takes a minute
-            "modes": ["paper", "practical"] if m == 2 else ["practical"],
-            "runs": (2 if name == NICE else 1) if quick else 6 if name == NICE else 5 if name in _MORE else 3,
-            "newton": 2 if quick else 8,
-            "floors": _FLOORS[0],
-        }
-        for name, step, m in chosen
+    amounts = {NICE: (0.0,), **{name: kind.amounts for name, kind in VIOLATIONS.items()}}
+    if quick:
+        amounts = {NICE: (0.0,), "close heads": (0.05,), "opposed heads": (1.0,), "lattice": (0.03,)}
+    runs = {NICE: 6, "close heads": 5}
+    return [
+        {"violation": name, "amount": amount, "heads": 2, "dim": 16, "learner": learner}
+        | {"runs": 1 if quick else 8 if learner in _NEWTON else runs.get(name, 3)}
+        for name, several in amounts.items()
+        for amount in several
+        for learner in (*_PHASES, *_NEWTON)
     ]
-    # the same layers, Newton alone
-    return settings + [{**one, "modes": [], "runs": 0, "floors": _FLOORS[1]} for one in settings]
 
 
 def _measure(
-    *,
-    violation: str,
-    step: float,
-    heads: int,
-    dim: int,
-    modes: Sequence[Any],
-    runs: int,
-    newton: int,
-    floors: int,
-    rng: Generator,
+    *, violation: str, amount: float, heads: int, dim: int, learner: str, runs: int, rng: Generator
 ) -> Mapping[str, Any]:
-    """The violation in each draw, and the results of the learners on it."""
-    made, ranks, errors = [], [], []
-    found: dict[str, list[Any]] = {mode: [] for mode in modes}
-    # one stream per draw: the first draws of two cells start with the same nice layers and examples
-    for draw, stream in enumerate(rng.spawn(max(runs, newton))):
-        for_layer, for_newton, *for_modes = stream.spawn(2 + len(modes))
-        one = violated_layer(violation, step, heads=heads, tokens=_TOKENS, dim=dim, rng=for_layer)
-        made.append(one)
-        theta = one.layer.theta
-        ranks.append(
-            float(np.min(np.sum(theta**2, axis=(1, 2)) / np.linalg.norm(theta, 2, axis=(1, 2)) ** 2))
-        )
-        if draw < newton:
-            errors.append(newton_error(one.layer, tokens=_TOKENS, floors=floors, rng=for_newton))
-        for mode, generator in zip(modes, for_modes, strict=True):
-            if draw < runs:
-                found[mode].append(phase_errors(one.layer, mode, tokens=_TOKENS, rng=generator))
+    """The violation and the successes of a learner in several draws, and the median error of each phase."""
+    results = []
+    for stream in rng.spawn(runs):
+        for_layer, for_newton, for_paper, for_practical = stream.spawn(4)
+        layer, value, beside = violated_layer(violation, amount, dim=dim, rng=for_layer)
+        streams = {"paper": for_paper, "practical": for_practical}
+        result = run_learner(layer, learner, streams.get(learner, for_newton))
+        results.append({**result, "measured": value, "alone": not beside})
+    failed = float(np.median([result["failed"] or math.inf for result in results]))
     return {
-        "measured": [one.measured for one in made],
-        "holds": [bool(one.holds) for one in made],
-        "beside": [list(one.beside) for one in made],
-        "stable_ranks": ranks,
-        "newton_errors": errors,
-        **found,
+        "measured": median(results, "measured"),
+        "alone": all(result["alone"] for result in results),
+        "successes": sum(result["success"] for result in results),
+        "failed": failed if failed < math.inf else None,
+        "error": median(results, "error"),
+        **{f"phase_{phase}": median(results, f"phase_{phase}") for phase in _PHASES.get(learner, ())},
     }
 
 
-def _nice_runs(rows: Sequence[Row], row: Row, mode: str) -> list[Any]:
-    same = chosen(rows, violation=NICE, heads=row["heads"])
-    return [run for one in same for run in one.get(mode, [])]
+def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str, Any]:
+    """Run a learner once: the final error, whether it succeeds, the phase that failed, and the errors of the phases.
+
+    Notes
+    -----
+    Paper mode succeeds if it ends, the others if they are exact. Phases 1 and 3: the error is the relative error of the
+    sum of the projections. Phases 2 and 4: it is the residual of the true heads in the certified equations, in logits,
+    divided by the root mean square of their norms. Phase 5: it is the worst head's distance from the span, divided by
+    its norm. Phase 6: it is the relative error on fresh inputs of the best tuple of the net, or of the fit within the
+    span, before Newton's iterates.
+    """
+    for_examples, for_learner, for_truth = rng.spawn(3)
+    inputs = BooleanInputs(_TOKENS, layer.dim)
+    truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
+    oracle = ExampleOracle(layer, inputs, rng=for_examples)
+    if learner in _NEWTON:
+        examples = _NEWTON[learner] * counting_floor(heads=layer.heads, tokens=_TOKENS, dim=layer.dim)
+        # NumPy's engine: the same numbers with and without PyTorch
+        newton = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
+        error = _error(newton.fit(oracle, rng=for_learner), truth)
+        return {"error": error, "success": error <= _EXACT, "failed": None}
+    mode: Any = learner
+    fit = SixPhase(heads=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
+    error, failed = _error(fit, truth), fit.details.failed
+    result = {
+        "error": error,
+        "success": failed is None if learner == "paper" else error <= _EXACT,
+        "failed": failed,
+    }
+    size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
+    for step in fit.trace:  # if a phase has several steps, the last one counts
+        if step.phase in _MEASURES:
+            unit = size if step.phase in (2, 4) else 1.0
+            result[f"phase_{step.phase}"] = _capped(step.measures[_MEASURES[step.phase]] / unit)
+        elif step.phase == 6 and _BEFORE_NEWTON[learner] in step.measures:
+            result["phase_6"] = _capped(step.measures["relative_error"])
+    return result
 
 
-def _usual(rows: Sequence[Row], row: Row, mode: str) -> dict[str, float]:
-    """The median error of each phase on nice layers of the same size."""
-    reached: dict[str, list[float]] = {}
-    for run in _nice_runs(rows, row, mode):
-        for phase, error in run["errors"].items():
-            reached.setdefault(phase, []).extend([] if error is None else [error])
-    return {phase: float(np.median(errors)) for phase, errors in reached.items() if errors}
+def _error(fit: Fit, truth: GroundTruth) -> float:
+    return _capped(truth.measure(predict=fit.predict)["relative_error"])
 
 
-def _ratio(rows: Sequence[Row], row: Row, mode: str, phase: int) -> float | None:
-    """The median error of a phase divided by the usual one; None if less than half of the runs reach it."""
-    usual = _usual(rows, row, mode).get(str(phase))
-    errors = [error for run in row[mode] if (error := run["errors"][str(phase)]) is not None]
-    return (
-        float(np.median(errors)) / usual if usual and errors and 2 * len(errors) >= len(row[mode]) else None
-    )
+def _capped(error: float) -> float:
+    return min(error, _LARGEST) if not math.isnan(error) else _LARGEST
 
 
-def _breaks(rows: Sequence[Row], row: Row, mode: str) -> str:
-    """The phase at which more than half of the runs break first."""
-    usual = _usual(rows, row, mode)
-    phase, times = Counter(broken_phase(run, usual) for run in row[mode]).most_common(1)[0]
-    if 2 * times <= len(row[mode]):
-        return "varies"
-    return "nowhere" if phase is None else f"phase {phase}"
+def breaks(row: Row, usual: Row) -> int | None:
+    """The first phase whose median error exceeds three times the usual one, or that ends most runs."""
+    phases = [name for name in _ERRORS[1:] if row.get(name) and usual.get(name)]
+    broken = [int(name[-1]) for name in phases if row[name] > _BREAKS_AT * usual[name]]
+    return min([*broken, *([] if row["failed"] is None else [int(row["failed"])])], default=None)
 
 
-def _paper_ends(row: Row) -> int:
-    return sum(run["failed"] is None for run in row["paper"])
-
-
-def _exact(row: Row) -> int:
-    return sum(run["error"] <= _EXACT for run in row["practical"])
-
-
-def _newton(rows: Sequence[Row], row: Row, floors: int) -> list[float]:
-    """The errors of Newton on a setting, from the given number of counting floors of examples."""
-    same = chosen(rows, violation=row["violation"], step=row["step"], heads=row["heads"], floors=floors)
-    return [error for one in same for error in one["newton_errors"]]
+def _with_breaks(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the phase that breaks first, successes as text, and errors over those on nice layers."""
+    usual = {row["learner"]: row for row in chosen(rows, violation=NICE)}
+    return [
+        {**row, "breaks": breaks(row, nice), "share": f"{row['successes']}/{row['runs']}"}
+        | {name: row[name] / nice[name] for name in _ERRORS if row.get(name) and nice.get(name)}
+        for row in rows
+        for nice in [usual[row["learner"]]]
+    ]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    settings = [row for row in rows if row["modes"] and row["violation"] != NICE]
-    alone = [row for row in settings if not any(row["beside"])]
-    paper = [row for row in alone if "paper" in row["modes"]]
-    first = Counter(_breaks(rows, row, "paper") for row in paper)
-    practical = Counter(_breaks(rows, row, "practical") for row in settings)
-    named: dict[str, Any] = {
-        "all": len(settings),
-        "all_paper": sum("paper" in row["modes"] for row in settings),
-        "all_practical_third": practical["phase 3"],
-        "all_practical_nowhere": practical["nowhere"],
-        "alone": len(alone),
-        "alone_paper": len(paper),
-        "alone_paper_third": first["phase 3"],
-        "alone_paper_breaks": len(paper) - first["nowhere"],
-        "alone_paper_fails": sum(_paper_ends(row) < len(row["paper"]) for row in paper),
-        "alone_practical_fails": sum(_exact(row) < len(row["practical"]) for row in alone),
-    }
-    for floors in _FLOORS:
-        failed = [any(error > _EXACT for error in _newton(rows, row, floors)) for row in alone]
-        named[f"alone_newton_{floors}_fails"] = sum(failed)
-    ends = {}
-    for row in settings:
-        usual = [run["error"] for run in _nice_runs(rows, row, "paper")]
-        if "paper" in row["modes"] and usual:
-            error = float(np.median([run["error"] for run in row["paper"]])) / float(np.median(usual))
-            ends[row["violation"], row["step"]] = error, _paper_ends(row) == len(row["paper"])
-        if (row["violation"], row["step"]) == ("alike W", 0.99):
-            used = float(np.median([run["examples"] for run in row["practical"]]))
-            named["alike_examples"] = f"{float(f'{used:.1g}'):,.0f}"
-            floor = counting_floor(heads=row["heads"], tokens=_TOKENS, dim=row["dim"])
-            named["alike_newton_examples"] = _FLOORS[0] * floor
-        if row["violation"] == "low rank" and (ratio := _ratio(rows, row, "paper", 1)) is not None:
-            nice = chosen(rows, violation=NICE, heads=row["heads"])[0]
-            expected = np.sqrt(np.median(nice["stable_ranks"]) / np.median(row["stable_ranks"]))
-            named[f"rank_{row['step']:g}"] = f"{ratio:.2g}"
-            named[f"rank_{row['step']:g}_expected"] = f"{expected:.2g}"
-    good = [error for error, whole in ends.values() if whole]
-    low, high = f"{min(good, default=math.nan):.2g}", f"{max(good, default=math.nan):.2g}"
-    named |= {
-        "paper_least": low,
-        "paper_most": high,
-        "paper_large": sum(error > 10 for error, _ in ends.values()),
-    }
-    interval = proportion_interval(8, 8, confidence=0.95)
-    return named | {"eight_of_eight": f"{interval.low:.2f}"}
-
-
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    learners = ("paper mode ends", "practical exact", "Newton 4 exact", "Newton 28 exact")
-    return [
-        {
-            **_violated(row),
-            "fail too": ", ".join(
-                f"{_plain(name)} {times}/{len(row['beside'])}"
-                for name, times in Counter(name for names in row["beside"] for name in names).items()
-            ),
-            "paper mode breaks": _breaks(rows, row, "paper") if "paper" in row["modes"] else "not run",
-            "practical mode breaks": _breaks(rows, row, "practical"),
-            **dict(zip(learners, _ends(rows, row), strict=True)),
-        }
-        for row in rows
-        if row["modes"]
-    ]
-
-
-def _violated(row: Row) -> dict[str, str]:
-    if row["violation"] == NICE:
-        return {"violated": _name(row), "measured": ""}
-    kind = VIOLATIONS[row["violation"]]
-    return {
-        "violated": f"{_name(row)}: {kind.amount} {row['step']:g}",
-        "measured": f"{_plain(kind.condition)} {np.median(row['measured']):.3g}",
-    }
-
-
-def _name(row: Row) -> str:
-    return f"nothing, {row['heads']} heads" if row["violation"] == NICE else str(row["violation"])
-
-
-def _plain(condition: str) -> str:
-    return condition.replace("theta_", "").replace("w_", "W ").replace("_", " ")
-
-
-def _ends(rows: Sequence[Row], row: Row) -> list[str]:
-    """The number of successful runs of each learner: finished runs for paper mode, exact runs for the others."""
-    texts = [f"{_paper_ends(row)}/{len(row['paper'])}" if "paper" in row["modes"] else ""]
-    texts.append(f"{_exact(row)}/{len(row['practical'])}")
-    newton = [_newton(rows, row, floors) for floors in _FLOORS]
-    return texts + [f"{sum(one <= _EXACT for one in some)}/{len(some)}" if some else "" for some in newton]
-
-
-def _phase_text(rows: Sequence[Row], row: Row, mode: str, phase: int) -> str:
-    """The ratio of a phase; "end" if most runs have failed by then; nothing after that."""
-    if mode not in row["modes"]:
-        return ""
-    ended, before = (
-        2 * sum(run["failed"] is not None and run["failed"] <= last for run in row[mode]) > len(row[mode])
-        for last in (phase, phase - 1)
+    settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
+    newton, paper, practical = (chosen(settings, learner=name) for name in ("Newton 4", "paper", "practical"))
+    alone = {(row["violation"], row["amount"]) for row in newton if row["alone"]}
+    fails = Counter(
+        row["learner"]
+        for row in settings
+        if (row["violation"], row["amount"]) in alone and row["successes"] < row["runs"]
     )
-    ratio = None if before else _ratio(rows, row, mode, phase)
-    if ended or ratio is None:
-        return "end" if ended and not before else ""
-    return f"{ratio:.2g}" if ratio < 10 else f"{min(ratio, 1e4):.0f}"
+    ends = [row["error"] for row in paper if row["successes"] == row["runs"]]
+    return {
+        "all": len(paper),
+        "alone": len(alone),
+        **{f"{name.lower().replace(' ', '_')}_fails": fails[name] for name in (*_PHASES, *_NEWTON)},
+        "paper_third": len(chosen(paper, breaks=3)),
+        "paper_breaks": len(paper) - len(chosen(paper, breaks=None)),
+        "practical_third": len(chosen(practical, breaks=3)),
+        "practical_nowhere": len(chosen(practical, breaks=None)),
+        "paper_least": f"{min(ends, default=math.nan):.2g}",
+        "paper_most": f"{max(ends, default=math.nan):.2g}",
+        "paper_large": sum(row["error"] > 10 for row in paper),
+        **{f"rank_{row['amount']:g}": f"{row['phase_1']:.2g}" for row in chosen(paper, violation="low rank")},
+    }
+
+
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda some: next((row[name] for row in chosen(some, learner=learner)), None)
+
+    columns = {
+        "measured": of("Newton 4", "measured"),
+        "alone": lambda some: "yes" if of("Newton 4", "alone")(some) else "no",
+        "paper breaks": of("paper", "breaks"),
+        "practical breaks": of("practical", "breaks"),
+        "paper ends": of("paper", "share"),
+        **{f"{learner} exact": of(learner, "share") for learner in ("practical", *_NEWTON)},
+    }
+    return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """A line per setting: the error of every phase divided by the usual one, and the number of successful runs."""
-    settings = [row for row in rows if row["modes"]]
-    heads = [
-        "paper mode\nphase 1",
-        *"23456",
-        "",
-        "practical\nphase 1",
-        *"3456",
-        "",
-        "paper\nends",
-        "practical\nexact",
-    ]
-    heads += [f"Newton\n{floors} floors" for floors in _FLOORS]
-    places = [(mode, phase) for mode, phases in PHASES.items() for phase in phases]
-    with canvas(9.6, 0.6 + 0.2 * len(settings)) as figure:
-        top = 0.45 / (0.6 + 0.2 * len(settings))
-        axes = axes_in(figure, (0.19, 0.01, 0.805, 0.99 - top), grid=False)
-        for line, row in enumerate(settings):
-            texts = [_phase_text(rows, row, mode, phase) for mode, phase in places]
-            texts = [*texts[:6], "", *texts[6:], "", *_ends(rows, row)]
-            _draw_line(axes, line, texts)
-        axes.set_xlim(0, len(heads))
-        axes.set_ylim(len(settings), 0)
-        axes.xaxis.tick_top()
-        axes.set_xticks([place + 0.5 for place in range(len(heads))], heads, fontsize=7)
-        amounts = ["" if row["violation"] == NICE else f" {row['step']:g}" for row in settings]
-        names = [_name(row) + amount for row, amount in zip(settings, amounts, strict=True)]
-        axes.set_yticks([line + 0.5 for line in range(len(settings))], names, fontsize=8)
-        axes.spines[:].set_visible(False)
-        return figure
-
-
-def _strength(text: str) -> float:
-    """0 if an error is at most twice the usual one, or every run succeeds; 1 at a thousand times, or if none does."""
-    if "/" in text:
-        some, of = map(int, text.split("/"))
-        return 1 - some / of
-    return 1.0 if text == "end" else math.log(float(text)) / math.log(1000) if float(text) > 2 else 0.0
-
-
-def _draw_line(axes: Any, line: int, texts: Sequence[str]) -> None:
-    """A line of texts on their colours; neighbours that are as usual share a ground, and are left blank."""
-    from matplotlib.patches import Rectangle
-
-    strengths = [_strength(text) if text else None for text in texts]
-    column = 0
-    for strength, group in itertools.groupby(strengths):
-        count = len(list(group))
-        if strength is not None:
-            ground = heat_colours()[2 + round(64 * min(strength, 1.0)) if strength else 1]
-            box = (column, line), count - 0.04, 0.93
-            axes.add_patch(Rectangle(*box, facecolor=ground, linewidth=0, clip_on=False))
-            for place in range(column, column + count):
-                text = texts[place]
-                if strength or ("/" not in text and float(text) < 0.5):
-                    look = {"fontsize": 7.5, "ha": "center", "va": "center", "color": text_on(ground)}
-                    axes.text(place + 0.48, line + 0.48, text, **look)
-        column += count
+    """The error of every phase over the usual one, for the largest amount of each violation."""
+    panels = []
+    for mode, phases in _PHASES.items():
+        last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=mode)}
+        curves = {name: (phases, [row[f"phase_{phase}"] for phase in phases]) for name, row in last.items()}
+        panels.append(Panel("phase", f"error / usual error, {mode} mode", curves, horizontals=(_BREAKS_AT,)))
+    return line_figure(panels)
 
 
 STUDY = Study(
@@ -312,7 +317,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("heads", "dim"),
 )

@@ -1,87 +1,56 @@
-"""Attention weightings other than exp: which parts of the learning of layers still work, phase by phase."""
+"""Attention weightings other than exp: which parts of the learning of layers still work."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.random import Generator
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
 
-from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
+from attention import AttentionLayer, BooleanInputs, make_nice_layer, relative_error
+from attention.layer import contract, mix, softmax
 from runs import Scale
-from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, scales
-from studies.intervals import proportion_interval
-from studies.line_figure import number_text, title_axes
-from studies.rows import chosen, of_all, with_interval
-from studies.study import Parameters, Row, Study
-from studies.weightings_descent import descend
-from studies.weightings_hull import (
-    agreement_counts,
-    best_equations,
-    is_homogeneous,
-    one_hot_sum,
-    phase_one_bias,
-    span_basis,
-    span_error,
-)
-from studies.weightings_layers import (
-    NormalisedPower,
-    NormalisedSigmoid,
-    Softmax,
-    Sparsemax,
-    WeightedLayer,
-    Weighting,
-)
-from upper import Newton
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, median, of_all, table, values, with_interval
+from studies.study import Parameters, Row, Study, Table
 from upper.floor import counting_floor
-from upper.six_phase import estimate_projection_sum, refine_by_consistency
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "agreement", "descend", "outputs", "pattern", "pattern_gradient", "phase_one_bias"]
 
-_WEIGHTINGS: Mapping[str, Weighting] = {
-    "softmax": Softmax(),
-    "sparsemax": Sparsemax(),
-    "shifted power": NormalisedPower(power=4.0, shift=4.0),
-    "positive square": NormalisedPower(power=2.0),
-    "square": NormalisedPower(power=2.0, magnitude=True),
-    "sigmoid": NormalisedSigmoid(),
-}
-_LINEAR = ("softmax", "sparsemax", "shifted power", "positive square")  # patterns with equations
-_SPARSE = ("sparsemax", "positive square")  # one-hot patterns of positive probability
-_SYMBOLS = {"shifted power": "(4+z)₊⁴", "positive square": "z₊²", "square": "z²"}
-_TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern
+_TITLES = {"softmax": "softmax", "sparsemax": "sparsemax", "positive square": "z₊²", "sigmoid": "sigmoid"}
 _SIGMA = 2.0
-_EQUATIONS = 6  # rows accepted, in units of d^2
-_PASSES, _NEWTON_PASSES, _NEWTON_FLOORS = 600, 6000, 8
+_TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern
+_SMALLEST = 0.05  # smaller entries of a pattern determine their logits too poorly
+_ROWS = 40_000  # at a time
+_PASSES, _HISTORY = 600, 30
+_RIDGE = 1e-13  # in units of the mean diagonal: reads of two equal heads have a singular Gram matrix
+_RESIDUAL = 1e-8  # stop at this residual
 _TESTED = 2000  # fresh examples for measuring errors
 _EXACT = 1e-4
 
+Logits = Float[np.ndarray, "*batch k"]
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+
+def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
-    cells: list[Parameters] = []
-
-    def add(part: str, names: Sequence[str], shape: Sequence[int], draws: int, **more: Any) -> None:
-        sizes = dict(zip(("heads", "tokens", "dim"), shape, strict=True))
-        cells.extend(
-            {"part": part, "weighting": name, **sizes, "draw": draw, **more}
-            for name in names
-            for draw in range(draws)
-        )
-
-    every = tuple(_WEIGHTINGS)
-    for shape in ((2, 2, 16), (2, 2, 32)) if quick else ((2, 2, 16), (2, 2, 32), (2, 2, 64), (2, 3, 32)):
-        add("bias", every, shape, 1 if quick else 3, examples=40_000 if quick else 150_000)
-    for shape in ((2, 3, 16),) if quick else ((2, 2, 32), (2, 3, 32), (3, 2, 32)):
-        add("agreement", every, shape, 1 if quick else 3, examples=40_000 if quick else 150_000)
-    for accept in (0.01, 0.003) if quick else (0.01, 0.003, 0.001):
-        for shape in ((2, 2, 16),) if quick else ((2, 2, 16), (2, 3, 16)):
-            add("hull", _LINEAR, shape, 1 if quick else 3, accept=accept)
-    for floors in (4, 8):
-        for shape in ((2, 3, 8),) if quick else ((2, 2, 16), (2, 3, 16)):
-            add("descent", every, shape, 2 if quick else 8, floors=floors)
-    for shape in ((2, 3, 8),) if quick else ((2, 2, 16), (2, 3, 16), (2, 3, 32)):
-        add("newton", every, shape, 1 if quick else 4)
-    return cells
+    examples, draws = (40_000, 1) if quick else (150_000, 3)
+    settings = [
+        ("bias", (2, 2, d), {"examples": examples}, draws) for d in ((16, 32) if quick else (16, 32, 64))
+    ]
+    for shape in ((2, 3, 16),) if quick else ((2, 3, 32), (3, 2, 32)):
+        settings.append(("agreement", shape, {"examples": examples}, draws))
+    for shape in ((2, 3, 8),) if quick else ((2, 2, 16), (2, 3, 16)):
+        settings += [("descent", shape, {"floors": floors}, 2 if quick else 8) for floors in (4, 8)]
+    return [
+        {"part": part, "weighting": name, **dict(zip(("heads", "tokens", "dim"), shape, strict=True))}
+        | {"draw": draw, **more}
+        for part, shape, more, several in settings
+        for name in _TITLES
+        for draw in range(several)
+    ]
 
 
 def _measure(
@@ -94,213 +63,256 @@ def _measure(
     draw: int,
     rng: Generator,
     examples: int = 0,
-    accept: float = 0.0,
     floors: int = 0,
-) -> Mapping[str, Any]:
-    """A part of the learning of one layer: phase 1's bias, agreement, the span of the heads, or a whole learner."""
-    nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
-    layer = WeightedLayer(theta=nice.theta, w=nice.w, weighting=_WEIGHTINGS[weighting])
+) -> Mapping[str, Any] | list[Row]:
+    """A part of the learning of one layer: phase 1's bias, agreement, or descent."""
+    layer = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
     inputs = BooleanInputs(tokens, dim)
     if part == "bias":
-        return {"bias": phase_one_bias(layer, inputs, examples=examples, rng=rng)}
+        return {"bias": phase_one_bias(weighting, layer, inputs, examples=examples, rng=rng)}
     if part == "agreement":
-        counts = agreement_counts(layer, inputs.sample(examples, rng=rng), np.array(_TOLERANCES))
-        return {name: value.tolist() for name, value in counts.items()}
-    if part == "hull":
-        return _hull(layer, inputs, accept, weighting in _SPARSE, rng)
-    floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
-    if part == "descent":
-        x = inputs.sample(floors * floor, rng=rng)
-        start = rng.standard_normal(layer.theta.shape) / dim
-        end, passes = descend(x, layer(x), start, layer.weighting, passes=_PASSES)
-        fresh = inputs.sample(_TESTED, rng=rng)
-        return {"error": relative_error(end(fresh), layer(fresh)), "passes": passes}
-    learner = Newton(
-        heads=heads, examples=_NEWTON_FLOORS * floor, starts=3, work=_NEWTON_PASSES, engine="numpy"
-    )
-    fit = learner.fit(ExampleOracle(layer, inputs, rng=rng), rng=rng)
+        return agreement(weighting, layer, inputs.sample(examples, rng=rng), _TOLERANCES)
+    x = inputs.sample(floors * counting_floor(heads=heads, tokens=tokens, dim=dim), rng=rng)
+    start = rng.standard_normal(layer.theta.shape) / dim
+    end = descend(weighting, x, outputs(weighting, layer, x), start)
     fresh = inputs.sample(_TESTED, rng=rng)
-    return {"error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh))}
+    error = relative_error(outputs(weighting, end, fresh), outputs(weighting, layer, fresh))
+    return {"error": error}
 
 
-def _hull(
-    layer: WeightedLayer, inputs: BooleanInputs, accept: float, sparse: bool, rng: Generator
-) -> dict[str, float]:
-    d, total = inputs.dim, layer.w.sum(axis=0)
-    oracle = ExampleOracle(layer, inputs, rng=rng)
-    crude = estimate_projection_sum(oracle, 1000 * d).w
-    refined = refine_by_consistency(oracle, crude, examples=20_000).w
-    one_hot = one_hot_sum(layer, inputs, crude, examples=20_000, rng=rng)
-    contrasts = best_equations(
-        layer,
-        inputs,
-        one_hot if sparse else refined,
-        accept=accept,
-        rows=int(_EQUATIONS * d * d / accept),
-        rng=rng,
+def pattern(weighting: str, z: Logits) -> Logits:
+    """The attention pattern of logits along the last axis: entries of at least zero and of sum one.
+
+    Notes
+    -----
+    Sparsemax is the Euclidean projection of the logits on the simplex, max(z - tau, 0) with tau for a sum of 1 (Martins
+    and Astudillo, arXiv 1602.02068). The others are weights over their sum: exp(z), max(z, 0)^2, 1 / (1 + exp(-z)). If
+    no logit is positive, the square gives a uniform pattern.
+    """
+    if weighting == "softmax":
+        return softmax(z, np)
+    if weighting == "sigmoid":
+        return softmax(-np.logaddexp(-z, 0.0), np)
+    if weighting == "positive square":
+        weights = np.maximum(z, 0.0) ** 2
+        return np.where(z.max(axis=-1, keepdims=True) > 0, weights, 1.0) / _sum(weights, z)
+    # logits that are 1 or more below the largest are outside the support; clipping there keeps sums small
+    z = np.maximum(z - z.max(axis=-1, keepdims=True), -2.0)
+    ordered = np.sort(z, axis=-1)[..., ::-1]
+    inside = 1 + np.arange(1.0, z.shape[-1] + 1) * ordered > np.cumsum(ordered, axis=-1)
+    tau = (np.sum(inside * ordered, axis=-1, keepdims=True) - 1) / inside.sum(axis=-1, keepdims=True)
+    p = np.maximum(z - tau, 0.0)
+    return p / p.sum(axis=-1, keepdims=True)  # rounding
+
+
+def _sum(weights: Logits, z: Logits) -> Logits:
+    """The sum of weights, and the number of tokens where no logit is positive."""
+    return np.where(z.max(axis=-1, keepdims=True) > 0, weights.sum(axis=-1, keepdims=True), z.shape[-1])
+
+
+def pattern_gradient(weighting: str, z: Logits, u: Logits) -> Logits:
+    """The derivative of <pattern(z), u> in the logits.
+
+    Notes
+    -----
+    With weights g(z) over their sum G it is g'(z) / G times u - <p, u>. For sparsemax it is u minus its mean over the
+    support, there. At a kink it is the derivative of the flat side.
+    """
+    p = pattern(weighting, z)
+    slope, share = p, p
+    if weighting == "sigmoid":
+        slope = p * np.exp(-np.logaddexp(z, 0.0))
+    elif weighting == "positive square":
+        positive = np.maximum(z, 0.0)
+        slope = 2 * positive / _sum(positive**2, z)
+    elif weighting == "sparsemax":
+        slope = (p > 0).astype(float)
+        share = slope / slope.sum(axis=-1, keepdims=True)
+    return slope * (u - np.sum(share * u, axis=-1, keepdims=True))
+
+
+def outputs(
+    weighting: str, layer: AttentionLayer, x: Float[np.ndarray, "n k d"]
+) -> Float[np.ndarray, "n k d"]:
+    """sum_i weighting(X Theta_i X^T) X W_i, with the parameters of a layer."""
+    read = mix(pattern(weighting, contract(x, layer.theta, np)), x, np)
+    return (read @ layer.w.reshape(-1, layer.dim)).reshape(x.shape)
+
+
+def phase_one_bias(
+    weighting: str, layer: AttentionLayer, inputs: BooleanInputs, *, examples: int, rng: Generator
+) -> float:
+    """|E (1/k) X^T J Y - S| / |S| with S = sum_i W_i, without the noise of the mean.
+
+    Notes
+    -----
+    (1/k) X^T J times the mean token, repeated, times S has the mean S, so only the rest is averaged. The squared norm
+    of the rest's mean is the scalar product of the means over two halves of the examples, whose noises are independent.
+    """
+    total = layer.w.sum(axis=0)
+    halves = []
+    for _ in range(2):
+        moment, left = np.zeros((layer.dim, layer.dim)), examples // 2
+        while left > 0:
+            x = inputs.sample(min(left, _ROWS), rng=rng)
+            tokens = x.sum(axis=1)
+            rest = outputs(weighting, layer, x).sum(axis=1) / inputs.tokens - tokens @ total / inputs.tokens
+            moment, left = moment + tokens.T @ rest, left - len(x)
+        halves.append(moment / (examples // 2))
+    return float(np.sqrt(max(float(np.vdot(*halves)), 0.0)) / np.linalg.norm(total))
+
+
+def agreement(
+    weighting: str, layer: AttentionLayer, x: Float[np.ndarray, "n k d"], tolerances: Sequence[float]
+) -> list[Row]:
+    """The shares of rows that agree, and for each tolerance the numbers of useful rows and of their equations.
+
+    Notes
+    -----
+    Exact: all heads have the same pattern up to rounding. Rows on which heads without a positive logit are uniform by
+    convention do not count, because they carry no information. Useful: all heads share a support of two or
+    more tokens, no weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in
+    its support gives s - 1 equations.
+    """
+    z = np.moveaxis(contract(x, layer.theta, np), -2, -3)
+    p = pattern(weighting, z)  # n, m, k, k
+    gap = (p.max(axis=1) - p.min(axis=1)).max(axis=-1)
+    support = p > 0
+    size = support[:, 0].sum(axis=-1)
+    known = (
+        (z.max(axis=-1) > 0).all(axis=1) if weighting == "positive square" else np.ones_like(gap, dtype=bool)
     )
-    basis = span_basis(contrasts, layer.heads, homogeneous=is_homogeneous(layer.weighting))
-    errors = (float(np.linalg.norm(w - total) / np.linalg.norm(total)) for w in (refined, one_hot))
-    return {**dict(zip(("refined", "one_hot"), errors, strict=True)), "span": span_error(basis, layer.theta)}
-
-
-def _largest(rows: Sequence[Row], part: str, **wanted: object) -> list[Row]:
-    """The rows of a part at the largest numbers of tokens and dimensions, for two heads."""
-    here = chosen(rows, part=part, heads=2, **wanted)
-    shape = max(((row["tokens"], row["dim"]) for row in here), default=None)
-    return [row for row in here if (row["tokens"], row["dim"]) == shape]
-
-
-def _median(rows: Sequence[Row], name: str) -> float:
-    return float(np.median([row[name] for row in rows]))
-
-
-def _share(rows: Sequence[Row], count: Callable[[Row], int]) -> float:
-    return float(sum(map(count, rows)) / sum(row["rows"] for row in rows))
-
-
-def _slope(rows: Sequence[Row]) -> float | None:
-    """The slope of ln(useful rows) over ln(tolerance), weighted by the counts."""
-    counts = np.sum([row["useful"] for row in rows], axis=0)
-    seen = counts > 0
-    if seen.sum() < 2:
-        return None
-    x, y = np.log(np.array(_TOLERANCES)[seen]), np.log(counts[seen])
-    return float(np.polyfit(x, y, 1, w=np.sqrt(counts[seen]))[0])
-
-
-def _equations(rows: Sequence[Row]) -> float | None:
-    """Equations of a row that agrees usefully up to the largest tolerance."""
-    useful = sum(row["useful"][-1] for row in rows)
-    return float(sum(row["equations"][-1] for row in rows) / useful) if useful else None
-
-
-def _exact(rows: Sequence[Row]) -> list[bool]:
-    return [row["error"] <= _EXACT for row in rows]
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    for name in _WEIGHTINGS:
-        key, own = name.replace(" ", "_"), [row for row in rows if row["weighting"] == name]
-        if bias := _largest(own, "bias", tokens=2):
-            named[f"bias_{key}"] = f"{_median(bias, 'bias'):.2g}"
-        for m, k in ((2, 3), (3, 2)):
-            agreement = chosen(own, part="agreement", heads=m, tokens=k)
-            usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
-            if agreement and usual and name in ("softmax", *_SPARSE):
-                named |= {f"{what}_{m}{k}_{key}": text for what, text in _agreement(agreement, usual).items()}
-        for accept in (0.01, 0.001):
-            if hull := chosen(own, part="hull", tokens=2, accept=accept):
-                named[f"span_{accept * 1000:g}_{key}"] = f"{_median(hull, 'span'):.2g}"
-        for floors in (4, 8):
-            named[f"exact_{floors}_{key}"] = of_all(_exact(chosen(own, part="descent", floors=floors)))
-        failed = [row for row in chosen(own, part="descent") if row["error"] > _EXACT]
-        if failed:
-            named[f"spent_{key}"] = of_all(row["passes"] >= _PASSES for row in failed)
-        if newton := _largest(own, "newton"):
-            named[f"newton_{key}"] = f"{_median(newton, 'error'):.2g}"
-    return named
-
-
-def _agreement(rows: Sequence[Row], usual: Sequence[Row]) -> dict[str, str]:
-    """A sentence on agreement for the page; `usual` are the rows of softmax."""
-    slope = _slope(rows)
-    useful, of_softmax = (_share(some, lambda row: row["useful"][0]) for some in (rows, usual))
-    return {
-        "power": "-" if slope is None else f"{slope:.1f}",
-        "equal": f"{_share(rows, lambda row: row['exact']):.2g}",
-        "uniform": f"{_share(rows, lambda row: row['uniform']):.2g}",
-        "equations": number_text(_equations(rows)),
-        "often": f"{useful / of_softmax:.2g}" if of_softmax else "-",
-    }
-
-
-def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    hull = chosen(rows, part="hull", tokens=2)
-    least = min((row["accept"] for row in hull), default=0.0)
-    parts = {
-        "bias": _largest(rows, "bias", tokens=2),
-        "agreement": _largest(rows, "agreement"),
-        "hull": [row for row in hull if row["accept"] == least],
-        "descent": _largest(rows, "descent", floors=8),
-        "newton": _largest(rows, "newton"),
-    }
-    at = {part: "({heads},{tokens},{dim})".format(**some[0]) if some else "" for part, some in parts.items()}
-    columns: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
-        f"bias {at['bias']}": ("bias", lambda some: f"{_median(some, 'bias'):.3f}"),
-        f"equal rows {at['agreement']}": (
-            "agreement",
-            lambda some: number_text(_share(some, lambda row: row["exact"])),
-        ),
-        "useful to .01": ("agreement", lambda some: f"{_share(some, lambda row: row['useful'][0]):.1e}"),
-        "useful to .08": ("agreement", lambda some: f"{_share(some, lambda row: row['useful'][-1]):.1e}"),
-        "power": ("agreement", lambda some: number_text(_slope(some))),
-        "equations a row": (
-            "agreement",
-            lambda some: number_text(_equations(some)) if some[0]["weighting"] in _LINEAR else "-",
-        ),
-        f"sum W {at['hull']}": (
-            "hull",
-            lambda some: f"{min(_median(some, 'refined'), _median(some, 'one_hot')):.1e}",
-        ),
-        f"span, best {100 * least:g} % of rows": ("hull", lambda some: f"{_median(some, 'span'):.1e}"),
-        f"exact, 8 floors {at['descent']}": ("descent", lambda some: with_interval(_exact(some))),
-        f"softmax Newton {at['newton']}": ("newton", lambda some: f"{_median(some, 'error'):.1e}"),
-    }
+    large = np.where(support, p, 1.0).min(axis=(1, 3)) >= _SMALLEST
+    useful = (support == support[:, :1]).all(axis=(1, 3)) & large & (size > 1) & known
     return [
-        {"weighting": _SYMBOLS.get(name, name)}
-        | {
-            title: told(some) if (some := [row for row in parts[part] if row["weighting"] == name]) else "-"
-            for title, (part, told) in columns.items()
+        {
+            "tolerance": tolerance,
+            "exact": float(np.mean((gap < 1e-12) & known)),
+            "useful": int(np.sum(useful & (gap <= tolerance))),
+            "equations": int(np.sum((size - 1)[useful & (gap <= tolerance)])),
+            "rows": gap.size,
         }
-        for name in _WEIGHTINGS
+        for tolerance in tolerances
     ]
 
 
+def descend(
+    weighting: str,
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    theta: Float[np.ndarray, "m d d"],
+) -> AttentionLayer:
+    """The best layer of L-BFGS on |Y - F(X)|^2 over Theta from a start, W the least squares solution at every Theta."""
+    d, m = x.shape[2], len(theta)
+    labels = y.reshape(-1, d)
+    energy = float(np.vdot(labels, labels))
+    best: tuple[float, AttentionLayer] = np.inf, AttentionLayer(theta=theta, w=np.zeros_like(theta))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best
+        heads = flat.reshape(m, d, d)
+        logits = contract(x, heads, np)
+        read = mix(pattern(weighting, logits), x, np)
+        gram = read.T @ read
+        gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
+        w = cho_solve(cho_factor(gram), read.T @ labels)
+        residual = read @ w - labels
+        value = float(np.vdot(residual, residual)) / energy
+        if value < best[0]:
+            best = value, AttentionLayer(theta=heads.copy(), w=w.reshape(m, d, d))
+        # (n k, m d) against the tokens of the same example
+        pull = np.matmul((residual @ w.T).reshape(len(x), -1, d), np.swapaxes(x, 1, 2)).reshape(logits.shape)
+        back = mix(pattern_gradient(weighting, logits, pull), x, np).reshape(-1, m, d)
+        gradient = np.einsum("ri,rmj->mij", x.reshape(-1, d), back, optimize=True)
+        return value, (2 / energy) * gradient.ravel()
+
+    def stop_if_exact(_: np.ndarray) -> None:
+        if best[0] <= _RESIDUAL**2:
+            raise StopIteration
+
+    options = {"maxcor": _HISTORY, "maxiter": _PASSES, "maxfun": _PASSES, "ftol": 0.0, "gtol": 0.0}
+    minimize(loss, theta.ravel(), jac=True, method="L-BFGS-B", callback=stop_if_exact, options=options)
+    return best[1]
+
+
+def _slope(rows: Sequence[Row]) -> float:
+    """The slope of ln(useful rows) over ln(tolerance), weighted by the counts."""
+    counts = {
+        tolerance: sum(row["useful"] for row in some)
+        for (tolerance,), some in grouped(rows, "tolerance").items()
+    }
+    x, y = np.array([(np.log(at), count) for at, count in counts.items() if count]).T
+    return float(np.polyfit(x, np.log(y), 1, w=np.sqrt(y))[0])
+
+
+def _ratio(rows: Sequence[Row], name: str, over: str, tolerance: float) -> float:
+    there = chosen(rows, tolerance=tolerance)
+    return float(sum(row[name] for row in there) / sum(row[over] for row in there))
+
+
+def _exact(rows: Sequence[Row], floors: int) -> list[bool]:
+    return [row["error"] <= _EXACT for row in chosen(rows, part="descent", floors=floors)]
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+    numbers: dict[str, Any] = {}
+    for name in _TITLES:
+        key, own = name.replace(" ", "_"), chosen(rows, weighting=name)
+        last = max(row["dim"] for row in chosen(own, part="bias"))
+        numbers[f"bias_{key}"] = f"{median(chosen(own, part='bias', dim=last), 'bias'):.2g}"
+        numbers |= {f"exact_{floors}_{key}": of_all(_exact(own, floors)) for floors in (4, 8)}
+        for (m, k), some in grouped(chosen(own, part="agreement"), "heads", "tokens").items():
+            usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
+            often = _ratio(some, "useful", "rows", 0.01) / _ratio(usual, "useful", "rows", 0.01)
+            numbers |= {f"power_{m}{k}_{key}": f"{_slope(some):.1f}", f"often_{m}{k}_{key}": f"{often:.2g}"}
+    return numbers
+
+
+def _exact_share(rows: Sequence[Row], floors: int) -> str:
+    return with_interval(_exact(rows, floors))
+
+
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    titled = [{**row, "title": _TITLES[row["weighting"]]} for row in rows]
+    size = {"weighting": "title", "m": "heads", "k": "tokens", "d": "dim"}
+    return {
+        "agreement": table(
+            chosen(titled, part="agreement"),
+            size,
+            {
+                "equal rows": lambda some: float(np.mean(values(some, "exact"))),
+                "useful to .01": lambda some: _ratio(some, "useful", "rows", 0.01),
+                "useful to .08": lambda some: _ratio(some, "useful", "rows", 0.08),
+                "power": _slope,
+                "equations a row": lambda some: _ratio(some, "equations", "useful", 0.08),
+            },
+        ),
+        "descent": table(
+            chosen(titled, part="descent"),
+            size,
+            {f"exact, {floors} floors": partial(_exact_share, floors=floors) for floors in (4, 8)},
+        ),
+    }
+
+
 def _figure(rows: Sequence[Row]) -> Any:
-    """Phase 1's bias, the error of the span, and the number of exact runs of descent."""
-    with canvas(9.0, 3.5) as figure:
-        bias, span, success = (axes_in(figure, (left, 0.15, 0.24, 0.63)) for left in (0.055, 0.385, 0.735))
-        # a bias within its noise cannot be drawn on a logarithmic axis
-        _draw_medians(bias, chosen(rows, part="bias", heads=2, tokens=2), "dim", "bias", least=1e-3)
-        _draw_medians(span, chosen(rows, part="hull", tokens=2), "accept", "span", least=0.0)
-        _draw_descents(success, _largest(rows, "descent"))
-        for axes, below, above in (
-            (bias, "d", "bias of phase 1, m = k = 2"),
-            (span, "share of rows accepted", "error of the span, m = k = 2"),
-            (success, "share of exact descents", "by examples in floors, k = 3"),
-        ):
-            title_axes(axes, below, above)
-        legend_above(figure, columns=6)
-        return figure
-
-
-def _draw_medians(axes: Any, rows: Sequence[Row], key: str, name: str, *, least: float) -> None:
-    shown = []
-    for place, weighting in enumerate(_WEIGHTINGS):
-        own = [row for row in rows if row["weighting"] == weighting]
-        at = sorted({row[key] for row in own})
-        medians = [max(_median([row for row in own if row[key] == one], name), least) for one in at]
-        axes.plot(at, medians, label=_SYMBOLS.get(weighting, weighting), **line_look(place))
-        shown += medians
-    if shown:
-        scales(axes, sorted({row[key] for row in rows}), shown)
-
-
-def _draw_descents(axes: Any, rows: Sequence[Row]) -> None:
-    for place, name in enumerate(_WEIGHTINGS):
-        for shift, floors in ((-0.15, 4), (0.15, 8)):
-            own = chosen(rows, part="descent", weighting=name, floors=floors)
-            if own:
-                interval = proportion_interval(sum(_exact(own)), len(own), confidence=0.95)
-                look = line_look(place)
-                axes.hlines(place + shift, interval.low, interval.high, color=look["color"], linewidth=1.0)
-                axes.plot([interval.estimate], [place + shift], **{**look, "linestyle": "none"})
-                axes.text(1.08, place + shift, str(floors), fontsize=7, va="center", color=FAINT)
-    axes.set_xlim(-0.05, 1.05)
-    axes.set_ylim(len(_WEIGHTINGS) - 0.5, -0.5)
-    axes.set_yticks(range(len(_WEIGHTINGS)), [_SYMBOLS.get(name, name) for name in _WEIGHTINGS])
+    """Phase 1's bias by d, and the share of useful rows by the tolerance."""
+    useful = [
+        {**row, "share": row["useful"] / row["rows"]} for row in chosen(rows, part="agreement", heads=2)
+    ]
+    bias = {
+        title: curve(chosen(rows, part="bias", weighting=name), "dim", "bias")
+        for name, title in _TITLES.items()
+    }
+    shares = {
+        title: curve(chosen(useful, weighting=name), "tolerance", "share") for name, title in _TITLES.items()
+    }
+    return line_figure(
+        [
+            Panel("d", "bias of phase 1, m = k = 2", bias, log_x=True),
+            Panel("tolerance", "share of useful rows, m = 2, k = 3", shares, log_x=True),
+        ]
+    )
 
 
 STUDY = Study(
@@ -311,7 +323,7 @@ STUDY = Study(
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
-    table=_table,
+    tables=_tables,
     figure=_figure,
     stream=("part", "heads", "tokens", "dim", "draw", "floors"),
 )

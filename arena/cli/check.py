@@ -15,9 +15,9 @@ from arena.cli.console import (
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import plural
-from paper_checks import GROUPS, CheckResult, all_checks, find_checks, run_checks
-from paper_checks.claims_folder import ClaimsFolder
-from paper_checks.reports import check_to_json, result_text, summary_text
+from paper_checks import GROUPS, ClaimResult, all_claims, find_claims, run_claims
+from paper_checks.claims_folder import keep_result, read_results
+from paper_checks.reports import claim_to_json, result_text, summary_text, write_pages
 from runs import Scale
 
 __all__ = ["check_command"]
@@ -39,58 +39,57 @@ def check_command(
         typer.Option(
             "--out",
             "-o",
-            help="Keep the results in this folder and write their page; without it, print only.",
+            help="Keep the results in this folder and write their pages; without it, print only.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that share the work, each in one thread.")] = 1,
     inject: Annotated[
         bool,
-        typer.Option("--inject", help="Run each check again, quickly, with an injected error: it must fail."),
+        typer.Option("--inject", help="Run each claim again, quickly, with an injected error: it must fail."),
     ] = False,
-    list_only: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List the claims, and run none.")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Check the claims of the papers one by one.
 
-    Each check says whether its claim is proved, derived here or only measured. With --out, each result is kept as soon
-    as it exists, and results of other checks stay. The exit status is 1 if a check fails.
+    Each claim says whether it is proved, derived here or only measured. With --out, each result is kept as soon as it
+    exists, and results of other claims stay. The exit status is 1 if a claim fails.
 
     Example: attention-bounds check crude-sum --scale full
     """
     require_counts(jobs=jobs)
-    chosen = find_checks(checks or [])
+    claims = find_claims(checks or [])
     if list_only:
         if as_json:
-            print_json([check_to_json(one, None) for one in chosen])
+            print_json([claim_to_json(one, None) for one in claims])
         else:
-            say("\n".join(f"{one.id}: {one.claim}" for one in chosen))
+            say("\n".join(f"{one.id}: {one.text}" for one in claims))
         return
-    kept = None
     if out is not None:
         require_writable(out, directory=True)
-        kept = ClaimsFolder(out)
-    by_id, results, interrupted = {one.id: one for one in chosen}, list[CheckResult](), False
+        read_results(out)
+    by_id, results, interrupted = {one.id: one for one in claims}, list[ClaimResult](), False
     try:
-        for result in run_checks(chosen, scale=scale, seed=seed, jobs=jobs, inject=inject, progress=True):
-            if kept is not None:
-                kept.keep(result)
+        for result in run_claims(claims, scale=scale, seed=seed, jobs=jobs, inject=inject, progress=True):
+            if out is not None:
+                keep_result(out, result)
             results.append(result)
             say(result_text(by_id[result.id], result) + "\n", quiet=as_json)
     except KeyboardInterrupt:
         interrupted = True
     results.sort(key=lambda one: list(by_id).index(one.id))
     if as_json:
-        print_json([check_to_json(by_id[one.id], one) for one in results])
+        print_json([claim_to_json(by_id[one.id], one) for one in results])
     else:
-        say(summary_text(chosen, results))
-    if kept is not None:
-        kept.write_pages(all_checks())
-        say(str(kept.page), quiet=as_json)
+        say(summary_text(claims, results))
+    if out is not None:
+        write_pages(out, all_claims())
+        say(str(out / "index.rst"), quiet=as_json)
     if interrupted:
         where = "" if out is None else f" and kept in {out}"
         raise WorkInterruptedError(
-            f"Interrupted: {len(results)} of {plural(len(chosen), 'check')} are done{where}."
+            f"Interrupted: {len(results)} of {plural(len(claims), 'claim')} are done{where}."
         )
-    if wrong := [one.id for one in results if not one.as_it_must]:
-        raise WorkFailedError(f"Not every check does as it must: see {', '.join(wrong)}.")
+    if wrong := [one.id for one in results if not one.passed]:
+        raise WorkFailedError(f"{len(wrong)} of {len(results)} claims failed: {', '.join(wrong)}.")

@@ -285,7 +285,7 @@ def linear_experiment_command(
             metavar="NAME", help=f"One of {', '.join(_EXPERIMENTS)}, several with commas, or all."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records and figures.")] = Path(
         "results/studies"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
@@ -296,7 +296,7 @@ def linear_experiment_command(
 ) -> None:
     """Run a study of linear attention: ``study linear-NAME`` at full scale.
 
-    Example: attention-bounds linear experiment key-value --out results/studies
+    Example: attention-bounds linear experiment tasks --out results/studies
     """
     names = [part.strip() for part in name.split(",")]
     if unknown := [one for one in names if one not in (*_EXPERIMENTS, "all")]:

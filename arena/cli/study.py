@@ -22,7 +22,8 @@ from arena.names import find_name
 from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
-from studies.folder import result_json
+from studies.folder import result_json, text_table
+from studies.rows import number_text
 
 __all__ = ["measure_studies", "study_command"]
 
@@ -38,7 +39,7 @@ def study_command(
         Scale,
         typer.Option(help="quick: seconds to a minute per study; full: the sizes of the documentation."),
     ] = Scale.QUICK,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records and figures.")] = Path(
         "results/studies"
     ),
     *,
@@ -50,7 +51,7 @@ def study_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer a question with numbers: a record, a table and a figure, written into the folder of --out.
+    """Answer a question with numbers: tables, and a record and a figure in the folder of --out.
 
     Every finished cell is kept: after an interruption the same command continues.
 
@@ -81,7 +82,7 @@ def measure_studies(
     seed: int = 0,
     as_json: bool = False,
 ) -> None:
-    """Measure studies, print their tables and write them into a folder.
+    """Measure studies, print their tables, and write their records and figures into a folder.
 
     Raises
     ------
@@ -122,9 +123,17 @@ def measure_studies(
 def _redraw(studies: Sequence[Study], out: Path, as_json: bool) -> None:
     done = []
     for study in studies:
-        path = out / f"{study.name}.json"
+        path = out / f"{study.name}.csv"
         if not path.is_file():
-            raise ValueError(f"{path} is not there: leave --redraw out to measure the study {study.name}.")
+            old = path.with_suffix(".json").is_file()
+            before = (
+                " A record in JSON is of an earlier version; e8b75ae is the last that reads it."
+                if old
+                else ""
+            )
+            raise ValueError(
+                f"{path} is not there: leave --redraw out to measure the study {study.name}.{before}"
+            )
         result = load_result(path)
         try:
             done.append(_write(study, result, out, as_json))
@@ -151,12 +160,12 @@ def _list(studies: Sequence[Study], as_json: bool) -> None:
 
 
 def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:
-    """Write the record, the table and the figure; print the table and the numbers; return the JSON values."""
+    """Write the record and the figure; print the tables and the numbers; return the JSON values."""
     files = write_study(out, study, result)
-    table, numbers = study.table(result.rows), dict(study.numbers(result.rows))
-    lines = [list(table[0]), *(list(line.values()) for line in table)]
-    say(f"{study.title}\n{study.question}\n\n{aligned(lines)}\n", quiet=quiet)
+    tables, numbers = study.tables(result.rows), dict(study.numbers(result.rows))
+    shown = "\n\n".join(aligned(text_table(lines)) for lines in tables.values() if lines)
+    say(f"{study.title}\n{study.question}\n\n{shown}\n", quiet=quiet)
     for name, value in numbers.items():
-        say(f"{name}: {value}", quiet=quiet)
+        say(f"{name}: {number_text(value)}", quiet=quiet)
     say(f"\n{', '.join(map(str, files))}\n", quiet=quiet)
     return {"question": study.question, "numbers": numbers, **result_json(result)}

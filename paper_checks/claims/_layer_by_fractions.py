@@ -8,20 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 from numpy.random import Generator
-
-__all__ = [
-    "Head",
-    "answer",
-    "logarithm",
-    "pattern",
-    "powers_of_two",
-    "random_heads",
-    "sigmoid",
-    "solution",
-    "vanishing",
-    "whole",
-    "wholes",
-]
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
 
 # arrays of whole numbers and fractions, of dtype object
 Exact = Shaped[Any, "..."]
@@ -33,10 +21,6 @@ class Head(NamedTuple):
     theta: Exact  # (d, d)
     key_bias: Exact  # c (d,)
     w: Exact  # (d, d)
-
-    def flipped(self) -> "Head":
-        """The head with all its parameters negated."""
-        return Head(-self.theta, -self.key_bias, -self.w)
 
 
 def wholes(rng: Generator, *shape: int, most: int = 2) -> Exact:
@@ -66,35 +50,18 @@ def pattern(head: Head, tokens: Exact) -> Exact:
 
 def powers_of_two(logits: Exact) -> Exact:
     """2 to the power of every entry."""
-    return np.vectorize(_power_of_two, otypes=[object])(logits)
+    return np.vectorize(lambda z: Fraction(2) ** int(z), otypes=[object])(logits)
 
 
 def sigmoid(z: int, odds: int | Fraction = 1) -> Fraction:
     """1 / (1 + e^-t) at t = z ln 2 + ln(odds)."""
-    ratio = odds * _power_of_two(z)
+    ratio = odds * Fraction(2) ** int(z)
     return ratio / (1 + ratio)
 
 
-def logarithm(ratio: Fraction) -> int | None:
-    """The whole z with `ratio` = 2^z, or None."""
-    z = ratio.numerator.bit_length() - ratio.denominator.bit_length() if ratio > 0 else 0
-    return z if ratio == _power_of_two(z) else None
-
-
-def solution(matrix: Exact, right: Exact) -> Exact:
-    """The only X with `matrix` X = `right`.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or more than one.
-    """
-    right = right.reshape(len(matrix), -1)
-    columns = matrix.shape[1]
-    rows, pivots = _reduced(np.hstack([matrix, right]))
-    if pivots != list(range(columns)):
-        raise ValueError("The system does not have exactly one solution.")
-    return rows[:columns, columns:]
+def rank(rows: Exact | Sequence[Any]) -> int:
+    """The rank of a matrix of whole numbers and fractions."""
+    return len(_reduced(np.array(list(rows), dtype=object))[1])
 
 
 def vanishing(matrix: Exact) -> Exact | None:
@@ -105,8 +72,7 @@ def vanishing(matrix: Exact) -> Exact | None:
         return None
     vector = np.array([Fraction(0)] * matrix.shape[1], dtype=object)
     vector[free[0]] = Fraction(1)
-    for row, pivot in zip(rows, pivots, strict=False):
-        vector[pivot] = -row[free[0]]
+    vector[list(pivots)] = -rows[: len(pivots), free[0]]
     return whole(vector)
 
 
@@ -117,23 +83,11 @@ def whole(row: Exact) -> Exact:
     return np.array([int(factor * entry) for entry in fractions], dtype=object)
 
 
-def _power_of_two(z: int) -> Fraction:
-    return Fraction(1 << int(z)) if z >= 0 else Fraction(1, 1 << -int(z))
-
-
-def _reduced(matrix: Exact) -> tuple[Exact, list[int]]:
+def _reduced(matrix: Exact) -> tuple[Exact, tuple[int, ...]]:
     """The reduced row echelon form, and the columns of its pivots."""
-    rows = np.vectorize(Fraction, otypes=[object])(matrix)
-    pivots: list[int] = []
-    for column in range(rows.shape[1]):
-        found = len(pivots)
-        pivot = next((i for i in range(found, len(rows)) if rows[i, column]), None)
-        if pivot is None:
-            continue
-        rows[[found, pivot]] = rows[[pivot, found]]
-        rows[found] = rows[found] / rows[found, column]
-        for i in range(len(rows)):
-            if i != found and rows[i, column]:
-                rows[i] = rows[i] - rows[i, column] * rows[found]
-        pivots.append(column)
-    return rows, pivots
+    entries = [[QQ(*Fraction(entry).as_integer_ratio()) for entry in row] for row in matrix.tolist()]
+    rows, pivots = DomainMatrix(entries, matrix.shape, QQ).rref()
+    fractions = [
+        [Fraction(int(entry.numerator), int(entry.denominator)) for entry in row] for row in rows.to_list()
+    ]
+    return np.array(fractions, dtype=object).reshape(matrix.shape), pivots

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.inputs import Rng
-from attention.validation import PositiveInt, checked, random_generator
-from studies.tasks.machines import Size, one_hot, require_range
+from attention.validation import random_generator
+from studies.tasks.machines import one_hot
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 
@@ -15,7 +15,6 @@ __all__ = ["AutomataInContext", "Automaton"]
 
 
 @dataclass(frozen=True, eq=False)
-@checked
 class Automaton:
     """A deterministic finite automaton, and the task to learn it from tokens [e_s ; e_x ; 1], one per example.
 
@@ -27,11 +26,6 @@ class Automaton:
     transitions : integer array (S, A)
         In state s, reading x, it passes to the state transitions[s, x], from 0 to S - 1.
 
-    Raises
-    ------
-    ValueError
-        If the array is no (S, A), or holds anything but states.
-
     Examples
     --------
     Parity of the ones:
@@ -39,20 +33,13 @@ class Automaton:
     >>> parity = Automaton(np.array([[0, 1], [1, 0]]))
     >>> parity.run(np.array([0]), np.array([[1, 1, 0, 1]]))
     array([[1, 0, 0, 1]])
-    >>> x, y = parity.examples(np.arange(4))
-    >>> bool(np.all(parity.model()(x) == y))
-    True
     """
 
     transitions: Int[np.ndarray, "S A"]
 
-    def __post_init__(self) -> None:
-        require_range("transitions", self.transitions, self.states)
-
     @staticmethod
-    @checked
-    def random(*, states: Size, symbols: Size, rng: Rng = None) -> "Automaton":
-        """An automaton whose transitions are independent and uniform; a ValueError for sizes below 1 or above 1000."""
+    def random(*, states: int, symbols: int, rng: Rng = None) -> "Automaton":
+        """An automaton whose transitions are independent and uniform."""
         return Automaton(random_generator(rng).integers(states, size=(states, symbols)))
 
     @property
@@ -65,54 +52,35 @@ class Automaton:
         """The number A of symbols."""
         return int(self.transitions.shape[1])
 
-    @checked
     def run(self, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]) -> Int[np.ndarray, "R T"]:
-        """The states after each symbol of each word; a ValueError if a state or a symbol is none."""
-        require_range("states", states, self.states)
-        require_range("words", words, self.symbols)
-        found = np.empty(words.shape, dtype=np.int64)
+        """The states after each symbol of each word."""
+        visited = np.empty(words.shape, dtype=np.int64)
         for step in range(words.shape[1]):
-            states = found[:, step] = self.transitions[states, words[:, step]]
-        return found
+            states = visited[:, step] = self.transitions[states, words[:, step]]
+        return visited
 
     def answered(self, model: Model) -> "Automaton":
         """The automaton that a model makes of this one: its answer to every pair, rounded to the nearest state."""
         every, _ = self.examples(np.arange(self.transitions.size))
         return Automaton(np.argmax(model(every), axis=1).reshape(self.transitions.shape))
 
-    @checked
     def examples(
         self, pairs: Int[np.ndarray, " N"]
     ) -> tuple[Float[np.ndarray, "N 1 d"], Float[np.ndarray, "N S"]]:
         """The tokens of pairs, numbers s A + x below S A, labelled with the next state, one-hot."""
-        require_range("pairs", pairs, self.transitions.size)
         states, symbols = np.divmod(pairs, self.symbols)
         parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(pairs), 1))
         return np.hstack(parts)[:, None], one_hot(self.transitions[states, symbols], self.states)
 
-    def model(self) -> LinearAttention:
-        """The automaton as linear attention with one head per symbol, in whole numbers.
-
-        With one token, G_sx = 1 at its own state and symbol. Head x uses the constant to select row x of G. In the
-        states, this row is e_s if x is read, and zero otherwise. V_x is the map of states under x.
-        """
-        s, a, d = self.states, self.symbols, self.states + self.symbols + 1
-        v, q = np.zeros((a, s, d)), np.zeros((a, d, d))
-        for x in range(a):
-            v[x, self.transitions[:, x], np.arange(s)] = 1
-            q[x, s + x, -1] = 1
-        return LinearAttention(v, q)
-
 
 @dataclass(frozen=True)
-@checked
 class AutomataInContext:
     """The task to run any automaton of a size, given in the context: S A tokens [e_(s,x) ; e_s'], query [e_(s,x) ; 0].
 
     Parameters
     ----------
     states, symbols : int
-        S and A, each from 1 to 1000; the tokens have d = S A + S entries.
+        S and A; the tokens have d = S A + S entries.
 
     Examples
     --------
@@ -122,8 +90,8 @@ class AutomataInContext:
     (True, 78)
     """
 
-    states: Size
-    symbols: Size
+    states: int
+    symbols: int
 
     @property
     def pairs(self) -> int:
@@ -140,24 +108,17 @@ class AutomataInContext:
         """
         return self.pairs * (1 + self.pairs * (self.states - 1))
 
-    @checked
     def contexts(
         self, transitions: Int[np.ndarray, "N S A"], *, rng: Rng = None
     ) -> Float[np.ndarray, "N pairs d"]:
         """The tokens of N automata, a token a transition, in random order."""
-        if transitions.shape[1:] != (self.states, self.symbols):
-            raise ValueError(
-                f"transitions has shape {transitions.shape}: (N, {self.states}, {self.symbols}) is needed."
-            )
-        require_range("transitions", transitions, self.states)
         number = len(transitions)
         order = random_generator(rng).permuted(np.tile(np.arange(self.pairs), (number, 1)), axis=1)
         following = np.take_along_axis(transitions.reshape(number, self.pairs), order, axis=1)
         return np.concatenate([one_hot(order, self.pairs), one_hot(following, self.states)], axis=-1)
 
-    @checked
     def examples(
-        self, number: PositiveInt, *, rng: Rng = None
+        self, number: int, *, rng: Rng = None
     ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N S"]]:
         """Random automata in the context, a random query of each, and the next state as the label."""
         generator = random_generator(rng)
@@ -176,13 +137,8 @@ class AutomataInContext:
         v, q = np.eye(self.states, d, self.pairs), np.diag(1.0 * (np.arange(d) < self.pairs))
         return LinearAttention(v[None], q[None])
 
-    @checked
     def answered(self, model: Model, context: Float[np.ndarray, "N pairs d"]) -> Int[np.ndarray, "N S A"]:
         """The transitions that a model reads from the contexts of N automata, rounded to the nearest states."""
-        if context.shape[1:] != (self.pairs, self.pairs + self.states):
-            raise ValueError(
-                f"context has shape {context.shape}: (N, {self.pairs}, {self.pairs + self.states}) is needed."
-            )
         asked = np.tile(np.arange(self.pairs), len(context))
         every = _with_query(np.repeat(context, self.pairs, axis=0), asked)
         return np.argmax(model(every), axis=1).reshape(-1, self.states, self.symbols)

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from math import comb
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from attention.inputs import Rng
-from attention.validation import PositiveInt, Whole, checked, random_generator
-from studies.tasks.machines import Size
+from attention.validation import random_generator
 from upper.linear_attention.model import LinearAttention
 
 __all__ = ["KEYS", "KeyValueMemory", "Keys"]
@@ -22,7 +21,6 @@ _ZIPF_EXPONENT = 4.5  # the fourth key gets about seven of 4000 queries
 
 
 @dataclass(frozen=True)
-@checked
 class KeyValueMemory:
     """A memory on tokens [k_i; v_i] with Gaussian values and the query [q; 0] of one of the keys.
 
@@ -36,7 +34,7 @@ class KeyValueMemory:
         ``"plane"``: dk - 1 orthonormal keys, Haar in the space without the last coordinate.
         The queried key is uniform unless stated otherwise.
     dk, dv : int
-        Dimensions of keys, at least 2, and of values; 1000 at most.
+        Dimensions of keys, at least 2, and of values.
 
     Examples
     --------
@@ -51,8 +49,8 @@ class KeyValueMemory:
     """
 
     keys: Keys
-    dk: Annotated[int, Whole(2, 1000)] = 4
-    dv: Size = 3
+    dk: int = 4
+    dv: int = 3
 
     @property
     def rank(self) -> int:
@@ -96,9 +94,8 @@ class KeyValueMemory:
         v, q = np.eye(self.dv, d, self.dk), np.diag(1.0 * (np.arange(d) < self.dk))
         return LinearAttention(v[None], q[None])
 
-    @checked
     def examples(
-        self, number: PositiveInt, *, rng: Rng = None
+        self, number: int, *, rng: Rng = None
     ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N dv"]]:
         """Tokens, the last one the query, and what `model` returns. O(N dk^2 (dk + dv))."""
         generator = random_generator(rng)

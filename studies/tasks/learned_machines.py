@@ -1,4 +1,4 @@
-"""Learn Turing machines from steps of their runs, each step alone or with its whole history."""
+"""Learn Turing machines from steps of their runs, each step alone with its tape."""
 
 from math import ceil, log
 
@@ -7,10 +7,10 @@ from numpy.random import Generator
 
 from studies.tasks.machines import TuringMachine
 from studies.tasks.turing import TapeLayout
-from upper.linear_attention.features import first_independent, prefix_features
-from upper.linear_attention.regression import CubicRegression, regress, regress_features
+from upper.linear_attention.features import first_independent
+from upper.linear_attention.regression import CubicRegression, regress
 
-__all__ = ["enough_examples", "history_examples", "learn_from_histories", "learn_from_steps"]
+__all__ = ["enough_examples", "learn_from_steps"]
 
 _STEPS = 20  # steps of each run to learn from
 
@@ -31,22 +31,3 @@ def learn_from_steps(
     x, y = layout.examples(passed[np.sort(np.unique(passed, axis=0, return_index=True)[1])], machine)
     kept = first_independent(x, rank=rank)
     return regress(x[kept], y[kept], least_norm=True)
-
-
-def history_examples(machine: TuringMachine, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every step of R runs with its whole history: features (R T, D) of the tokens so far, and the step's tokens."""
-    layout = TapeLayout(machine.states, machine.symbols, start.shape[-1] - 2)
-    after = machine.run(start, steps)
-    labels = layout.delta_tokens(np.concatenate([start[:, None], after[:, :-1]], axis=1), after)
-    x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
-    phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
-    return phi, labels.reshape(-1, layout.dim)
-
-
-def learn_from_histories(phi: np.ndarray, y: np.ndarray) -> CubicRegression:
-    """Least squares of least norm on features (N, D); those that are zero in all examples stay out of it."""
-    used = phi.any(axis=0)
-    found = regress_features(phi[:, used], y, method="svd", least_norm=True)
-    coefficients = np.zeros((phi.shape[1], y.shape[1]))
-    coefficients[used] = found.coefficients
-    return CubicRegression(**vars(found) | {"coefficients": coefficients}, dim=y.shape[1])

@@ -26,14 +26,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.inputs import Rng
-from attention.validation import PositiveInt, checked, random_generator
-from studies.tasks.machines import Size, TuringMachine, one_hot, require_configurations
+from attention.validation import random_generator
+from studies.tasks.machines import TuringMachine, one_hot
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 
 __all__ = ["Simulation", "TapeLayout", "block_slices", "nearest_one_hot", "run_closed_loop"]
-
-_MOST_CONFIGURATIONS = 100_000
 
 
 class Simulation(NamedTuple):
@@ -44,7 +42,6 @@ class Simulation(NamedTuple):
 
 
 @dataclass(frozen=True)
-@checked
 class TapeLayout:
     """Tokens [symbol A | position P | position⊗state P S] for a machine's tape, its state and the place of its head.
 
@@ -54,7 +51,7 @@ class TapeLayout:
     Parameters
     ----------
     states, symbols, positions : int
-        S, A and P, each from 1 to 1000.
+        S, A and P.
 
     Examples
     --------
@@ -68,9 +65,9 @@ class TapeLayout:
     True
     """
 
-    states: Size
-    symbols: Size
-    positions: Size
+    states: int
+    symbols: int
+    positions: int
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
@@ -91,22 +88,12 @@ class TapeLayout:
         """
         return self.positions * self.states * (1 + self.positions * (self.symbols - 1))
 
-    @property
-    def configurations(self) -> int:
-        """The number A^P P S of tapes with a position and a state."""
-        return self.symbols**self.positions * self.positions * self.states
-
     def every_configuration(self) -> Int[np.ndarray, "N columns"]:
-        """Every tape with every position and state; a ValueError if there are more than 100,000."""
-        if self.configurations > _MOST_CONFIGURATIONS:
-            raise ValueError(
-                f"There are more than {_MOST_CONFIGURATIONS} configurations: draw some at random instead."
-            )
+        """Every tape with every position and state, A^P P S of them."""
         sizes = (self.symbols,) * self.positions + (self.positions, self.states)
         return np.indices(sizes).reshape(len(sizes), -1).T.copy()
 
-    @checked
-    def draw(self, runs: PositiveInt, *, rng: Rng = None) -> Int[np.ndarray, "R columns"]:
+    def draw(self, runs: int, *, rng: Rng = None) -> Int[np.ndarray, "R columns"]:
         """Uniform tapes, positions and states of R runs."""
         generator = random_generator(rng)
         tapes = generator.integers(self.symbols, size=(runs, self.positions))
@@ -114,8 +101,7 @@ class TapeLayout:
         return np.column_stack([tapes, *ends])
 
     def contexts(self, at: Int[np.ndarray, "R columns"]) -> Float[np.ndarray, "R n d"]:
-        """The P cells of each tape and then the query, n = P + 1; a ValueError if they are not of this size."""
-        self._require(at)
+        """The P cells of each tape and then the query, n = P + 1."""
         symbols, positions, places = self.blocks
         x = np.zeros((len(at), self.positions + 1, self.dim))
         x[:, :-1, symbols] = one_hot(at[:, :-2], self.symbols)
@@ -145,7 +131,6 @@ class TapeLayout:
 
     def model(self, machine: TuringMachine) -> LinearAttention:
         """A machine as linear attention with a head for each position and state, in whole numbers. O(P S d^2)."""
-        self.require_machine(machine)
         first = self.blocks[2].start
         v, q = np.zeros((2, self.positions * self.states, self.dim, self.dim))
         for head in range(len(v)):
@@ -159,16 +144,14 @@ class TapeLayout:
                 v[head, first + reached * self.states + machine.next_state[s, x], x] = 1
         return LinearAttention(v, q)
 
-    @checked
     def simulate(
-        self, model: Model, start: Int[np.ndarray, "R columns"], steps: PositiveInt, *, keep: bool = True
+        self, model: Model, start: Int[np.ndarray, "R columns"], steps: int, *, keep: bool = True
     ) -> Simulation:
         """Run a model in a closed loop, rounding its outputs to the nearest token at each step.
 
         With `keep` the tokens are appended to the history, as the constructed model allows; otherwise the tape is
-        written out again after each step, as what was learned from `examples` needs. A ValueError if the model or
-        the configurations are not of this size. O(R T H d^2) by heads, O(R T d^4) by coefficients, however long the
-        history is.
+        written out again after each step, as what was learned from `examples` needs. O(R T H d^2) by heads,
+        O(R T d^4) by coefficients, however long the history is.
         """
         return run_closed_loop(
             model, self, start, steps, contexts=self.contexts, nearest=(self.nearest_tokens,), keep=keep
@@ -178,8 +161,6 @@ class TapeLayout:
         self, before: Int[np.ndarray, "... columns"], after: Int[np.ndarray, "... columns"]
     ) -> Float[np.ndarray, "... d"]:
         """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps, from the configurations before and after each."""
-        self._require(before)
-        self._require(after)
         positions = before[..., -2]
         read, written = (np.take_along_axis(at, positions[..., None], -1)[..., 0] for at in (before, after))
         delta = one_hot(written, self.symbols) - one_hot(read, self.symbols)
@@ -197,19 +178,6 @@ class TapeLayout:
         for block in self.blocks[1:]:
             tokens[:, block] = nearest_one_hot(outputs[:, block])
         return tokens
-
-    def require_machine(self, machine: TuringMachine) -> None:
-        """Raise a ValueError where a machine is not of this size."""
-        if (machine.states, machine.symbols) != (self.states, self.symbols):
-            raise ValueError(
-                f"A machine has {machine.states} states and {machine.symbols} symbols: "
-                f"{self.states} and {self.symbols} are needed."
-            )
-
-    def _require(self, at: np.ndarray) -> None:
-        if at.shape[-1] != self.positions + 2:
-            raise ValueError(f"The tapes have {at.shape[-1] - 2} cells: {self.positions} are needed.")
-        require_configurations(at, self.states, self.symbols)
 
     def _places(self, at: np.ndarray) -> np.ndarray:
         """The vectors e_p⊗e_s."""
@@ -233,12 +201,8 @@ def run_closed_loop(
     """
     symbols, positions, places = tape.blocks
     x, cells = contexts(start), one_hot(start[:, :-2], tape.symbols)
-    if model.dim != x.shape[2]:
-        raise ValueError(
-            f"The tokens have {x.shape[2]} dimensions and the model {model.dim}: the same is needed."
-        )
     gram, query, length = np.matrix_transpose(x) @ x, x[:, -1:], x.shape[1]
-    found, rounding = [start], 0.0
+    visited, rounding = [start], 0.0
     for step in range(len(nearest) * steps):
         outputs = model.of_gram(gram / length if model.average else gram, query)[:, 0]
         tokens = nearest[step % len(nearest)](outputs)
@@ -247,16 +211,16 @@ def run_closed_loop(
         if writes:  # delta writes add up as in the Gram matrix
             cells = cells + tokens[:, positions, None] * tokens[:, None, symbols]
             at = np.divmod(np.argmax(tokens[:, places], axis=1), tape.states)
-            found.append(np.column_stack([np.argmax(cells, axis=2), *at]))
+            visited.append(np.column_stack([np.argmax(cells, axis=2), *at]))
         query = tokens[:, None]
         if keep:
             gram, length = gram + np.matrix_transpose(query) @ query, length + 1
         else:
-            cells, x = one_hot(found[-1][:, :-2], tape.symbols), contexts(found[-1])
+            cells, x = one_hot(visited[-1][:, :-2], tape.symbols), contexts(visited[-1])
             if not writes:
                 x[:, -1:] = query
             gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
-    return Simulation(np.stack(found[1:], axis=1), rounding)
+    return Simulation(np.stack(visited[1:], axis=1), rounding)
 
 
 def block_slices(*sizes: int) -> tuple[slice, ...]:

@@ -27,8 +27,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.inputs import Rng
-from attention.validation import PositiveInt, checked, random_generator
-from studies.tasks.machines import MOVES, Size, TuringMachine, one_hot
+from attention.validation import random_generator
+from studies.tasks.machines import MOVES, TuringMachine, one_hot
 from studies.tasks.turing import (
     Simulation,
     TapeLayout,
@@ -43,14 +43,13 @@ __all__ = ["UniversalLayout"]
 
 
 @dataclass(frozen=True)
-@checked
 class UniversalLayout:
     """Tokens [tape | scratch P S A | row S A | written A | go 3 S] of a tape and of a machine's table.
 
     Parameters
     ----------
     states, symbols, positions : int
-        S, A and P, each from 1 to 1000.
+        S, A and P.
 
     Examples
     --------
@@ -61,9 +60,9 @@ class UniversalLayout:
     LinearAttention(heads=8, outputs=28, dim=28)
     """
 
-    states: Size
-    symbols: Size
-    positions: Size
+    states: int
+    symbols: int
+    positions: int
 
     @cached_property
     def tape(self) -> TapeLayout:
@@ -96,8 +95,7 @@ class UniversalLayout:
         at_read = 1 + self.positions * written + self.states * self.symbols * (written + go) + written * go
         return self.positions * self.states * (at_read + self.symbols * (at_read - written))
 
-    @checked
-    def draw(self, runs: PositiveInt, *, rng: Rng = None) -> tuple[list[TuringMachine], np.ndarray]:
+    def draw(self, runs: int, *, rng: Rng = None) -> tuple[list[TuringMachine], np.ndarray]:
         """Random machines and uniform configurations, one a run."""
         generator = random_generator(rng)
         machines = [
@@ -105,20 +103,14 @@ class UniversalLayout:
         ]
         return machines, self.tape.draw(runs, rng=generator)
 
-    @checked
     def contexts(
         self, machines: Sequence[TuringMachine], at: Int[np.ndarray, "R columns"], *, look_up: bool = False
     ) -> Float[np.ndarray, "R n d"]:
         """The table and the tape of each run and then the query, n = S A + P + 1.
 
-        The query reads the tape; with `look_up` it is a scratch token, which looks the table up. A ValueError if the
-        machines are not as many as the runs, or something is not of this size.
+        The query reads the tape; with `look_up` it is a scratch token, which looks the table up.
         """
         runs, rows = len(at), self.states * self.symbols
-        if len(machines) != runs:
-            raise ValueError(f"There are {len(machines)} machines and {runs} runs: one a run is needed.")
-        for machine in machines:
-            self.tape.require_machine(machine)
         write, move, following = (
             np.stack([getattr(machine, name).reshape(rows) for machine in machines])
             for name in ("write", "move", "next_state")
@@ -160,9 +152,8 @@ class UniversalLayout:
                 head += 1
         return LinearAttention(v, q)
 
-    @checked
     def examples(
-        self, number: PositiveInt, *, rng: Rng = None
+        self, number: int, *, rng: Rng = None
     ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
         """Both attention steps of `number` steps, each in a context of its own, of random machines and tapes.
 
@@ -176,13 +167,12 @@ class UniversalLayout:
         y[:, 1, self.blocks[0]] = self.tape.delta_tokens(at, after)
         return x.reshape(2 * number, -1, self.dim), y.reshape(2 * number, self.dim)
 
-    @checked
     def simulate(
         self,
         model: Model,
         machines: Sequence[TuringMachine],
         start: Int[np.ndarray, "R columns"],
-        steps: PositiveInt,
+        steps: int,
         *,
         keep: bool = True,
     ) -> Simulation:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import arena.cli.check as command
-from paper_checks import find_checks
+from paper_checks import find_claims
 
 
 def test_it_prints_each_claim_with_its_figures_and_writes_the_page_where_it_is_told(cli, tmp_path):
@@ -31,9 +31,13 @@ def test_it_writes_nothing_unless_told_where(cli, tmp_path, monkeypatch):
 
 
 def test_a_claim_that_fails_is_status_one(cli, tmp_path, monkeypatch):
-    (one,) = find_checks(["layer/row-form"])
-    broken = replace(one, constants={**one.constants, "logit_sign": -1})
-    monkeypatch.setattr(command, "find_checks", lambda names: (broken,))
+    (one,) = find_claims(["layer/row-form"])
+
+    def wrong(scale, rng):
+        """Row a of F(X) is its opposite."""
+        return one.run(scale, rng, logit_sign=-1)
+
+    monkeypatch.setattr(command, "find_claims", lambda names: (replace(one, run=wrong),))
     said = cli("check", "--out", tmp_path, status=1)
     assert "does not hold" in said.out
-    assert "see layer/row-form" in said.err
+    assert "1 of 1 claims failed: layer/row-form" in said.err

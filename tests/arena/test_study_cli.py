@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from runs import Scale
-from studies import STUDIES, find_studies, linear_ranks
+from studies import STUDIES, find_studies, linear_learning, load_result
 
 
 @pytest.fixture
 def small(monkeypatch):
-    cells = list(linear_ranks.STUDY.cells(Scale.QUICK))[:3]
-    monkeypatch.setattr(linear_ranks, "STUDY", replace(linear_ranks.STUDY, cells=lambda scale: cells))
+    study = linear_learning.STUDY
+    cells = [cell for cell in study.cells(Scale.QUICK) if cell["part"] == "threshold"][:3]
+    monkeypatch.setattr(linear_learning, "STUDY", replace(study, cells=lambda scale: cells, needs=()))
     return cells
 
 
@@ -23,17 +24,17 @@ def test_the_list_has_every_study_and_its_question(cli):
     assert max(map(len, said.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("command", [("study", "linear-ranks"), ("linear", "experiment", "ranks")])
+@pytest.mark.parametrize("command", [("study", "linear-learning"), ("linear", "experiment", "learning")])
 def test_the_command_writes_record_table_and_figure(cli, tmp_path, small, command):
     out = tmp_path / "studies"
     said = cli(*command, "-o", out, "--jobs", 1).out
-    for ending in ("svg", "pdf", "csv", "json"):
-        assert (out / f"linear-ranks.{ending}").stat().st_size > 50
-        assert f"linear-ranks.{ending}" in said
+    for ending in ("svg", "pdf", "csv"):
+        assert (out / f"linear-learning.{ending}").stat().st_size > 50
+        assert f"linear-learning.{ending}" in said
     (again,) = json.loads(cli(*command, "-o", out, "--json").out)
-    assert len(again["rows"]) == len(small)
-    stored = json.loads((out / "linear-ranks.json").read_text())["rows"]
-    assert [row["rank"] for row in again["rows"]] == [row["rank"] for row in stored]
+    assert {row["d"] for row in again["rows"]} == {cell["d"] for cell in small}
+    stored = load_result(out / "linear-learning.csv").rows
+    assert [row["features"] for row in again["rows"]] == [row["features"] for row in stored]
 
 
 def test_cells_differ():
@@ -44,14 +45,15 @@ def test_cells_differ():
 
 
 def test_redrawing_measures_nothing(cli, tmp_path, small, monkeypatch):
-    cli("study", "linear-ranks", "--redraw", "-o", tmp_path, status=2)
-    cli("study", "linear-ranks", "-o", tmp_path, "--jobs", 1)
-    before = (tmp_path / "linear-ranks.csv").read_bytes()
-    (tmp_path / "linear-ranks.csv").unlink()
+    cli("study", "linear-learning", "--redraw", "-o", tmp_path, status=2)
+    cli("study", "linear-learning", "-o", tmp_path, "--jobs", 1)
+    record, figure = (tmp_path / f"linear-learning.{ending}" for ending in ("csv", "svg"))
+    before = figure.read_bytes()
+    figure.unlink()
     monkeypatch.setattr("arena.cli.study.run_study", None)
-    cli("study", "linear-ranks", "--redraw", "-o", tmp_path)
-    assert (tmp_path / "linear-ranks.csv").read_bytes() == before
-    (tmp_path / "linear-ranks.json").write_text(
-        (tmp_path / "linear-ranks.json").read_text().replace('"part"', '"whole"')
-    )
-    assert "other rows" in cli("study", "linear-ranks", "--redraw", "-o", tmp_path, status=2).err
+    cli("study", "linear-learning", "--redraw", "-o", tmp_path)
+    assert figure.read_bytes() == before
+    record.write_text(record.read_text().replace("error", "whole"))
+    assert "other rows" in cli("study", "linear-learning", "--redraw", "-o", tmp_path, status=2).err
+    record.rename(record.with_suffix(".json"))
+    assert "earlier version" in cli("study", "linear-learning", "--redraw", "-o", tmp_path, status=2).err

@@ -24,7 +24,6 @@ import upper.six_phase as phases
 from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
-from studies import tasks
 
 PACKAGES = [
     attention,
@@ -32,7 +31,6 @@ PACKAGES = [
     upper.baselines,
     upper.newton,
     linear,
-    tasks,
     phases,
     lower,
     sq,
@@ -45,16 +43,16 @@ RECORDS = """
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Finding Row StudyResult Attacked
     Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
-    QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table CheckResult Comparison
-    Constants Run Study Interval Card Reduction StoredSamples
+    QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table ClaimResult Comparison
+    Run Study Interval Card Reduction StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
     compare attack attack_samples draw_phases save_phases lwr_curve run_curves queried_phases samples_of run_study
     run_cell draw_curves draw_learner_side draw_lwr_curve largest_broken lwr_curve_text load_result
-    study_text write_study write_index stored_cells check run_check run_checks result_from_json LWRCell
+    study_text write_study write_index stored_cells claim run_claim run_claims LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
-    may_be_at_least may_be_at_most surely_above surely_below close covers equal convert_torch_module
+    may_be_at_most surely_above surely_below close covers equal convert_torch_module
     attention_layer_examples
     PoolOracle fingerprint showing
 """
@@ -81,8 +79,7 @@ SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
 LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
-CHECK = paper_checks.all_checks()[0]
-MINE = {"id": "layer/mine", "claim": "One.", "source": "Here.", "kind": CHECK.kind, "basis": CHECK.basis}
+CLAIM = paper_checks.all_claims()[0]
 TARGET = arena.nice_target(heads=1, tokens=2, dim=3)
 SHAPE = {"heads": 3, "dim": 4}
 
@@ -189,13 +186,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.symmetric_rank, tensor=TENSOR),
         partial(linear.tensor_from_features, coefficients=np.ones((linear.feature_count(2), 1)), dim=2),
         partial(linear.train_linear_attention, x=X, y=VALUES, heads=1, steps=2),
-        partial(tasks.AutomataInContext, states=2, symbols=2),
-        partial(tasks.Automaton, transitions=np.array([[0, 1], [1, 0]])),
-        partial(tasks.KeyValueMemory, keys="haar"),
-        partial(tasks.TapeLayout, states=2, symbols=2, positions=2),
-        partial(tasks.UniversalLayout, states=2, symbols=2, positions=2),
-        partial(tasks.TuringMachine, **dict.fromkeys(("write", "next_state"), TWO.astype(int)), move=-TWO.astype(int)),
-        partial(tasks.agreement, found=np.ones((1, 2, 3), int), wanted=np.ones((1, 2, 3), int)),
         # the six phases
         partial(phases.Net, spacing=0.1),
         partial(phases.QueryPlan, heads=1, tokens=2, dim=3),
@@ -333,9 +323,9 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.preset_targets),
         partial(arena.save_target, path=made, target=TARGET),
         # checks of the paper
-        partial(paper_checks.Check, **MINE, run=CHECK.run, constants={"one": 1}, wrong={"one": 2}),
+        partial(paper_checks.Claim, id="my/claim", source="Me.", basis=CLAIM.basis, run=CLAIM.run, fault=CLAIM.fault),
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
-        partial(paper_checks.find_checks, names=["layer/*"]),
+        partial(paper_checks.find_claims, names=["layer/*"]),
     ]  # fmt: skip
 
 

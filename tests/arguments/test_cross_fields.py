@@ -36,7 +36,6 @@ from sq.dimension import clique_dimension
 from sq.hidden_part import HiddenPart
 from sq.krawtchouk import fourier_weights, krawtchouk, profile_moments
 from sq.profiles import designed_coefficients
-from studies import tasks
 
 pytestmark = pytest.mark.bad_input
 FACT = INSTANCE.certificate.facts[0]
@@ -93,8 +92,6 @@ UPPER = [
     (lambda: linear.regress_moments(linear.FeatureMoments(6, 1)), "moments"),
     (lambda: linear.FeatureMoments(6, 1).add(X, VALUES), "features|outputs"),
     (lambda: linear.train_linear_attention(0 * X, VALUES, heads=1), "x"),
-    (lambda: tasks.Automaton(np.array([[0, 2], [1, 0]])), "transitions"),
-    (lambda: tasks.TuringMachine(*np.full((3, 2, 2), 7)), "write|move|next_state"),
 ]
 LOWER = [
     (lambda: lower.Certificate("coins", (FACT, FACT)), "name"),

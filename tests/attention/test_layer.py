@@ -106,6 +106,11 @@ class TestSymmetries:
         for same in (permuted, twice):
             np.testing.assert_allclose(same(x), layer(x), rtol=0, atol=1e-12)
 
+    @given(**sizes)
+    def test_it_is_odd(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        np.testing.assert_allclose(layer(-x), -layer(x), rtol=0, atol=1e-12)
+
     @given(**sizes, shift=st.floats(-1e3, 1e3))
     def test_adding_one_number_to_every_logit_of_a_row_changes_nothing(self, m, k, d, seed, shift):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)

@@ -16,4 +16,4 @@ def records():
 @pytest.fixture
 def record(records):
     """Gives the record of a study by its name."""
-    return lambda name: load_result(records / f"{name}.json")
+    return lambda name: load_result(records / f"{name}.csv")

@@ -1,16 +1,16 @@
-"""Agreement of two heads: shares by enumeration of all tokens, the lattice law, and the committed record."""
+"""Agreement of two heads: shares by enumeration of all tokens, and the law of lattices."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from studies.agreement import FRACTIONS, STUDY, heads_of_kind, lattice_law, parallel_pairs, spacing
+from studies.agreement import STUDY, heads_of_kind, lattice_law, spacing
 
 
 def measured(**cell):
-    given = {"heads": "generic", "inputs": "boolean", "dim": 6, "draw": 0, "batches": 3} | cell
-    return STUDY.measure(rng=np.random.default_rng(1), **given)
+    cell = {"heads": "generic", "inputs": "boolean", "dim": 6, "draw": 0, "batches": 3} | cell
+    return STUDY.measure(rng=np.random.default_rng(1), **cell)
 
 
 def gaps_of(layer, dim):
@@ -20,30 +20,20 @@ def gaps_of(layer, dim):
     return every, np.einsum("ad,abd->ab", coefficients, every[:, None] - every)
 
 
-def test_pairs_of_equal_and_opposite_tokens_are_found():
-    rng = np.random.default_rng(0)
-    own, other = rng.choice([-1.0, 1.0], (90, 5)), rng.choice([-1.0, 1.0], (90, 5))
-    found = np.zeros((90, 90), dtype=bool)
-    found[parallel_pairs(own, other)] = True
-    assert np.array_equal(found, np.abs(own @ other.T) == 5)
-
-
-def test_shares_are_those_of_all_tokens_but_the_two_along_the_first():
-    """With d = 6 a thirty-second of all pairs is equal or opposite, and would be all agreement at small tolerances."""
-    found = measured(batches=6)
+def test_shares_are_those_of_all_pairs_of_tokens_that_are_not_parallel():
+    """With d = 6 a thirty-second of all pairs is parallel, and would be all agreement at small tolerances."""
     every, gaps = gaps_of(heads_of_kind("generic", 6, np.random.default_rng(1)), 6)
     gaps, others = np.abs(gaps), np.abs(every @ every.T) < 6
-    assert found["left_out"] == pytest.approx(1 / 32, rel=0.02)
-    for fraction, share in zip(FRACTIONS, found["share"], strict=True):
-        assert share == pytest.approx(np.mean(gaps[others] <= fraction / np.sqrt(6)), abs=0.002)
-    assert found["share"][-1] < 0.002
-    assert np.mean(gaps <= FRACTIONS[-1] / np.sqrt(6)) > 0.015
+    for row in measured(batches=6):
+        share = np.mean(gaps[others] <= 4.0 ** -row["power"] / np.sqrt(6))
+        assert row["share"] == pytest.approx(share, abs=0.002)
+    assert row["share"] < 0.002
+    assert np.mean(gaps <= 4.0**-5 / np.sqrt(6)) > 0.015
 
 
-def test_gaussian_tokens_are_never_left_out_and_agree_as_the_law_says():
-    found = measured(inputs="gaussian", dim=8)
-    assert found["left_out"] == 0
-    assert found["ratio"][:4] == pytest.approx([1.0] * 4, abs=0.05)
+def test_gaussian_tokens_agree_as_the_normal_law_says():
+    excess = [row["excess"] for row in measured(inputs="gaussian", dim=8)]
+    assert excess[:4] == pytest.approx([0.0] * 4, abs=0.05)
 
 
 @pytest.mark.parametrize("kind", ["lattice", "signs"])
@@ -52,7 +42,6 @@ def test_gaps_on_a_lattice_have_its_spacing_and_agree_as_often_as_its_points(kin
     places = gaps / spacing(kind, 8)
     assert np.allclose(places, np.round(places))
     assert set(np.unique(np.abs(np.round(places)))) >= {0.0, 1.0}
-    assert [lattice_law(one) for one in (0.25, 1.0, 1.9, 2.0)] == pytest.approx([2.0, 1.5, 3 / 3.8, 1.25])
-    within = [fraction / np.sqrt(32) / spacing(kind, 32) for fraction in FRACTIONS]
-    law = [lattice_law(one) for one in within]
-    assert measured(heads=kind, dim=32)["ratio"] == pytest.approx(law, rel=0.05)
+    assert [lattice_law(place) for place in (0.25, 1.0, 1.9, 2.0)] == pytest.approx([2.0, 1.5, 3 / 3.8, 1.25])
+    law = [lattice_law(4.0**-power / np.sqrt(32) / spacing(kind, 32)) for power in range(6)]
+    assert [1 + row["excess"] for row in measured(heads=kind, dim=32)] == pytest.approx(law, rel=0.05)

@@ -10,6 +10,7 @@ import pytest
 from runs import Scale, Store
 from studies import Study, run_study
 from studies.line_figure import Panel, line_figure
+from studies.rows import table
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -21,7 +22,7 @@ def _cells(scale):
 
 
 def _measure(*, rng, size, draw):
-    return {"value": size + rng.random(), "list": [size]}
+    return {"value": size + rng.random()}
 
 
 TOY = Study(
@@ -31,7 +32,7 @@ TOY = Study(
     cells=_cells,
     measure=_measure,
     numbers=lambda rows: {"least": f"{min(row['value'] for row in rows):.2f}"},
-    table=lambda rows: [{"size": str(row["size"]), "value": f"{row['value']:.2f}"} for row in rows],
+    tables=lambda rows: {"sizes": table(rows, {"size": "size"}, {"value": "value"})},
     figure=lambda rows: line_figure([Panel("size", "value", {"": ([1, 2], [1, 2])})]),
 )
 
@@ -78,6 +79,19 @@ def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
     result = run_study(replace(TOY, measure=measure), store=Store(tmp_path / "s.sqlite"))
     assert [row["size"] for row in result.rows] == [1, 1]
     assert [failure.partition(":")[0] for failure in result.failures] == ["size 2, draw 0", "size 2, draw 1"]
+
+
+def test_a_cell_has_one_or_several_rows_of_scalars():
+    several = replace(TOY, measure=lambda *, rng, size, draw: [{"value": size}, {"value": None}])
+    rows = run_study(several, isolated=False).rows
+    assert [(row["size"], row["draw"], row["value"]) for row in rows[:3]] == [
+        (1, 0, 1),
+        (1, 0, None),
+        (1, 1, 1),
+    ]
+    result = run_study(replace(TOY, measure=lambda *, rng, size, draw: {"value": [size]}), isolated=False)
+    assert not result.rows
+    assert "measured value as list" in result.failures[0]
 
 
 def test_absent_packages_and_equal_cells_are_told():

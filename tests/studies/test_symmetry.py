@@ -1,97 +1,69 @@
-"""The study of symmetry: the Hessian against differences, equal heads, growth at the predicted rate, sentences."""
+"""The study of symmetry: curvatures against the whole Hessian, equal heads, growth at the predicted rate."""
 
 from functools import cache
 
 import numpy as np
 import pytest
 
-from studies.symmetry_descent import descend, escape, halves, make_target
-from studies.symmetry_saddle import fitted_error, symmetric_saddle
-from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
+from attention import BooleanInputs, make_nice_layer
+from studies.symmetry import STUDY, descend, gradient, halved_head, largest_curvature, least_curvature
 
 
 @cache
-def examples(tokens=2, target="nice"):
-    _, x, y = make_target(target, tokens, 6, np.random.default_rng(4))
-    return x, y
+def saddle():
+    """Examples of a nice target, and the best single head on them, halved."""
+    layer, x = make_nice_layer(heads=2, dim=6, rng=4), BooleanInputs(2, 6).sample(54, rng=4)
+    return x, layer(x), halved_head(x, layer(x), np.random.default_rng(5))
 
 
 @cache
-def saddle(tokens=2):
-    return symmetric_saddle(*examples(tokens), rng=np.random.default_rng(5))
-
-
-def pair(point, change):
-    """Two heads, the first moved by a change and the second by its negative."""
-    a, b = change.reshape(2, *point.theta.shape)
-    return stack_heads(np.stack([point.theta + a, point.theta - a]), np.stack([point.w + b, point.w - b]))
-
-
-@pytest.mark.parametrize("tokens", [2, 4])
-def test_the_halved_single_head_is_stationary_and_the_hessian_is_the_difference_of_gradients(tokens):
-    point = saddle(tokens)
-    assert (
-        max(
-            np.abs(part).max()
-            for part in squared_error_gradient(point.x, point.y, *pair(point, np.zeros(72)))[1:]
-        )
-        < 1e-5
+def hessian():
+    """The matrix of second derivatives in the parameters of both heads, by differences."""
+    x, y, heads = saddle()
+    ways = 1e-5 * np.eye(heads.size).reshape(-1, *heads.shape)
+    return np.stack(
+        [(gradient(x, y, heads + way) - gradient(x, y, heads - way)).ravel() / 2e-5 for way in ways]
     )
-    change = np.random.default_rng(0).standard_normal(72)
-    ends = [
-        halves(*squared_error_gradient(point.x, point.y, *pair(point, step * change))[1:])[0]
-        for step in (1e-5, -1e-5)
-    ]
-    assert point.hessian(change) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-6)
 
 
-def test_the_hessian_is_symmetric_with_a_zero_block_and_a_negative_eigenvalue():
-    point = saddle()
-    matrix = np.stack([point.hessian(row) for row in np.eye(72)])
-    assert matrix == pytest.approx(matrix.T, abs=1e-12)
-    assert np.all(matrix[36:, 36:] == 0)
-    values, vectors = np.linalg.eigh(matrix)
-    curvature, direction = point.unstable
-    assert curvature == pytest.approx(values[0], rel=1e-6)
-    assert values[0] < 0
-    assert abs(direction @ vectors[:, 0]) == pytest.approx(1, abs=1e-4)
+def test_the_halved_single_head_is_stationary():
+    assert np.abs(gradient(*saddle())).max() < 1e-5
+
+
+def test_the_hessian_over_opposite_changes_has_a_zero_block_and_the_least_curvature():
+    matrix = hessian()[:72, :72] - hessian()[:72, 72:]
+    assert np.abs(matrix[36:, 36:]).max() < 1e-8
+    curvatures, directions = np.linalg.eigh((matrix + matrix.T) / 2)
+    curvature, direction = least_curvature(*saddle())
+    assert curvature == pytest.approx(curvatures[0], rel=1e-5)
+    assert curvature < 0
+    assert abs(direction @ directions[:, 0]) == pytest.approx(1, abs=1e-4)
 
 
 def test_the_largest_curvature_is_that_of_the_whole_hessian():
-    point = saddle()
-    flat = np.concatenate([part.ravel() for part in pair(point, np.zeros(72))])
-
-    def gradient(at):
-        _, *parts = squared_error_gradient(point.x, point.y, at[:72].reshape(6, 12), at[72:].reshape(12, 6))
-        return np.concatenate([part.ravel() for part in parts])
-
-    matrix = np.stack(
-        [(gradient(flat + 1e-5 * row) - gradient(flat - 1e-5 * row)) / 2e-5 for row in np.eye(144)]
-    )
-    assert point.largest_curvature == pytest.approx(np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1], rel=1e-2)
+    most = np.linalg.eigvalsh((hessian() + hessian().T) / 2)[-1]
+    assert largest_curvature(*saddle()) == pytest.approx(most, rel=1e-2)
 
 
 @pytest.mark.parametrize("optimiser", ["gradient descent", "Adam"])
 def test_equal_heads_stay_equal(optimiser):
-    theta, w = random_start(1, 6, np.random.default_rng(0))
-    both = np.concatenate([theta, theta], axis=1), np.concatenate([w, w])
-    run = descend(*examples(), *both, optimiser=optimiser, rate=0.01, steps=50)
-    assert run.distances.max() < 1e-13
-    assert fitted_error(*examples(), run.theta, run.w) < fitted_error(*examples(), *both)
+    x, y, heads = saddle()
+    distances, _ = descend(x, y, 1.1 * heads, optimiser=optimiser, rate=0.01, steps=50)
+    assert len(distances) == 51
+    assert distances.max() < 1e-13
 
 
 def test_gradient_descent_leaves_at_the_rate_of_the_least_curvature_and_when_predicted():
-    found = escape(
-        *examples(), optimiser="gradient descent", rate=0.5, steps=600, rng=np.random.default_rng(5)
-    )
-    assert found["growths"][:3] == pytest.approx([found["growth_predicted"]] * 3, rel=1e-3)
-    assert found["breaking"][:3] == pytest.approx(found["predicted"][:3], rel=0.1)
+    cell = {"part": "escape", "target": "nice", "tokens": 2, "dim": 8, "optimiser": "gradient descent"}
+    rows = STUDY.measure(rng=np.random.default_rng(5), **cell, draw=0, steps=900)
+    assert [row["growth"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=1e-3)
+    assert [row["parted"] / row["predicted"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=0.1)
 
 
-def test_adam_is_the_adam_of_its_authors():
-    x, y = examples()
-    theta, w = random_start(2, 6, np.random.default_rng(1))
-    run = descend(x, y, theta, w, optimiser="Adam", rate=0.01, steps=1)
-    _, gradient, _ = squared_error_gradient(x, y, theta, w)
-    # the first step is the rate times the sign, but for epsilon
-    assert run.theta == pytest.approx(theta - 0.01 * gradient / (np.abs(gradient) + 1e-8), abs=1e-14)
+def test_the_first_step_of_adam_is_the_rate_times_the_sign_of_the_gradient():
+    x, y, heads = saddle()
+    start = heads + 0.001 * np.random.default_rng(1).standard_normal(heads.shape)
+    _, differences = descend(x, y, start, optimiser="Adam", rate=0.01, steps=1)
+    slope = gradient(x, y, start)
+    moved = start - 0.01 * slope / (np.abs(slope) + 1e-8)
+    assert differences[1] == pytest.approx((moved[0] - moved[1]).ravel(), abs=1e-12)

@@ -1,17 +1,9 @@
-"""Automata: constructed in whole numbers, learned pair by pair, and read from the context."""
+"""Automata: run by their table, and learned pair by pair."""
 
 import numpy as np
-import pytest
 
 from studies.tasks.automata import Automaton
 from upper.linear_attention.regression import regress
-
-
-@pytest.mark.parametrize(("states", "symbols"), [(1, 1), (5, 3)])
-def test_a_head_a_symbol_is_the_automaton_in_whole_numbers(states, symbols):
-    automaton = Automaton.random(states=states, symbols=symbols, rng=1)
-    x, y = automaton.examples(np.arange(states * symbols))
-    assert np.array_equal(automaton.model()(x), y)
 
 
 def test_plain_run_follows_the_table():
