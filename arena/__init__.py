@@ -9,7 +9,7 @@ from attention.lazy import lazily
 
 if TYPE_CHECKING:
     from arena.attacking import Attacked, attack
-    from arena.attacks import ATTACKS, AttackKind, choose_attacks
+    from arena.attacks import ATTACKS, choose_attacks
     from arena.cells import run_cell
     from arena.comparison import compare
     from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
@@ -49,7 +49,6 @@ __all__ = [
     "ATTACKS",
     "LEARNERS",
     "PRESETS",
-    "AttackKind",
     "Attacked",
     "Budgets",
     "Cell",

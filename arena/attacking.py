@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from attention.validation import checked, count, require_instance
 from lower import HardInstance
 from lwe import (
     PRESETS,
+    Attack,
     AttackOutcome,
     AttackResult,
     Budget,
@@ -28,7 +29,7 @@ from lwe import (
     read_samples,
     samples_from_examples,
 )
-from lwe.attacks.attack import require_samples
+from lwe.attacks.attack import require_samples, run_attack
 from lwe.attacks.evidence import secret_predictor
 from lwe.distributions import NO_NOISE
 from lwe.heads import covariates_of, kept_range
@@ -38,14 +39,10 @@ from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 
-if TYPE_CHECKING:
-    from arena.attacks import AttackKind
-
 __all__ = [
     "PRELOADED",
     "Attacked",
     "attack",
-    "attack_here",
     "attack_result",
     "attack_samples",
     "longest_seconds",
@@ -138,7 +135,7 @@ class Attacked:
 
 def attack(
     target: Target | str | Path,
-    attacks: "Sequence[AttackKind] | str | None" = None,
+    attacks: Sequence[Attack] | str | None = None,
     *,
     samples: int = 20_000,
     seconds: float = 30.0,
@@ -154,7 +151,7 @@ def attack(
     ----------
     target : Target or path
         The instance, or its file.
-    attacks : sequence of AttackKind, or names
+    attacks : sequence of Attack, or names
         As in `choose_attacks`; by default all attacks that are not learners.
     samples : int
         How many samples each attack gets.
@@ -187,9 +184,9 @@ def attack(
 
     target = target if isinstance(target, Target) else load_target(target)
     drawn, parameters, secret = samples_of(target, samples, seed=seed)
-    kinds = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
+    chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
     options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "progress": progress}
-    results = attack_samples(drawn, parameters, kinds, seconds=seconds, on_result=on_result, **options)
+    results = attack_samples(drawn, parameters, chosen, seconds=seconds, on_result=on_result, **options)
     return Attacked(target.record.title, parameters, len(drawn), float(seconds), results, secret)
 
 
@@ -307,7 +304,7 @@ def _kept(x: np.ndarray, secret: np.ndarray, family: LWRFamily) -> np.ndarray:
 def attack_samples(
     samples: LWRSamples,
     parameters: LWEParameters,
-    kinds: "Sequence[AttackKind]",
+    attacks: Sequence[Attack],
     *,
     seconds: float = 30.0,
     jobs: int = 1,
@@ -328,38 +325,27 @@ def attack_samples(
     work = {
         Cell(
             _attacked,
-            {"attack": kind.name, "stream": [seed, 2, place]},
-            {"on": (kind, samples, parameters, budget)},
-            kind.name,
+            {"attack": attack.name, "stream": [seed, 2, place]},
+            {"on": (attack, samples, parameters, budget)},
+            attack.name,
         ): place
-        for place, kind in enumerate(kinds)
+        for place, attack in enumerate(attacks)
     }
     found: dict[int, AttackResult] = {}
     longest = longest_seconds(budget) if isolated else None
     for result in run(work, jobs=jobs, timeout=longest, isolated=isolated, progress=progress):
         place = work[result.cell]
-        found[place] = attack_result(kinds[place].name, result)
+        found[place] = attack_result(attacks[place].name, result)
         if on_result is not None:
             on_result(found[place])
     return tuple(found[place] for place in sorted(found))
 
 
 def _attacked(
-    attack: str, stream: list[int], on: "tuple[AttackKind, LWRSamples, LWEParameters, Budget]"
+    attack: str, stream: list[int], on: tuple[Attack, LWRSamples, LWEParameters, Budget]
 ) -> dict[str, Any]:
-    return attack_here(*on, stream).to_json()
-
-
-def attack_here(
-    kind: "AttackKind", samples: LWRSamples, parameters: LWEParameters, budget: Budget, stream: list[int]
-) -> AttackResult:
-    """Run one attack, with randomness seeded by `stream`; if it raises, the result holds the error."""
-    try:
-        result = kind.build(parameters)(samples, parameters, rng=stream, budget=budget)
-    except Exception as error:  # whatever the error, the other attacks continue
-        said = f"It broke down with {type(error).__name__}: {error}"
-        return AttackResult(kind.name, AttackOutcome.FAILED, said)
-    return replace(result, attack=kind.name, predict=None)
+    run, samples, parameters, budget = on
+    return run_attack(run, samples, parameters, rng=stream, budget=budget).to_json()
 
 
 def attack_result(attack: str, result: Result) -> AttackResult:

@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
-from arena.attacking import attack_here, attack_result, longest_seconds
+from arena.attacking import attack_result, longest_seconds
 from arena.attacks import ATTACKS, choose_attacks
 from arena.drawing import Drawing
 from arena.formats import aligned
 from arena.learner_table import learner_looks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
+from lwe.attacks.attack import run_attack
 from lwe.parameters import Matrix
 from lwe.residues import Modulus
 from runs import Cell, run
@@ -82,7 +83,7 @@ def lwr_curve(
     for name, values in (("attacks", attacks), ("dims", dims), ("levels", levels)):
         if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
-    names = [kind.name for kind in choose_attacks(",".join(attacks))]
+    names = [attack.name for attack in choose_attacks(",".join(attacks))]
     sizes, law = sorted(set(dims)), parse_distribution(secret)
     for size, p in itertools.product(sizes, levels):
         LWEParameters(size, modulus, p, matrix=matrix, Xs=law)  # raises its errors early
@@ -133,7 +134,9 @@ def _attacked(
     except ValueError as error:  # not enough memory for this many samples
         return AttackResult(attack, AttackOutcome.FAILED, str(error)).to_json()
     stream = [seed, secret_dim, 1]
-    return attack_here(ATTACKS[attack], drawn, parameters, Budget(seconds=seconds), stream).to_json()
+    return run_attack(
+        ATTACKS[attack], drawn, parameters, rng=stream, budget=Budget(seconds=seconds)
+    ).to_json()
 
 
 def _row(given: Mapping[str, Any], result: AttackResult) -> dict[str, Any]:

@@ -158,16 +158,6 @@ BENCHMARKS = {
         "run_paper_mode",
         (Option("seeds", 3, "targets a case"), *_PHASES),
     ),
-    "searches": Benchmark(
-        "exhaustive search against meet in the middle",
-        "lwr_attacks",
-        "run_searches",
-        (_JSON,),
-        "searches_complaint",
-    ),
-    "linearisation": Benchmark(
-        "linearisation over GF(2) beside plain elimination", "linearisation", "run_linearisation", (_JSON,)
-    ),
     "linear": Benchmark(
         "linear attention by regression, beside plain least squares; memory at d = 24",
         "linear_attention",
@@ -176,29 +166,11 @@ BENCHMARKS = {
         "linear_complaint",
     ),
     "lattice": Benchmark(
-        "what the lattice attack adds to fpylll's own time, and how far it reaches",
+        "what lattice attacks add to fpylll's own time, and how far they reach",
         "lattice",
         "run_lattice",
-        (
-            _TURNS,
-            Option("secrets", 3, "secrets of each size it has to reach"),
-            Option("out", None, "where to write the figures of the first kind", "json"),
-            Option("reach_out", None, "where to write how far it reaches", "reach-json"),
-        ),
+        (_TURNS, Option("kinds", "ratios,uniform,bits,sparse", "what to run, with commas"), _JSON),
         "lattice_complaint",
-    ),
-    "bits": Benchmark(
-        "the lattice attack on matrices of bits, with and without lists of secrets",
-        "lattice",
-        "run_bits",
-        (_JSON,),
-        "bits_complaint",
-    ),
-    "sparse": Benchmark(
-        "lattices and meet in the middle on the public toy of LWE-benchmarking",
-        "lattice",
-        "run_sparse",
-        (_JSON,),
     ),
 }
 

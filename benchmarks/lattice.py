@@ -1,9 +1,9 @@
-"""The lattice attack: its overhead over bare LLL and BKZ of fpylll on the same bases, and its reach."""
+"""Lattice attacks: their overhead over bare LLL and BKZ of fpylll on the same bases, and their reach."""
 
 import statistics
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,66 +13,76 @@ import numpy as np
 
 from benchmarks.report import machine, write_json
 from lwe.attacks.attack import Attack
-from lwe.attacks.bases import Embedding
-from lwe.attacks.blocks import bkz_parameters
+from lwe.attacks.embedding import Embedding, EmbeddingAttack
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import Budget
+from lwe.attacks.reduction import bkz_parameters
 from lwe.costs.primal import PrimalShape
 from lwe.distributions import SparseSigned
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import LWRSamples, make_samples
 
-__all__ = [
-    "BITS",
-    "CASES",
-    "REACH",
-    "TOO_SLOW",
-    "WEIGHTS",
-    "bits_complaint",
-    "lattice_complaint",
-    "run_bits",
-    "run_lattice",
-    "run_ratios",
-    "run_reach",
-    "run_sparse",
-]
+__all__ = ["REACH", "TOO_SLOW", "Reach", "lattice_complaint", "run_lattice", "run_ratios", "run_reach"]
 
 TOO_SLOW = 1.1
 """The largest allowed ratio of the attack's seconds to those of fpylll alone."""
 
-CASES = ((32, 56), (8, 24), (4, 14))
-"""Levels and entries of the secret: uniform matrix, modulus 128."""
-
-REACH = ((32, 56), (8, 28), (4, 14), (2, 6))
-"""Levels and entries in reach, as above: each of the secrets must be found."""
-
-BITS = (
-    (2, 24, 20, True),
-    (2, 32, 5, True),
-    (2, 36, 5, True),
-    (4, 56, 3, True),
-    (8, 80, 3, True),
-    (2, 24, 3, False),
-)
-"""Levels, entries and secrets with a matrix of bits, q = 64; whether secrets are listed, or embeddings reduced."""
-
-WEIGHTS = (5, 6)
-"""Weights of secrets of 80 entries, q = 113, errors of deviation 3: the public toy of LWE-benchmarking, with signs."""
-
+_RATIOS = ((32, 56), (8, 24), (4, 14))  # levels and entries of the secret: uniform matrix, modulus 128
 _BUDGET = Budget(300.0)
-_REACH_BUDGET = Budget(120.0)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Secrets of one kind, an attack on them, and what it may spend."""
+
+    parameters: LWEParameters
+    attack: Attack
+    samples: int
+    secrets: int
+    seconds: float = 60.0  #: of processor time
+    all_wanted: bool = True  #: whether each of the secrets has to be found
+
+
+def _uniform(levels: int, entries: int) -> Reach:
+    return Reach(LWEParameters(entries, 128, levels, "uniform"), LatticeAttack(), 2000, 3, 120.0)
+
+
+def _bits(levels: int, entries: int, secrets: int) -> Reach:
+    return Reach(LWEParameters(entries, 64, levels), LatticeAttack(), 20_000, secrets)
+
+
+def _sparse(weight: int, attack: Attack) -> Reach:
+    # the public toy of LWE-benchmarking, with signs
+    toy = PRESETS["sparse-lwe-80"].updated(Xs=SparseSigned(weight))
+    return Reach(toy, attack, 2000, 3, all_wanted=False)
+
+
+REACH: Mapping[str, Sequence[Reach]] = {
+    "uniform": [_uniform(*case) for case in ((32, 56), (8, 28), (4, 14), (2, 6))],
+    "bits": [
+        *(_bits(*case) for case in ((2, 24, 20), (2, 32, 5), (2, 36, 5), (4, 56, 3), (8, 80, 3))),
+        Reach(LWEParameters(24, 64, 2), EmbeddingAttack(), 20_000, 3, all_wanted=False),
+    ],
+    "sparse": [
+        _sparse(weight, attack) for weight in (5, 6) for attack in (LatticeAttack(), MeetInTheMiddleAttack())
+    ],
+}
 
 
 def run_lattice(
-    turns: int = 3, secrets: int = 3, out: Path | None = None, reach_out: Path | None = None
+    turns: int = 3, kinds: str = "ratios,uniform,bits,sparse", out: Path | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """The reach of the attack, and its overhead over fpylll: `run_reach` and `run_ratios`."""
-    return {"reached": run_reach(secrets, reach_out), "ratios": run_ratios(turns, out)}
+    """The overhead over fpylll, and the reach of attacks on each kind of secrets and rows."""
+    rows = {
+        kind: run_ratios(turns) if kind == "ratios" else run_reach(REACH[kind]) for kind in kinds.split(",")
+    }
+    write_json(out, {**machine(), **rows})
+    return rows
 
 
-def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
+def run_ratios(turns: int = 3, cases: Sequence[tuple[int, int]] = _RATIOS) -> list[dict[str, Any]]:
     """Run both in turn, in one process, and print the medians and their ratio.
 
     fpylll alone makes the same calls on the same basis from the same seed: LLL, then the same blocks up to the one
@@ -80,7 +90,7 @@ def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
     adds the choice of samples, the basis, the reading of rows and the check of secrets.
     """
     rows = []
-    for levels, entries in CASES:
+    for levels, entries in cases:
         parameters = LWEParameters(entries, 128, levels, matrix="uniform")
         _attack(parameters, 1000)  # loads imports and the pruning tables, which stay in memory
         seconds: dict[str, list[float]] = {"attack": [], "fpylll": []}
@@ -96,115 +106,54 @@ def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
             f"fpylll alone {statistics.median(seconds['fpylll']):6.2f} s, ratio {row['ratio']:.3f}",
             flush=True,
         )
-    write_json(out, rows)
     return rows
 
 
-def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
-    """Attack 2000 samples of several secrets per size within two minutes; print how many are found, and seconds."""
+def run_reach(cases: Sequence[Reach]) -> list[dict[str, Any]]:
+    """How many secrets an attack finds, and the seconds of each run; its clock counts processor time."""
     rows = []
-    for levels, entries in REACH:
-        parameters = LWEParameters(entries, 128, levels, matrix="uniform")
+    for case in cases:
         found, seconds = 0, []
-        for seed in range(secrets):
-            samples, secret = make_samples(parameters, 2000, rng=seed)
-            result = LatticeAttack()(samples, parameters, rng=seed, budget=_REACH_BUDGET)
-            if result.outcome is AttackOutcome.BROKEN and result.secret is not None:
-                found += np.array_equal(result.secret, secret)
+        for seed in range(case.secrets):
+            samples, secret = make_samples(case.parameters, case.samples, rng=seed)
+            with patch("lwe.attacks.attack.time", SimpleNamespace(perf_counter=time.process_time)):
+                result = case.attack(samples, case.parameters, rng=seed, budget=Budget(case.seconds))
+            found += result.secret is not None and np.array_equal(result.secret, secret)
             seconds.append(result.seconds)
+        name = f"{case.attack.name} on {case.parameters}"
         rows.append(
-            {"levels": levels, "entries": entries, "secrets": secrets, "found": found, "seconds": seconds}
+            {"case": name, "secrets": case.secrets, "found": int(found), "all_wanted": case.all_wanted}
+            | {"seconds": seconds}
         )
         print(
-            f"p = {levels:2}, n' = {entries:2}: {found} of {secrets} secrets found, "
-            f"{', '.join(f'{one:.1f}' for one in seconds)} s",
+            f"{name}: {found} of {case.secrets} secrets found, median {statistics.median(seconds):.2f} s, "
+            f"longest {max(seconds):.2f} s",
             flush=True,
         )
-    write_json(out, rows)
     return rows
 
 
-def run_bits(
-    out: Path | None = None, cases: Sequence[tuple[int, int, int, bool]] = BITS
-) -> list[dict[str, Any]]:
-    """Attack 20,000 samples of rows of bits within a minute of processor time, with and without lists of secrets."""
-    rows = []
-    for levels, entries, secrets, lists in cases:
-        parameters = LWEParameters(entries, 64, levels)
-        with nullcontext() if lists else patch.object(LatticeAttack, "_list"):
-            row = _found(LatticeAttack(), parameters, secrets, 20_000)
-        rows.append({"levels": levels, "entries": entries, "lists": lists, **row})
-        words = "lists of secrets" if lists else "embeddings alone"
-        print(f"bits, q = 64, p = {levels:2}, n = {entries:2}, {words:16}: {_told(row)}", flush=True)
-    write_json(out, {**machine(), "rows": rows})
-    return rows
-
-
-def run_sparse(
-    out: Path | None = None, weights: Sequence[int] = WEIGHTS, secrets: int = 3
-) -> list[dict[str, Any]]:
-    """Attack 2000 samples of sparse secrets by lattices and by meet in the middle, a minute of processor time each."""
-    rows = []
-    for weight in weights:
-        parameters = PRESETS["sparse-lwe-80"].updated(Xs=SparseSigned(weight))
-        for attack in (LatticeAttack(), MeetInTheMiddleAttack()):
-            row = _found(attack, parameters, secrets, 2000)
-            rows.append({"weight": weight, "attack": attack.name, **row})
-            print(f"n = 80, q = 113, weight {weight:2}, {attack.name:18}: {_told(row)}", flush=True)
-    write_json(out, {**machine(), "rows": rows})
-    return rows
-
-
-def _found(attack: Attack, parameters: LWEParameters, secrets: int, number: int) -> dict[str, Any]:
-    """How many secrets an attack finds, and the seconds of each run; its clock counts processor time."""
-    found, seconds = 0, []
-    for seed in range(secrets):
-        samples, secret = make_samples(parameters, number, rng=seed)
-        with patch("lwe.attacks.attack.time", SimpleNamespace(perf_counter=time.process_time)):
-            result = attack(samples, parameters, rng=seed, budget=Budget(60.0))
-        found += result.secret is not None and np.array_equal(result.secret, secret)
-        seconds.append(result.seconds)
-    return {"secrets": secrets, "found": int(found), "seconds": seconds}
-
-
-def _told(row: dict[str, Any]) -> str:
-    seconds = row["seconds"]
-    return (
-        f"{row['found']:2} of {row['secrets']:2} secrets found, "
-        f"median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s"
-    )
-
-
-def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
+def lattice_complaint(rows: dict[str, list[dict[str, Any]]]) -> str:
     """Sentences on missed goals for the ratios and the sizes reached; empty if all goals are met."""
-    said = [
-        f"Of {one['secrets']} secrets of {one['entries']} entries with {one['levels']} levels {one['found']} were "
-        f"found within {_REACH_BUDGET.seconds:g} seconds: all of them are wanted."
-        for one in found["reached"]
-        if one["found"] < one["secrets"]
+    missed = [
+        f"{row['case']} finds {row['found']} of {row['secrets']} secrets: all of them are wanted."
+        for kind, reached in rows.items()
+        for row in (reached if kind != "ratios" else ())
+        if row["all_wanted"] and row["found"] < row["secrets"]
     ]
-    worst = max(row["ratio"] for row in found["ratios"])
-    if worst > TOO_SLOW:
-        said.append(
-            f"The attack takes {worst:.2f} times the seconds of fpylll alone: at most {TOO_SLOW} is wanted."
-        )
-    return " ".join(said)
-
-
-def bits_complaint(rows: list[dict[str, Any]]) -> str:
-    """Sentences on missed goals for matrices of bits: all secrets are to be found by lists; empty if they are."""
-    return " ".join(
-        f"Of {row['secrets']} secrets of {row['entries']} entries with {row['levels']} levels {row['found']} are found."
-        for row in rows
-        if row["lists"] and row["found"] < row["secrets"]
-    )
+    missed += [
+        f"The attack takes {row['ratio']:.2f} times the seconds of fpylll alone: at most {TOO_SLOW} is wanted."
+        for row in rows.get("ratios", ())
+        if row["ratio"] > TOO_SLOW
+    ]
+    return " ".join(missed)
 
 
 def _attack(parameters: LWEParameters, seed: int) -> tuple[float, list[tuple[int, int]], Embedding]:
     """The attack's seconds, its blocks as places and sizes, and its basis."""
     from fpylll.fplll import bkz
 
-    import lwe.attacks.lattice as module
+    import lwe.attacks.embedding as module
 
     samples, _ = make_samples(parameters, 1000, rng=seed)
     made: list[Embedding] = []
@@ -220,13 +169,10 @@ def _attack(parameters: LWEParameters, seed: int) -> tuple[float, list[tuple[int
             calls.append((place, given.block_size))
             return super().svp_reduction(place, size, given)
 
-    module.primal_embedding, bkz.BKZReduction = embed, Counted
-    try:
+    with patch.object(module, "primal_embedding", embed), patch.object(bkz, "BKZReduction", Counted):
         start = time.process_time()
         result = LatticeAttack()(samples, parameters, rng=seed, budget=_BUDGET)
         seconds = time.process_time() - start
-    finally:
-        module.primal_embedding, bkz.BKZReduction = real, reducer
     if result.accuracy != 1.0 or len(made) != 1:
         raise RuntimeError(f"A case of the benchmark was not solved in one lattice: {result}")
     return seconds, calls, made[0]

@@ -18,21 +18,22 @@ from attention.lazy import lazily
 from lwe.families import LWRFamily
 
 if TYPE_CHECKING:
-    from lwe.attacks import (
-        AroraGeAttack,
-        AttackLearner,
-        BKWAttack,
-        EliminationAttack,
-        ExhaustiveAttack,
-        LatticeAttack,
-        LearnerAttack,
-        LeastSquaresAttack,
-        LinearisationAttack,
-        MeetInTheMiddleAttack,
-    )
-    from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
+    from lwe.attacks.arora_ge import AroraGeAttack
+    from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding, run_attacks
+    from lwe.attacks.bkw import BKWAttack
+    from lwe.attacks.decoding import DecodingAttack
     from lwe.attacks.distinguishing import distinguish
-    from lwe.attacks.outcome import AttackOutcome, Budget
+    from lwe.attacks.drop_and_solve import DropAndSolveAttack
+    from lwe.attacks.elimination import EliminationAttack
+    from lwe.attacks.embedding import EmbeddingAttack
+    from lwe.attacks.exhaustive import ExhaustiveAttack
+    from lwe.attacks.lattice import LatticeAttack
+    from lwe.attacks.learner import AttackLearner, LearnerAttack
+    from lwe.attacks.least_squares import LeastSquaresAttack
+    from lwe.attacks.linearisation import LinearisationAttack
+    from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+    from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
+    from lwe.attacks.table import ATTACKS
     from lwe.costs import Cost, estimate
     from lwe.distributions import (
         BINARY,
@@ -58,11 +59,13 @@ if TYPE_CHECKING:
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
+    "ATTACKS",
     "BINARY",
     "PRESETS",
     "TERNARY",
     "AroraGeAttack",
     "Attack",
+    "AttackEndedError",
     "AttackLearner",
     "AttackOutcome",
     "AttackResult",
@@ -71,10 +74,14 @@ __all__ = [
     "Budget",
     "CentredBinomial",
     "Cost",
+    "DecodingAttack",
     "DiscreteGaussian",
     "Distribution",
+    "DropAndSolveAttack",
     "EliminationAttack",
+    "EmbeddingAttack",
     "ExhaustiveAttack",
+    "Finding",
     "Flips",
     "Interval",
     "LWEParameters",

@@ -107,7 +107,7 @@ def attack_command(
     """Attack learning with rounding, or with errors: a table of what each attack finds within its seconds.
 
     Broken: all labels are predicted; with errors, as many as the secret itself predicts. Predicts: more labels than by
-    chance. Distinguished: the labels are distinguished from random ones. False: a bound on the probability that random
+    chance. False: a bound on the probability that random
     labels have a secret that fits so well, over all secrets; above 10^-4 nothing is called broken. Secret: whether it
     is the true one, or "found" if that is unknown. At the limit of its reach, the success of an attack depends on the
     secret and on --seed.
@@ -120,7 +120,7 @@ def attack_command(
 
     Matrices: attention-bounds attack A.npy --labels b.npy --q 3329 --Xe gaussian:3
     """
-    kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
+    chosen = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
     require_counts(jobs=jobs, samples=samples)
     budget = check("--budget", budget, PositiveFloat)
@@ -154,8 +154,8 @@ def attack_command(
 
     def attacked() -> Attacked:
         rounding = "nearest" if nearest else drawn.rounding
-        results = tuple(there[kind.name] for kind in kinds if kind.name in there)
-        rest = tuple(kind.name for kind in kinds if kind.name not in there)
+        results = tuple(there[attack.name] for attack in chosen if attack.name in there)
+        rest = tuple(attack.name for attack in chosen if attack.name not in there)
         return Attacked(title, parameters, len(drawn), budget, results, truth, rest, rounding)
 
     def work(tell: Callable[[AttackResult], None]) -> tuple[AttackResult, ...]:
@@ -170,11 +170,11 @@ def attack_command(
                 nearest.append(result.attack)
                 keep(result)
 
-        options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(kinds)), "seed": seed}
-        attack_samples(drawn, parameters, kinds, on_result=keep, progress=True, **options)
+        options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(chosen)), "seed": seed}
+        attack_samples(drawn, parameters, chosen, on_result=keep, progress=True, **options)
         if not stored.rounding_known and not attacked().broken_by:
             others = replace(drawn, rounding="nearest")
-            attack_samples(others, parameters, kinds, on_result=keep_broken, progress=True, **options)
+            attack_samples(others, parameters, chosen, on_result=keep_broken, progress=True, **options)
         return tuple(there.values())
 
     _, whole = gather(work)
@@ -187,7 +187,7 @@ def attack_command(
     if not whole:
         rest = ", ".join(attacked().not_run)
         raise WorkInterruptedError(
-            f"Interrupted: {len(there)} of {len(kinds)} attacks were done. Not run to their end: {rest}."
+            f"Interrupted: {len(there)} of {len(chosen)} attacks were done. Not run to their end: {rest}."
         )
     if all(one.outcome is AttackOutcome.FAILED for one in there.values()):
         raise WorkFailedError(f"All attacks failed; the first: {next(iter(there.values())).explanation}")

@@ -45,12 +45,20 @@ def attacks_command(as_json: JsonOption = False) -> None:
     Example: attention-bounds attacks
     """
     from arena.attacks import ATTACKS
+    from lwe import LearnerAttack
 
     if as_json:
-        names = {"name": "name", "title": "title", "learner_of_layers": "learner"}
-        print_json([{said: getattr(one, name) for said, name in names.items()} for one in ATTACKS.values()])
+        print_json(
+            [
+                {"name": name, "title": attack.title, "learner_of_layers": isinstance(attack, LearnerAttack)}
+                for name, attack in ATTACKS.items()
+            ]
+        )
         return
-    rows = [(one.name, one.title, "learner of layers" if one.learner else "") for one in ATTACKS.values()]
+    rows = [
+        (name, attack.title, "learner of layers" if isinstance(attack, LearnerAttack) else "")
+        for name, attack in ATTACKS.items()
+    ]
     _show([("attack", "title", ""), *rows])
 
 

@@ -2,16 +2,17 @@
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.evidence import label_residues, share_right
+from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.evidence import label_residues
 from lwe.attacks.monomials import Exponents
-from lwe.attacks.outcome import AttackOutcome, NotApplicableError, TooFewSamplesError
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field
 from lwe.costs.cost import size_in_words
 from lwe.distributions import BINARY, TERNARY, FixedWeight
@@ -62,60 +63,64 @@ class AroraGeAttack(Attack):
     name: ClassVar[str] = "arora-ge"
     title: ClassVar[str] = "Arora-Ge"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Linearise, solve, check; the generator chooses the equations of later tries."""
-        parameters, training = attempt.parameters, attempt.samples
-        q, n = parameters.q, parameters.n
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """Linearise, solve, check; later tries choose other equations at random."""
+        parameters, samples = attempt.parameters, attempt.samples
+        q = parameters.q
         if q > LARGEST_PRIME or not is_prime(q):
-            raise NotApplicableError(
-                f"It needs a prime q of at most 2^24, for equations over GF(q); q is {q}."
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"It needs a prime q of at most 2^24, for equations over GF(q); q is {q}.",
             )
         plan = _plan(parameters)
         if plan is None:
-            raise NotApplicableError(
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
                 f"A label of {parameters} allows too many of the {q} residues: the polynomial's degree would exceed "
-                f"{min(q - 1, _LARGEST_DEGREE)}."
+                f"{min(q - 1, _LARGEST_DEGREE)}.",
             )
         unknowns = plan.reduced.size - 1
         attempt.details.update(
             degree=plan.degree,
             unknowns=size_in_words(unknowns),
-            errors=[int(one) for one in centred(plan.errors, q)],
+            errors=[int(error) for error in centred(plan.errors, q)],
         )
         words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {plan.degree} in the secret,"
-        if len(training) < unknowns:
-            raise TooFewSamplesError(
-                f"{words} need as many equations and a few more; there are {len(training)} to learn from."
+        if len(samples) < unknowns:
+            raise AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"{words} need as many equations and a few more; there are {len(samples)} to learn from.",
             )
-        equations = min(len(training), plan.equations)
-        listed = plan.monomials.size
+        equations = min(len(samples), plan.equations)
         attempt.require_memory(
-            8 * equations * (unknowns + 1) + 8 * listed * (3 * _BLOCK_SAMPLES + 2 * n),
+            8 * equations * (unknowns + 1)
+            + 8 * plan.monomials.size * (3 * _BLOCK_SAMPLES + 2 * parameters.n),
             f"{equations} equations in {words}",
         )
         for turn in range(_TRIES):
-            rows = np.arange(equations) if turn == 0 else generator.permutation(len(training))[:equations]
-            found = _solve(plan, training.at(rows), attempt)
-            attempt.details.update(
-                equations=equations, rank=found.rank, free=len(found.kernel), tries=turn + 1
-            )
-            if found.consistent or equations == len(training):
+            rows = np.arange(equations) if turn == 0 else rng.permutation(len(samples))[:equations]
+            solved = _solve(plan, samples.at(rows), attempt)
+            free = len(solved.kernel)
+            attempt.details.update(equations=equations, rank=solved.rank, free=free, tries=turn + 1)
+            if solved.consistent or equations == len(samples):
                 break
-        done = f"{equations} equations over GF({q}) in {words} of rank {found.rank}"
-        if not found.consistent:
-            return attempt.ended(
+        words = f"{equations} equations over GF({q}) in {words} of rank {solved.rank}"
+        if not solved.consistent:
+            raise AttackEndedError(
                 AttackOutcome.NOTHING,
-                f"{done} contradict one another: an error is outside the {len(plan.errors)} allowed for.",
+                f"{words} contradict one another: an error is outside the {len(plan.errors)} allowed for.",
             )
-        if q ** len(found.kernel) > _MOST_CANDIDATES:
-            left = f"{done} leave {q}^{len(found.kernel)} secrets, more than can be tried"
-            if found.rank == equations:
-                raise TooFewSamplesError(f"{left}: give more samples.")
-            return attempt.ended(
-                AttackOutcome.NOTHING, f"{left}; further equations of this kind follow from these."
+        if q**free > _MOST_CANDIDATES:
+            words = f"{words} leave {q}^{free} secrets, more than can be tried"
+            if solved.rank == equations:
+                raise AttackEndedError(AttackOutcome.TOO_FEW_SAMPLES, f"{words}: give more samples.")
+            raise AttackEndedError(
+                AttackOutcome.NOTHING, f"{words}; further equations of this kind follow from these."
             )
-        best = _best(found, training, parameters)
-        return attempt.found(best, f"{done} leave {q ** len(found.kernel)} secrets.")
+        for steps in itertools.product(range(q), repeat=free):
+            attempt.check()
+            secret = solved.solution + np.array(steps, dtype=np.int64) @ solved.kernel
+            yield Finding(f"{words} leave {q**free} secrets.", secret)
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,8 @@ def _plan(parameters: LWEParameters) -> _Plan | None:
             return None
         reduced = Exponents(n, degree, max(1, min(q, values, degree + 1) - 1))
         equations = reduced.size + max(16, math.ceil(_SURPLUS * reduced.size))
-        kept = min(1.0, float(weights[np.isin(possible, likely[:size])].sum()))
-        if size == len(likely) or equations * math.log(kept) >= math.log(0.5):
+        chance = min(1.0, float(weights[np.isin(possible, likely[:size])].sum()))
+        if size == len(likely) or equations * math.log(chance) >= math.log(0.5):
             return _Plan(parameters, likely[:size], Exponents(n, degree, degree), reduced, equations)
     return None
 
@@ -165,16 +170,16 @@ def _polynomials(labels: np.ndarray, plan: _Plan, rounding: Rounding) -> Int[np.
     """The coefficients, constant first, of the product of X - t over the t that each label allows."""
     q = plan.parameters.q
     first, end = label_residues(labels, plan.parameters, rounding)
-    found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
-    found[:, 0] = 1
+    coefficients = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
+    coefficients[:, 0] = 1
     for length in np.unique(end - first):
         own = np.flatnonzero(end - first == length)
         for offset in _offsets(int(length), plan.errors, q):
             roots = (first[own] + offset) % q
-            product = -found[own] * roots[:, None]
-            product[:, 1:] += found[own, :-1]
-            found[own] = product % q
-    return found
+            product = -coefficients[own] * roots[:, None]
+            product[:, 1:] += coefficients[own, :-1]
+            coefficients[own] = product % q
+    return coefficients
 
 
 def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolution:
@@ -213,15 +218,5 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
         products %= q
         system[block] = np.add.reduceat(products[order], starts, axis=0).T
     np.negative(system[:, -1], out=system[:, -1])
-    found = solve_prime_field(system, q, n, check=attempt.check)
-    return PrimeFieldSolution(found.solution[::-1], found.kernel[:, ::-1], found.rank, found.consistent)
-
-
-def _best(
-    found: PrimeFieldSolution, training: LWRSamples, parameters: LWEParameters
-) -> Int[np.ndarray, " n"]:
-    """Of the remaining secrets, one that agrees with the most of up to 256 samples."""
-    part = training.take(min(len(training), 256))
-    steps = itertools.product(range(parameters.q), repeat=len(found.kernel))
-    secrets = (found.solution + np.array(one, dtype=np.int64) @ found.kernel for one in steps)
-    return max(secrets, key=lambda secret: share_right(secret, part, parameters))
+    solved = solve_prime_field(system, q, n, check=attempt.check)
+    return PrimeFieldSolution(solved.solution[::-1], solved.kernel[:, ::-1], solved.rank, solved.consistent)

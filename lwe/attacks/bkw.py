@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,15 +11,9 @@ from jaxtyping import Float, Int
 
 from attention.validation import checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.best_secret import BestSecret
+from lwe.attacks.attack import Attack, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.attacks.outcome import (
-    BudgetSpentError,
-    NotApplicableError,
-    RefusedError,
-    TooFewSamplesError,
-)
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
@@ -81,34 +76,27 @@ class BKWAttack(Attack):
     name: ClassVar[str] = "bkw"
     title: ClassVar[str] = "BKW"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Find the secret in several orders of its coordinates until the labels support it."""
-        parameters, training = attempt.parameters, attempt.samples
+        parameters, samples, details = attempt.parameters, attempt.samples, attempt.details
         if error_character(parameters) == 0:
-            raise NotApplicableError(f"Labels of {parameters} hold nothing: their errors are uniform mod q.")
-        first, after = label_residues(training.labels, parameters, training.rounding)
-        public = np.mod(training.public, parameters.q)
-        best, words, found = BestSecret(attempt), "", np.empty(0, dtype=np.int64)
-        try:
-            for _ in range(_PASSES):
-                order = generator.permutation(parameters.n)
-                found = np.empty(parameters.n, dtype=np.int64)
-                found[order] = _coordinates(public[:, order], first + after - 1, attempt, generator)
-                best.offer(found)
-                if parameters.p == 2 and not best.solved:
-                    best.offer(-found)
-                words = (
-                    f"Differences over blocks of {attempt.details['blocks']} coordinates left "
-                    f"{attempt.details['samples'][-1]} samples of {attempt.details['tail']} coordinates with a mean "
-                    f"of {attempt.details['character']:.3g}, where most were unknown."
-                )
-                if best.solved:
-                    break
-        except BudgetSpentError as spent:
-            if best.secret is None or isinstance(spent, RefusedError):
-                raise
-            return attempt.stopped(attempt.found(best.secret, words), spent)
-        return attempt.found(found if best.secret is None else best.secret, words)
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"Labels of {parameters} hold nothing: their errors are uniform mod q.",
+            )
+        first, after = label_residues(samples.labels, parameters, samples.rounding)
+        public = np.mod(samples.public, parameters.q)
+        for _ in range(_PASSES):
+            order = rng.permutation(parameters.n)
+            secret = np.empty(parameters.n, dtype=np.int64)
+            secret[order] = _coordinates(public[:, order], first + after - 1, attempt, rng)
+            words = (
+                f"Differences over blocks of {details['blocks']} coordinates left {details['samples'][-1]} samples of "
+                f"{details['tail']} coordinates with a mean of {details['character']:.3g}, where most were unknown."
+            )
+            yield Finding(words, secret, near=True)
+            if parameters.p == 2:
+                yield Finding(words, -secret, near=True)
 
 
 @dataclass(frozen=True)
@@ -200,9 +188,9 @@ def _samples_needed(
     """
     uniform = (q * q - 1) / 12
     variance = np.minimum(column * 2.0 ** np.arange(len(means)), uniform) if column else uniform
-    told = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
+    distinct = (math.sqrt(2 * tail * math.log(q)) + _RELIANCE) ** 2
     near = (q / (2 * math.pi * _SPREAD)) ** 2 / variance
-    return np.maximum(_FEWEST, _SAFETY * np.maximum(told, near) / np.maximum(means, 1e-100) ** 2)
+    return np.maximum(_FEWEST, _SAFETY * np.maximum(distinct, near) / np.maximum(means, 1e-100) ** 2)
 
 
 def _row_type(modulus: int) -> np.dtype:
@@ -217,7 +205,7 @@ def _coordinates(
 ) -> Int[np.ndarray, " n"]:
     """The secret, the last coordinates first; `middles` are twice the middles of the labels' residues."""
     parameters, q = attempt.parameters, attempt.parameters.q
-    rows, found = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
+    rows, secret = public.astype(_row_type(q)), np.zeros(public.shape[1], dtype=np.int64)
     left = public.shape[1]
     while left:
         plan = plan_reduction(parameters, left, len(rows), memory=attempt.budget.memory)
@@ -226,8 +214,11 @@ def _coordinates(
         now, labels, counts = rows[:, :left], middles, [len(rows)]
         for width, most in zip(plan.blocks, plan.samples[1:], strict=True):
             attempt.check()
-            one, other = _agreeing(now[:, :width], most, generator)
-            now, labels = (now[one, width:] - now[other, width:]) % q, labels[one] - labels[other]
+            left_rows, right_rows = _agreeing(now[:, :width], most, generator)
+            now, labels = (
+                (now[left_rows, width:] - now[right_rows, width:]) % q,
+                labels[left_rows] - labels[right_rows],
+            )
             counts.append(len(now))
         attempt.check()
         tail = _largest(now, labels, q) if len(now) else np.zeros(plan.tail, dtype=np.int64)
@@ -239,10 +230,10 @@ def _coordinates(
                 expected=list(plan.samples),
                 samples=counts,
             )
-        found[left - plan.tail : left] = tail
+        secret[left - plan.tail : left] = tail
         middles = middles - 2 * (public[:, left - plan.tail : left] @ tail)
         left -= plan.tail
-    return found
+    return secret
 
 
 def _agreeing(
@@ -263,9 +254,9 @@ def _agreeing(
         chosen.append((firsts[: most - made], distance))
         made += len(chosen[-1][0])
         distance += 1
-    one = np.concatenate([places for places, _ in chosen] or [firsts])
-    other = np.concatenate([places + apart for places, apart in chosen] or [firsts])
-    return order[one], order[other]
+    firsts_of_pairs = np.concatenate([places for places, _ in chosen] or [firsts])
+    seconds_of_pairs = np.concatenate([places + apart for places, apart in chosen] or [firsts])
+    return order[firsts_of_pairs], order[seconds_of_pairs]
 
 
 def _largest(
@@ -284,7 +275,7 @@ def _largest(
     return np.array(np.unravel_index(np.argmax(np.abs(sums)), shape), dtype=np.int64)
 
 
-def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesError:
+def _too_few(attempt: Attempt, dim: int) -> AttackEndedError:
     parameters, given, memory = attempt.parameters, len(attempt.samples), attempt.budget.memory
     words = f"No reduction of {given} samples of {parameters} leaves enough of them"
     exponents = range(given.bit_length(), 41)
@@ -294,5 +285,8 @@ def _too_few(attempt: Attempt, dim: int) -> BudgetSpentError | TooFewSamplesErro
         key=lambda exponent: plan_reduction(parameters, dim, 1 << exponent, memory=memory) is not None,
     )
     if place < len(exponents):
-        return TooFewSamplesError(f"{words}; 2^{exponents[place]} of them would be enough.")
-    return RefusedError(f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.")
+        return AttackEndedError(
+            AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponents[place]} of them would be enough."
+        )
+    limit = f"{memory / 2**30:.3g} GiB of memory"
+    return AttackEndedError(AttackOutcome.REFUSED, f"{words}; nor of any number up to 2^40 within {limit}.")

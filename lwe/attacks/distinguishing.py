@@ -14,7 +14,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
 from lwe.attacks.attack import Attack
 from lwe.attacks.learner import label_values
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import Budget
 from lwe.attacks.tokens import SampleOracle, realised
 from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
@@ -68,8 +68,8 @@ class Distinguishing:
         from scipy.stats import binomtest  # slow to import and rarely needed
 
         real, random = (
-            binomtest(found, self.runs).proportion_ci((3 + self.confidence) / 4)
-            for found in (self.real_detected, self.random_detected)
+            binomtest(detected, self.runs).proportion_ci((3 + self.confidence) / 4)
+            for detected in (self.real_detected, self.random_detected)
         )
         return float(real.low - random.high), float(real.high - random.low)
 
@@ -155,14 +155,12 @@ def distinguish(
     1 - delta from N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived
     here.
 
-    An attack that ends as DISTINGUISHED without a prediction also accepts labels as real; its own level applies then.
-
     Examples
     --------
     >>> from lwe import LeastSquaresAttack, TERNARY
     >>> easy = LWEParameters(n=8, q=64, p=4, Xs=TERNARY)
-    >>> found = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
-    >>> found.real_detected, found.random_detected, found.interval[0] > 0
+    >>> result = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
+    >>> result.real_detected, result.random_detected, result.interval[0] > 0
     (10, 0, True)
     """
     if isinstance(learner, type):
@@ -181,15 +179,15 @@ def distinguish(
             values: Values | None
             if isinstance(learner, Attack):
                 result = learner(training, parameters, rng=generator, budget=spend)
-                values, said = result.predict, result.outcome is AttackOutcome.DISTINGUISHED
+                values = result.predict
             else:
-                values, said = _learned(learner, training, parameters, generator), False
+                values = _learned(learner, training, parameters, generator)
             terms = np.zeros(fresh)
             if values is not None:
                 h, b = values(held_out.public) - mean, held_out.labels - mean
                 terms = 2 * h * b - h**2
             gains[kind, run] = float(terms.mean()) * (2 / width) ** 2
-            detected[kind] += bool(said or terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
+            detected[kind] += bool(terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
     return Distinguishing(
         parameters=parameters,
         learner=learner.name if isinstance(learner, Attack) else type(learner).__name__,

@@ -1,13 +1,14 @@
 """Gaussian elimination over GF(2): noise-free parity, q = p = 2, is easy at any size."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from lower.gf2 import solve_gf2
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.outcome import AttackOutcome, NotApplicableError, TooFewSamplesError
+from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 
 __all__ = ["EliminationAttack"]
 
@@ -35,26 +36,29 @@ class EliminationAttack(Attack):
 
     name: ClassVar[str] = "elimination"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Solve; the generator is not used."""
-        parameters, training = attempt.parameters, attempt.samples
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """Solve; there is no randomness."""
+        parameters, samples = attempt.parameters, attempt.samples
         n = parameters.n
         if parameters.q != 2 or parameters.noisy:
-            raise NotApplicableError(f"It solves noise-free labels for q = p = 2; these are {parameters}.")
-        if len(training) < n:
-            raise TooFewSamplesError(
-                f"There are {len(training)} equations: the {n} unknowns need {n} and a few more."
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"It solves noise-free labels for q = p = 2; these are {parameters}.",
             )
-        part = training.take(min(len(training), n + _SURPLUS))
+        if len(samples) < n:
+            raise AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"There are {len(samples)} equations: the {n} unknowns need {n} and a few more.",
+            )
+        part = samples.take(min(len(samples), n + _SURPLUS))
         attempt.require_memory(2 * part.public.size, "The equations")
-        found = solve_gf2(np.mod(part.public, 2), part.labels)
-        attempt.details.update(equations=len(part), rank=found.rank, consistent=found.consistent)
-        done = f"{len(part)} equations in {n} unknowns of rank {found.rank}"
-        if not found.consistent:
-            return attempt.ended(
-                AttackOutcome.NOTHING, f"{done} contradict one another: no parity, or one with errors."
+        solved = solve_gf2(np.mod(part.public, 2), part.labels)
+        attempt.details.update(equations=len(part), rank=solved.rank, consistent=solved.consistent)
+        words = f"{len(part)} equations in {n} unknowns of rank {solved.rank}"
+        if not solved.consistent:
+            raise AttackEndedError(
+                AttackOutcome.NOTHING, f"{words} contradict one another: no parity, or one with errors."
             )
-        result = attempt.found(found.solution.astype(np.int64), f"{done}, solved over GF(2).")
-        if found.rank < n and not result.outcome.succeeded:
-            raise TooFewSamplesError(f"{done} leave it open: give more samples.")
-        return result
+        yield Finding(f"{words}, solved over GF(2).", solved.solution.astype(np.int64))
+        if solved.rank < n:
+            raise AttackEndedError(AttackOutcome.TOO_FEW_SAMPLES, "They leave it open: give more samples.")

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from attention.validation import checked
-from lwe.attacks.outcome import AttackOutcome, RefusedError
+from lwe.attacks.outcome import AttackOutcome
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
@@ -18,7 +18,6 @@ __all__ = [
     "accuracy_bar",
     "as_likely_as_own",
     "common_label",
-    "error_support",
     "errors_listed",
     "judged",
     "label_probabilities",
@@ -34,7 +33,6 @@ LEVEL = 1e-4
 """The bound on the probability that random labels count as predicted."""
 
 _LEAST = 1e-300
-_MOST_ERRORS = 1 << 22
 _DEVIATIONS = 4
 _REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable so many deviations off is e^-8
 _EXPONENTS = 2.0 ** np.arange(1, -11, -1)
@@ -68,25 +66,13 @@ def label_residues(
     return -product_quotient(-labels, q, p, p * q), -product_quotient(-(labels + 1), q, p, p * q)
 
 
-def error_support(parameters: LWEParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
-    """The errors, centred mod q and in increasing order, and their probabilities; RefusedError above 2^22 of them."""
-    told = f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed."
-    try:
-        errors, weights = parameters.error_support()
-    except ValueError:
-        raise RefusedError(told) from None
-    if len(errors) > _MOST_ERRORS:
-        raise RefusedError(told)
-    return errors, weights
-
-
 def errors_listed(parameters: LWEParameters) -> bool:
     """Whether labels have errors, and few enough values of them for `label_probabilities`."""
     if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
         return parameters.noisy
     try:
-        error_support(parameters)
-    except RefusedError:
+        parameters.error_support()
+    except ValueError:
         return False
     return True
 
@@ -98,7 +84,7 @@ def label_probabilities(
 
     The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
     probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
-    `RefusedError` if errors have more than 2^22 values and are not uniform.
+    ValueError if errors have more than 2^22 values and are not uniform.
     """
     q, noise = parameters.q, parameters.Xe
     if noise.is_uniform(q):
@@ -108,7 +94,7 @@ def label_probabilities(
             return np.broadcast_to((after - first) / q, np.broadcast_shapes(residues.shape, labels.shape))
 
         return share
-    errors, weights = error_support(parameters)
+    errors, weights = parameters.error_support()
     order = np.argsort(np.mod(errors, q))
     turn = np.mod(errors, q)[order]
     places = np.concatenate([turn, turn + q])
@@ -117,8 +103,8 @@ def label_probabilities(
     def probabilities(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
         first, after = label_residues(labels, parameters, rounding)
         least = np.mod(first - residues, q)
-        found: np.ndarray = mass[np.searchsorted(places, least + after - first)]
-        return found - mass[np.searchsorted(places, least)]
+        upper: np.ndarray = mass[np.searchsorted(places, least + after - first)]
+        return upper - mass[np.searchsorted(places, least)]
 
     return probabilities
 
@@ -130,8 +116,8 @@ def secret_score(samples: LWRSamples, parameters: LWEParameters) -> Callable[[np
     probabilities, q = label_probabilities(parameters, samples.rounding), parameters.q
 
     def score(secret: np.ndarray) -> float:
-        found = probabilities(inner_products(samples.public, secret, q), samples.labels)
-        return float(np.log(np.maximum(found, _LEAST)).sum())
+        likelihoods = probabilities(inner_products(samples.public, secret, q), samples.labels)
+        return float(np.log(np.maximum(likelihoods, _LEAST)).sum())
 
     return score
 
@@ -179,8 +165,8 @@ def log10_false_secret(
     they were chosen from the same samples. Proof: let w be a probability distribution of secrets, E_s(b) the ratio of
     two probability distributions of all labels, one that depends on s in the numerator, that of random labels in the
     denominator. Each E_s has mean 1 on random labels, so their mean over w has mean 1 too, and each w(s) E_s is at most
-    that mean. Markov's inequality gives the bound. Here w is the law of the secret (with weight 1/64 uniform mod q), so
-    the search is charged for all secrets. `log_evidence` is log E_s or less.
+    that mean. Markov's inequality gives the bound. Here w is the distribution of the secret (with weight 1/64 uniform
+    mod q), so the search is charged for all secrets. `log_evidence` is log E_s or less.
 
     It bounds also the probability that any but the true secret is so convincing, for errors without rounding, uniform
     rows and a prime modulus: then the residues of a wrong secret are uniform, and independent of the errors and of one
@@ -216,8 +202,8 @@ def log_evidence(
     prediction: each label is right at an unknown rate, the rest uniform over the other labels (the rate is averaged
     over Jeffreys's prior, and counts only if more labels are right than a constant has); for a secret also its
     likelihood, with weight 63/64. If they are random: the largest of three probabilities, uniform residues; labels of
-    one unknown law (averaged over Jeffreys's prior); one unknown label at an unknown rate and the others uniform. The
-    largest can only make E less than with the first alone, and takes no uneven labels for predicted ones.
+    one unknown distribution (averaged over Jeffreys's prior); one unknown label at an unknown rate and the others
+    uniform. The largest can only make E less than with the first alone, and takes no uneven labels for predicted ones.
     """
     number, levels = len(samples), parameters.p
     _, counts = np.unique(samples.labels, return_counts=True)
@@ -237,8 +223,8 @@ def log_evidence(
         own = 0.0 if right == number else -math.inf
         if errors_listed(parameters):
             probabilities = label_probabilities(parameters, samples.rounding)
-            found = probabilities(inner_products(samples.public, secret, parameters.q), samples.labels)
-            own = float(np.log(np.maximum(found, _LEAST)).sum()) if found.min() > 0 else -math.inf
+            likelihoods = probabilities(inner_products(samples.public, secret, parameters.q), samples.labels)
+            own = float(np.log(np.maximum(likelihoods, _LEAST)).sum()) if likelihoods.min() > 0 else -math.inf
         fit = _mixed(own, fit)
     return fit - random
 
@@ -252,18 +238,18 @@ def _log_share(right: int, number: int, levels: int) -> float:
 
 
 def _log_prior(secret: Int[np.ndarray, " n"], parameters: LWEParameters) -> float:
-    """Log of a probability of the secret: that of its law, or uniform mod q."""
-    n, q, law = parameters.n, parameters.q, parameters.Xs
+    """Log of a probability of the secret: that of its distribution, or uniform mod q."""
+    n, q, distribution = parameters.n, parameters.q, parameters.Xs
     uniform = -n * math.log(q)
-    if law.is_uniform(q):
+    if distribution.is_uniform(q):
         return uniform
-    if not law.allows(secret, q):
+    if not distribution.allows(secret, q):
         return _mixed(-math.inf, uniform)
     try:
-        values, weights = law.support(q)
+        values, weights = distribution.support(q)
         own = float(np.log(weights[np.searchsorted(values, centred(secret, q))]).sum())
-    except ValueError:  # entries that depend on one another: all secrets of the law are as likely
-        own = -law.secrets(n, q) * math.log(2)
+    except ValueError:  # entries that depend on one another: all secrets of the distribution are as likely
+        own = -distribution.secrets(n, q) * math.log(2)
     return _mixed(own, uniform)
 
 
@@ -277,24 +263,24 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
 
     Notes
     -----
-    L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is compared with its law for labels drawn with s on these rows. By
-    Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is refused if one
-    of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about four standard
-    deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with wide errors the
-    number of right labels does not show that. More than 256 errors are merged into 256 groups of neighbours, and then
-    the bound is approximate. O(N s) with s errors, at most
-    256; with more than 2^22 terms the first samples stand for all.
+    L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is compared with its distribution for labels drawn with s on these
+    rows. By Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is
+    refused if one of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about
+    four standard deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with
+    wide errors the number of right labels does not show that. More than 256 errors are merged into 256 groups of
+    neighbours, and then the bound is approximate. O(N s) with s errors, at most 256; with more than 2^22 terms the
+    first samples stand for all.
     """
     q = parameters.q
     if parameters.Xe.is_uniform(q):
         return True  # of whatever secret
     probabilities = label_probabilities(parameters, samples.rounding)
-    errors, weights = _grouped(*error_support(parameters))
+    errors, weights = _grouped(*parameters.error_support())
     samples = samples.take(min(len(samples), _MOST_TERMS // len(errors)))
     products = inner_products(samples.public, secret, q)
 
-    found = probabilities(products, samples.labels)
-    if found.min() < _NEGLIGIBLE:
+    likelihoods = probabilities(products, samples.labels)
+    if likelihoods.min() < _NEGLIGIBLE:
         return False
 
     # without rounding, the expectation for L is the same for every T
@@ -309,7 +295,7 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
             largest = (-exponent * own).max(axis=1, keepdims=True)
             moments[place] += np.sum(largest[:, 0] + np.log(np.exp(-exponent * own - largest) @ weights))
     moments *= len(products) / len(expected)
-    return bool(np.min(_EXPONENTS * np.log(found).sum() + moments) >= -_REFUSED)
+    return bool(np.min(_EXPONENTS * np.log(likelihoods).sum() + moments) >= -_REFUSED)
 
 
 def accuracy_bar(parameters: LWEParameters, number: int) -> float:

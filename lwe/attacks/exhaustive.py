@@ -1,8 +1,8 @@
-"""Exhaustive search: try every secret of the law, 64 at once, and drop it at the first sample that contradicts it."""
+"""Exhaustive search: try every secret, 64 at once, and drop it at the first sample that contradicts it."""
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,25 +11,11 @@ from jaxtyping import Int
 
 from attention.validation import PositiveInt, checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.candidates import Judge, Windows
-from lwe.attacks.outcome import (
-    AttackOutcome,
-    BudgetSpentError,
-    NotApplicableError,
-    RefusedError,
-    TooFewSamplesError,
-)
-from lwe.attacks.secret_space import Half, SecretSpace, secret_space
+from lwe.attacks.attack import Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.search import SearchAttack, SecretSpace, Windows, even_split, secret_space
 
-__all__ = [
-    "ExhaustiveAttack",
-    "even_split",
-    "fitting_pairs",
-    "offer_pairs",
-    "search_secrets",
-    "tests_by_words",
-]
+__all__ = ["ExhaustiveAttack", "fitting_pairs", "tests_by_words"]
 
 _BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
@@ -39,17 +25,15 @@ _RELIANCE = 3.0  # standard deviations between the largest wrong sum and the rig
 _CHOSEN = 1 << 22  # candidates times samples in memory at once
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
 _TRANSFORMED = 25  # the most bits of a secret for a transform over all secrets: 1 GiB
-_JUDGED = 2e4  # candidates, judged in about 15 seconds
-_MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
 @dataclass(frozen=True)
 @checked
-class ExhaustiveAttack(Attack):
-    """Try all secrets of the law, sample by sample with early abort.
+class ExhaustiveAttack(SearchAttack):
+    """Try all secrets of the distribution, sample by sample with early abort.
 
-    Applies to laws with few secrets: binary, ternary, sparse, binomial and rounded Gaussian, and uniform with a small
-    modulus; with any public matrix, with rounding and with small errors.
+    Applies to distributions with few secrets: binary, ternary, sparse, binomial and rounded Gaussian, and uniform with
+    a small modulus; with any public matrix, with rounding and with small errors.
 
     Notes
     -----
@@ -59,9 +43,9 @@ class ExhaustiveAttack(Attack):
     for entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is
     constant.
 
-    Without errors the search is complete: if a secret of the law has all labels right, it finds one. With errors it
-    drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no candidate
-    remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
+    Without errors the search is complete: if a secret of the distribution has all labels right, it finds one. With
+    errors it drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no
+    candidate remains, up to two more rounds use other samples. Tails that a secret reaches with probability below
     1/1000 are not tried. Both numbers are in `details`.
 
     A flipped bit excludes nobody. So for q = 2 with flips the answer is the candidate that most labels agree with. Up
@@ -78,88 +62,46 @@ class ExhaustiveAttack(Attack):
     ('BROKEN', True)
     """
 
-    #: The most candidates; None for no limit except the budget's seconds. A larger search is refused before it
-    #: starts, on every machine.
     work: PositiveInt | None = 1 << 36
 
     name: ClassVar[str] = "exhaustive"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Search, in up to three rounds if there are errors; for flipped bits by the share of labels that agree."""
         parameters = attempt.parameters
         space = secret_space(parameters) if parameters.q == 2 and parameters.noisy else None
-        if (
-            space is not None
-            and 1 < space.number <= (self.work or 1 << 62)
-            and not parameters.Xe.is_uniform(2)
-        ):
-            return _by_agreement(attempt, space)
-        return search_secrets(attempt, generator, self.work, _search)
+        if space and 1 < space.number <= (self.work or 1 << 62) and not parameters.Xe.is_uniform(2):
+            yield _by_agreement(attempt, space)
+        else:
+            yield from super().run(attempt, rng)
+
+    def candidates(
+        self, attempt: Attempt, space: SecretSpace, windows: Windows
+    ) -> Iterator[Int[np.ndarray, "N n"]]:
+        """Those that pass; the search ends as soon as its speed shows that time will not suffice."""
+        n, tried, began = attempt.parameters.n, 0, time.perf_counter()
+        for first, last in space.split(even_split(space, n, most=_BLOCK)):
+            right = windows.sums(last, attempt, last=True)
+            for start in range(0, first.number, _BLOCK):
+                numbers = range(start, min(start + _BLOCK, first.number))
+                left = windows.sums(first, attempt, numbers=numbers)
+                for i, j, pairs in fitting_pairs(windows, left, right):
+                    attempt.check()
+                    tried += pairs
+                    attempt.details["tried"] = tried
+                    if len(i):
+                        yield np.hstack([first.vectors(i + start), last.vectors(j)])
+                    seconds = time.perf_counter() - began
+                    needed = seconds / tried * (space.number - tried)
+                    if seconds > 0.2 and needed > attempt.seconds_left:
+                        raise AttackEndedError(
+                            AttackOutcome.REFUSED,
+                            f"There are {space} candidates, looked at {tried / seconds:.2g} a second: {needed:.3g} "
+                            f"more seconds are needed and {attempt.seconds_left:.3g} are left.",
+                        )
 
 
-def search_secrets(
-    attempt: Attempt,
-    generator: np.random.Generator,
-    work: int | None,
-    search: Callable[[Attempt, SecretSpace, Windows, Judge], None],
-) -> AttackResult:
-    """The common part of exhaustive search and meet in the middle: limits, choice of samples, rounds, answer.
-
-    `search` offers to the judge all candidates that pass the windows.
-    """
-    parameters = attempt.parameters
-    space = secret_space(parameters)
-    if space is None:
-        raise NotApplicableError(f"The entries of a {parameters.Xs} secret have too many values to list.")
-    if parameters.Xe.is_uniform(parameters.q) and space.number > 1:
-        raise NotApplicableError(
-            f"Labels do not depend on the secret: errors {parameters.Xe} are uniform mod {parameters.q}."
-        )
-    limit = min(1 << 62, work or 1 << 62)
-    if space.number > limit:
-        raise RefusedError(
-            f"There are {space} candidates; work for 2^{math.log2(limit):.1f} is allowed: take a smaller secret."
-        )
-    attempt.details |= {"candidates": space.number, "missed_tails": space.missed}
-    if space.number == 1:
-        _, whole = space.split(parameters.n)[0]
-        only = whole.vectors(np.zeros(1, dtype=np.int64))[0]
-        return attempt.found(only, "The law has one secret only: this one.")
-    for turn in range(1, 4 if parameters.noisy else 2):
-        windows = Windows.choose(attempt.samples, parameters, space, missed=_MISSED / 64, generator=generator)
-        if not len(windows):
-            raise NotApplicableError(
-                "No sample excludes any candidate: the labels of all of them are alike, or the errors too wide."
-            )
-        # where all samples are windows already, no others tell the candidates that are left apart
-        if windows.left * space.number > (_JUDGED if len(windows) == len(attempt.samples) else 1e6):
-            raise TooFewSamplesError(
-                f"{len(windows)} samples would leave about {windows.left * space.number:.2g} of {space} candidates: "
-                "give more samples."
-            )
-        missed = len(windows) * _MISSED / 64 if parameters.noisy else 0.0
-        attempt.details |= {"windows": len(windows), "rounds": turn, "missed_errors": missed**turn}
-        judge, spent = Judge(attempt), None
-        try:
-            search(attempt, space, windows, judge)
-        except BudgetSpentError as error:
-            if judge.best is None:
-                raise
-            spent = error
-        attempt.details["judged"] = judge.offered
-        if judge.best is not None:
-            told = "the likeliest" if parameters.noisy else "with all labels"
-            result = attempt.found(
-                judge.best, f"Of {space} candidates a secret was found, {told} of {len(attempt.samples)}."
-            )
-            return result if spent is None else attempt.stopped(result, f"Others were left over. {spent}")
-    return attempt.ended(
-        AttackOutcome.NOTHING,
-        f"None of {space} candidates has the labels: the secret or the errors are of another law.",
-    )
-
-
-def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
+def _by_agreement(attempt: Attempt, space: SecretSpace) -> Finding:
     """The candidate that agrees with most of the labels, which are bits with flips."""
     parameters, samples, n = attempt.parameters, attempt.samples, attempt.parameters.n
     transform = n <= _TRANSFORMED
@@ -170,7 +112,7 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
         # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
         needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
         samples = samples.take(min(needed, len(samples)))
-    attempt.details |= {"candidates": space.number, "samples": len(samples)}
+    attempt.details.update({"candidates": space.number, "samples": len(samples)})
     public, powers = samples.public & 1, 1 << np.arange(n)
     sums = np.empty(0)
     if transform:  # of signs: in each place the labels that agree minus those that do not
@@ -190,45 +132,7 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> AttackResult:
         place = int(agreeing.argmax())
         if agreeing[place] > most:
             most, best = int(agreeing[place]), vectors[place]
-    return attempt.found(
-        best, f"Of {space} candidates this one agrees with most of {len(samples)} labels, {most}."
-    )
-
-
-def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
-    """Offer all candidates that pass the windows; stop as soon as the speed shows that time will not suffice."""
-    n, tried, began = attempt.parameters.n, 0, time.perf_counter()
-    size = even_split(space, n, most=_BLOCK)
-    for halves in space.split(size):
-        first, last = halves
-        right = windows.sums(last, attempt.check, last=True)
-        for start in range(0, first.number, _BLOCK):
-            numbers = range(start, min(start + _BLOCK, first.number))
-            left = windows.sums(first, attempt.check, numbers=numbers)
-            for i, j, looked_at in fitting_pairs(windows, left, right):
-                attempt.check()
-                tried += looked_at
-                attempt.details["tried"] = tried
-                if len(i) and offer_pairs(judge, halves, i + start, j):
-                    return
-                seconds = time.perf_counter() - began
-                needed = seconds / tried * (space.number - tried)
-                if seconds > 0.2 and needed > attempt.seconds_left:
-                    raise RefusedError(
-                        f"There are {space} candidates, looked at {tried / seconds:.2g} a second: {needed:.3g} more "
-                        f"seconds are needed and {attempt.seconds_left:.3g} are left."
-                    )
-
-
-def even_split(space: SecretSpace, n: int, *, most: int = 1 << 62) -> int:
-    """The size of the second half that makes both lists shortest, if the second list has at most `most` entries."""
-    fitting = [one for one in range(n + 1) if max(last.number for _, last in space.split(one)) <= most]
-    return min(fitting, key=lambda one: sum(first.number + last.number for first, last in space.split(one)))
-
-
-def offer_pairs(judge: Judge, halves: tuple[Half, Half], i: np.ndarray, j: np.ndarray) -> bool:
-    """Offer pairs of halves of these numbers to the judge."""
-    return judge.offer(np.concatenate([halves[0].vectors(i), halves[1].vectors(j)], axis=1))
+    return Finding(f"Of {space} candidates this one agrees with most of {len(samples)} labels, {most}.", best)
 
 
 def tests_by_words(windows: Windows) -> int:

@@ -1,7 +1,8 @@
 """Any learner of attention layers as an attack, and any attack as a learner, so that both can be compared."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -19,15 +20,8 @@ from attention import (
 from attention.evaluation import CONFIDENCE, Predictor, Verdict, orbits, verdict
 from attention.learning import Access, LearnerBase
 from attention.validation import PositiveInt, checked, random_generator
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.outcome import (
-    AttackOutcome,
-    Budget,
-    BudgetSpentError,
-    MissingError,
-    NotApplicableError,
-    TooFewSamplesError,
-)
+from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
 from lwe.attacks.tokens import (
     SampleOracle,
     labels_of_outputs,
@@ -35,15 +29,17 @@ from lwe.attacks.tokens import (
     realised,
     token_examples,
 )
+from lwe.costs.deviations import deviations
 from lwe.heads import lwr_heads, rows_of_tokens
 from lwe.parameters import LWEParameters, covariate_form
 from lwe.samples import LWRSamples
 
-__all__ = ["AttackLearner", "LearnerAttack", "label_values"]
+__all__ = ["AttackLearner", "LearnerAttack", "label_values", "trainable_heads"]
 
 _READINGS = 8
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24
+_MOST_HEADS = 64
 _SURPLUS_BITS = 10  # bits of labels beyond those of the secret: a wrong secret passes with probability 2^-10
 _TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
 
@@ -74,74 +70,71 @@ class LearnerAttack(Attack):
     >>> parameters = LWEParameters(n=6, q=8, p=2)
     >>> samples, _ = make_samples(parameters, 500, rng=0)
     >>> result = LearnerAttack(AttackLearner(ExhaustiveAttack(), parameters))(samples, parameters, rng=0)
-    >>> result.attack, result.outcome.name, result.details["fit"]
-    ('learner AttackLearner', 'BROKEN', 'EXACT')
+    >>> result.outcome.name, result.details["fit"]
+    ('BROKEN', 'EXACT')
     """
 
-    #: any learner with the protocol of `attention.Learner`; the learner manages its own budget in examples
-    learner: Learner
+    #: Any learner with the protocol of `attention.Learner`, or a function that makes one with so many heads. The
+    #: learner manages its own budget in examples.
+    learner: Learner | Callable[[int], Learner]
     #: Whether to leave out examples off the gate, where outputs are 0 whatever the secret. A learner whose theorem
     #: assumes uniform signs needs them, as many as examples on the gate.
     on_gate_only: bool = True
+    name: str = "learner"
 
     def __post_init__(self) -> None:
         if isinstance(self.learner, type):
             raise ValueError(f"learner is the class {self.learner.__name__}: an instance of it is needed.")
 
-    @property
-    def name(self) -> str:
-        """The name of the learner."""
-        return f"learner {type(self.learner).__name__}"
-
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Make examples, let it learn, and read its predictions."""
         parameters = realised(attempt.parameters)
         if attempt.samples.rounding != "down":
-            raise NotApplicableError(
-                "The labels of heads are rounded down, and these are rounded to the nearest."
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                "The labels of heads are rounded down, and these are rounded to the nearest.",
             )
         if parameters is None:
-            raise NotApplicableError(
-                f"No heads realise uniform rows mod {attempt.parameters.q}, which is no power of two."
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"No heads realise uniform rows mod {attempt.parameters.q}, which is no power of two.",
             )
-        number, kind = len(attempt.training), type(self.learner).__name__
+        learner = self.learner(trainable_heads(parameters)) if callable(self.learner) else self.learner
+        number, kind = len(attempt.training), type(learner).__name__
         distinct = number if self.on_gate_only else 2 * number
-        least = self.learner.minimum_examples(2, parameters.dim)
+        least = learner.minimum_examples(2, parameters.dim)
         if distinct < least:
-            raise TooFewSamplesError(f"The {number} samples give {distinct} examples; {kind} needs {least}.")
-
-        def before_draw(examples: int) -> None:
-            attempt.check()
-            attempt.require_memory(32 * examples * parameters.dim, f"{examples} examples of two tokens")
-
+            raise AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"The {number} samples give {distinct} examples; {kind} needs {least}.",
+            )
         oracle = SampleOracle(
-            attempt.training,
-            parameters,
-            rng=generator,
-            on_gate_only=self.on_gate_only,
-            before_draw=before_draw,
+            attempt.training, parameters, rng=rng, on_gate_only=self.on_gate_only, attempt=attempt
         )
-        last = _last_recorded(parameters.dim)
+        unit = np.eye(parameters.dim)[None]
+        last = _LastRecorded(AttentionLayer(theta=unit, w=unit), np.zeros((1, 2, parameters.dim)))
+        stopped: AttackEndedError | None = None
         try:
-            fit = self.learner.fit(oracle, rng=generator, truth=last, progress=lambda step: attempt.check())
-            predict, ending, said = fit.predict, fit.outcome.name, str(fit.outcome)
-        except BudgetSpentError as spent:
-            if not last.kept:
+            fit = learner.fit(oracle, rng=rng, truth=last, progress=lambda step: attempt.check())
+            predict, ending, words = fit.predict, fit.outcome.name, str(fit.outcome)
+        except AttackEndedError as ended:
+            if not last.predictors:
                 raise
-            predict, ending, said = last.kept[-1], "STOPPED", f"{spent} This is what it had by then."
+            stopped, predict, ending, words = ended, last.predictors[-1], "STOPPED", "it was not done."
         except ImportError as error:
-            raise MissingError(str(error)) from None
+            raise AttackEndedError(AttackOutcome.MISSING, str(error)) from None
         except ValueError as error:
-            return attempt.ended(AttackOutcome.FAILED, f"The learner refused the examples: {error}")
-        attempt.details |= {"fit": ending, "examples": oracle.drawn}
-        values = label_values(predict, parameters, seed=int(generator.integers(1 << 62)))
-        result = attempt.predicts(
-            lambda public: np.rint(values(public)).astype(np.int64),
-            f"{kind} on {oracle.drawn} examples of {number} samples: {said}",
+            raise AttackEndedError(
+                AttackOutcome.FAILED, f"The learner refused the examples: {error}"
+            ) from None
+        attempt.details.update({"fit": ending, "examples": oracle.drawn})
+        values = label_values(predict, parameters, seed=int(rng.integers(1 << 62)))
+        yield Finding(
+            f"{kind} on {oracle.drawn} examples of {number} samples: {words}",
+            predict=lambda public: np.rint(values(public)).astype(np.int64),
         )
-        if ending == "STOPPED" and not result.outcome.succeeded:
-            return replace(result, outcome=AttackOutcome.BUDGET_SPENT)
-        return result
+        if stopped is not None:
+            raise stopped
 
 
 @dataclass(frozen=True)
@@ -266,26 +259,26 @@ def label_values(
     return values
 
 
+def trainable_heads(parameters: LWEParameters) -> int:
+    """More heads than the layer has on average, p E|v|_1 / q and two pads, but no more than a learner can train."""
+    size = 0.25 if parameters.gadget else min(0.25, deviations(parameters).secret / parameters.q)
+    return min(_MOST_HEADS, max(16, math.ceil(1.25 * parameters.p * parameters.covariates * size) + 4))
+
+
 @dataclass(frozen=True, eq=False)
 class _LastRecorded(GroundTruth):
     """A substitute for the ground truth, which an attack does not have: it keeps the last predictor."""
 
-    kept: list[Predictor] = field(default_factory=list)
+    predictors: list[Predictor] = field(default_factory=list)
 
     def measure(
         self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
     ) -> dict[str, float]:
         """Nothing."""
-        found = layer if predict is None else predict
-        if found is not None:
-            self.kept[:] = [found]
+        predictor = layer if predict is None else predict
+        if predictor is not None:
+            self.predictors[:] = [predictor]
         return {}
-
-
-def _last_recorded(dim: int) -> _LastRecorded:
-    """A recorder with a placeholder layer as target; measurements against it are ignored."""
-    unit = np.eye(dim)[None]
-    return _LastRecorded(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
 
 
 def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWEParameters) -> Predictor:

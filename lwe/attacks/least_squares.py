@@ -1,6 +1,7 @@
 """Labels as a linear function of the covariates: exact if <v, a> does not wrap around, useless if it does."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,21 +9,18 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.evidence import label_residues, share_right
-from lwe.attacks.outcome import TooFewSamplesError
-from lwe.costs.deviations import deviations
-from lwe.parameters import LWEParameters, centred
+from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.refinement import refined_secret
+from lwe.parameters import centred
 from lwe.residues import inner_products
-from lwe.samples import LWRSamples, rounded_labels
+from lwe.samples import rounded_labels
 
-__all__ = ["LeastSquaresAttack", "label_middles", "refined_secret", "unwrapped"]
+__all__ = ["LeastSquaresAttack"]
 
 _MOST_CUTS = 64
 _SCALES = 48
 _BLOCK = 2048  # rows between two looks at the clock
-_REFINING = 3000  # the most samples that refine a secret
-_STEPS_OF_PROGRAM = 20_000  # the most simplex steps; a linear program that needs more is abandoned
 _STRAY = 5.0  # standard deviations of the adjusted R^2 of labels with nothing linear, over up to 64 cuts
 _LINEAR_ENOUGH = 0.2  # below it, the linear function cannot identify the window
 
@@ -59,34 +57,33 @@ class LeastSquaresAttack(Attack):
     ('BROKEN', [17, -30, 55, 4, -8, 41, 9, -2, 12, 6], 0.997)
     """
 
-    name: ClassVar[str] = "least squares"
+    name: ClassVar[str] = "least-squares"
+    title: ClassVar[str] = "Least squares"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Regress, round and refine; keep the better of the secret and the linear function."""
         parameters, training = attempt.parameters, attempt.training
         if len(training) < parameters.n + 2:
-            raise TooFewSamplesError(
+            raise AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES,
                 f"There are {len(training)} samples to learn from: a regression on {parameters.n} columns and "
-                "a constant needs 2 more than columns."
+                "a constant needs 2 more than columns.",
             )
         attempt.require_memory(4 * 8 * training.public.size, "The regression")
         linear, r_squared = _regress(attempt)
-        attempt.details |= {"r_squared": r_squared, "cut": linear.cut}
+        attempt.details.update({"r_squared": r_squared, "cut": linear.cut})
         right_linear = float(np.mean(linear(training.public) == training.labels))
         chance = _STRAY * math.sqrt(2 * parameters.n) / len(training)
         secret, right, whole = _rounded_secret(attempt, linear, r_squared, linear_at_all=r_squared > chance)
-        attempt.details |= {"training_accuracy": right, "linear_training_accuracy": right_linear}
-        told = f"R^2 is {r_squared:.3g}"
+        attempt.details.update({"training_accuracy": right, "linear_training_accuracy": right_linear})
         if right >= right_linear:
-            result = attempt.found(
-                secret, f"{told}; the rounded coefficients have {right:.3g} of the labels used."
-            )
+            words = f"R^2 is {r_squared:.3g}; the rounded coefficients have {right:.3g} of the labels used."
+            yield Finding(words, secret)
         else:
-            result = attempt.predicts(
-                linear,
-                f"{told}; the linear function has {right_linear:.3g} of the labels used, more than its rounding.",
-            )
-        return result if whole else attempt.stopped(result, "There was no time to improve them.")
+            words = f"the linear function has {right_linear:.3g} of the labels used, more than its rounding."
+            yield Finding(f"R^2 is {r_squared:.3g}; {words}", predict=linear)
+        if not whole:
+            raise AttackEndedError(AttackOutcome.BUDGET_SPENT, "There was no time to improve them.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,70 +191,3 @@ def _rounded_secret(
             break
         secret = secret + step
     return secret, best, in_time or best == 1
-
-
-def refined_secret(
-    secret: Int[np.ndarray, " n"],
-    samples: LWRSamples,
-    parameters: LWEParameters,
-    *,
-    seconds: float = math.inf,
-) -> Int[np.ndarray, " n"]:
-    """Make a secret near the right one exact, for a small public matrix: least squares, then a linear program.
-
-    A secret with a small error has inner products with small errors. So it shows how often each inner product wraps
-    around q, and after that the labels are linear. Without errors before rounding, each label gives two inequalities.
-    The solution with the widest margin in all of them is rounded. Derived here. O(N n^2), and one linear program of N
-    rows, which has limits on its seconds and its steps.
-    """
-    q = parameters.q
-    public = centred(samples.public[:_REFINING], q).astype(np.float64)  # integers could overflow
-    middle = label_middles(samples.at(slice(_REFINING)), parameters)
-    fitted = unwrapped(centred(secret, q).astype(np.float64), public, middle, q)
-    best = np.rint(fitted).astype(np.int64)
-    if parameters.noisy or share_right(best, samples, parameters) == 1.0:
-        return best
-    low, after = label_residues(samples.labels[:_REFINING], parameters, samples.rounding)
-    wraps = q * np.rint((public @ fitted - middle) / q)
-    room = _roomiest(public, low + wraps, after - 1 + wraps, seconds)
-    return best if room is None else room
-
-
-def label_middles(samples: LWRSamples, parameters: LWEParameters) -> Float[np.ndarray, " N"]:
-    """What the inner products are if errors are as expected: middles of intervals, minus the mean error."""
-    low, after = label_residues(samples.labels, parameters, samples.rounding)
-    return (low + after - 1) / 2 - deviations(parameters).error_mean
-
-
-def unwrapped(
-    secret: Float[np.ndarray, " n"],
-    public: Float[np.ndarray, "N n"],
-    middle: Float[np.ndarray, " N"],
-    modulus: int,
-) -> Float[np.ndarray, " n"]:
-    """The least squares solution of A s = middle mod q near a secret, which shows how often each product wraps."""
-    for _ in range(5):
-        before = np.rint(secret)
-        wraps = modulus * np.rint((public @ secret - middle) / modulus)
-        secret = np.linalg.lstsq(public, middle + wraps, rcond=None)[0]
-        if np.array_equal(np.rint(secret), before):
-            break
-    return secret
-
-
-def _roomiest(public: np.ndarray, low: np.ndarray, high: np.ndarray, seconds: float) -> np.ndarray | None:
-    """The s with low <= A s <= high by the widest margin, rounded."""
-    from scipy.optimize import linprog
-
-    rows, n = public.shape
-    above = np.column_stack([public, np.ones(rows)])
-    below = np.column_stack([-public, np.ones(rows)])
-    program = linprog(
-        np.append(np.zeros(n), -1.0),
-        A_ub=np.vstack([above, below]),
-        b_ub=np.concatenate([high, -low]),
-        bounds=(None, None),
-        method="highs",
-        options={"maxiter": _STEPS_OF_PROGRAM, "time_limit": max(seconds, 0.0)},
-    )
-    return None if program.x is None else np.rint(program.x[:n]).astype(np.int64)

@@ -1,6 +1,7 @@
 """Linearisation over GF(2): for powers of two q and p, a bit of the label is a polynomial of degree q/p."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,10 +10,10 @@ from jaxtyping import Bool, Int
 
 from attention.validation import PositiveInt, checked
 from lower.gf2 import solve_gf2, solve_packed_gf2
-from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.attack import Attack, Attempt, Finding
 from lwe.attacks.evidence import share_right
 from lwe.attacks.monomials import BinomialMonomials
-from lwe.attacks.outcome import NotApplicableError, TooFewSamplesError
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.cost import size_in_words
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, inner_products
@@ -64,23 +65,25 @@ class LinearisationAttack(Attack):
 
     name: ClassVar[str] = "linearisation"
 
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """Solve, and read the secret off; random rows are where the polynomial is evaluated."""
         parameters, training = attempt.parameters, attempt.training
         enough = label_degree(parameters)
         down = training.rounding == "down" or parameters.p == parameters.q
         if enough is None or parameters.noisy or not down:
-            raise NotApplicableError(
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
                 "It needs powers of two q and p and labels without noise that are rounded down; these are "
-                f"{parameters}{'' if down else ', rounded to the nearest'}."
+                f"{parameters}{'' if down else ', rounded to the nearest'}.",
             )
         monomials = label_monomials(parameters, min(self.degree or enough, enough))
         unknowns = monomials.size
         attempt.details.update(degree=monomials.degree, unknowns=size_in_words(unknowns))
         words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {monomials.degree},"
         if len(training) < unknowns:
-            raise TooFewSamplesError(
-                f"{words} need as many equations and a few more; there are {len(training)} to learn from."
+            raise AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"{words} need as many equations and a few more; there are {len(training)} to learn from.",
             )
         equations = unknowns + max(64, math.ceil(_SURPLUS * unknowns))
         while True:
@@ -92,29 +95,25 @@ class LinearisationAttack(Attack):
             )
             part = training.take(equations)
             system = monomials.rows(part.public, (part.labels & 1).astype(bool), check=attempt.check)
-            found = solve_packed_gf2(system, unknowns, overwrite=True, on_panel=attempt.check)
-            if found.rank == unknowns or not found.consistent or equations == len(training):
+            solved = solve_packed_gf2(system, unknowns, overwrite=True, on_panel=attempt.check)
+            if solved.rank == unknowns or not solved.consistent or equations == len(training):
                 break
             equations *= 2  # repeated rows add no information, and few bits allow only few rows
-        attempt.details.update(equations=equations, rank=found.rank, consistent=found.consistent)
-        done = f"{equations} equations over GF(2) in {words} of rank {found.rank}"
-
-        def predict(public: np.ndarray) -> np.ndarray:
-            return monomials.evaluate(found.solution, public).astype(np.int64)
-
-        if not found.consistent:
-            return attempt.predicts(
-                predict, f"{done} contradict one another: the label is no polynomial of that degree."
-            )
-        secret = self._secret(monomials, found.solution, attempt, generator)
+        attempt.details.update(equations=equations, rank=solved.rank, consistent=solved.consistent)
+        words = f"{equations} equations over GF(2) in {words} of rank {solved.rank}"
+        secret = self._secret(monomials, solved.solution, attempt, rng) if solved.consistent else None
         if secret is not None:
-            return attempt.found(secret, f"{done} gave the polynomial, and that the secret.")
-        result = attempt.predicts(
-            predict, f"{done} gave the lowest bit's polynomial; no secret was read off it."
+            yield Finding(f"{words} gave the polynomial, and that the secret.", secret)
+            return
+        why = "gave the lowest bit's polynomial; no secret was read off it."
+        if not solved.consistent:
+            why = "contradict one another: the label is no polynomial of that degree."
+        yield Finding(
+            f"{words} {why}",
+            predict=lambda public: monomials.evaluate(solved.solution, public).astype(np.int64),
         )
-        if found.rank < unknowns and not result.outcome.succeeded:
-            raise TooFewSamplesError(f"{done} leave it open: give more samples.")
-        return result
+        if solved.consistent and solved.rank < unknowns:
+            raise AttackEndedError(AttackOutcome.TOO_FEW_SAMPLES, "They leave it open: give more samples.")
 
     def _secret(
         self,
@@ -126,9 +125,9 @@ class LinearisationAttack(Attack):
         parameters, training = attempt.parameters, attempt.samples
         low = _low_parts(monomials, polynomial, attempt, generator)
         attempt.details["low_parts"] = len(low)
-        for one in low:
+        for part in low:
             attempt.check()
-            secret = _lifted(one, parameters, training)
+            secret = _lifted(part, parameters, training)
             if secret is not None and share_right(secret, training, parameters) == 1:
                 return secret
         return None
@@ -197,8 +196,8 @@ def _lifted(
         weight = step << bit
         carried = inner_products(part.public, secret, parameters.q) & weight != 0
         parity = (part.labels >> bit & 1).astype(bool) ^ carried
-        found = solve_gf2(part.public & 1, parity)
-        if not found.consistent:
+        solved = solve_gf2(part.public & 1, parity)
+        if not solved.consistent:
             return None
-        secret += weight * found.solution
+        secret += weight * solved.solution
     return secret

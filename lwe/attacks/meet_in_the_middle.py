@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Int
 
-from attention.validation import PositiveInt, checked
-from lwe.attacks.attack import Attack, AttackResult, Attempt
-from lwe.attacks.candidates import Judge, Windows
-from lwe.attacks.exhaustive import even_split, fitting_pairs, offer_pairs, search_secrets, tests_by_words
-from lwe.attacks.secret_space import SecretSpace
+from attention.validation import checked
+from lwe.attacks.attack import Attempt
+from lwe.attacks.exhaustive import fitting_pairs, tests_by_words
+from lwe.attacks.search import SearchAttack, SecretSpace, Windows, even_split
 from lwe.residues import product_quotient
 
 __all__ = ["MeetInTheMiddleAttack"]
@@ -24,7 +24,7 @@ _PROBE, _PAIR, _WORD = 30.0, 12.0, 0.6
 
 @dataclass(frozen=True)
 @checked
-class MeetInTheMiddleAttack(Attack):
+class MeetInTheMiddleAttack(SearchAttack):
     """List both halves of the secret, and combine only those that fit on some samples.
 
     Applies to the secrets and errors of `ExhaustiveAttack`. It gains the most if labels are fine (p of 8 and more, or
@@ -57,35 +57,28 @@ class MeetInTheMiddleAttack(Attack):
     ('BROKEN', True)
     """
 
-    #: the most candidates; None for no limit except the budget's seconds
-    work: PositiveInt | None = None
+    name: ClassVar[str] = "meet-in-the-middle"
+    title: ClassVar[str] = "Meet in the middle"
 
-    name: ClassVar[str] = "meet in the middle"
-
-    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Search, in up to three rounds where there are errors."""
-        return search_secrets(attempt, generator, self.work, _search)
-
-
-def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
-    n = attempt.parameters.n
-    size = even_split(space, n)
-    # nearly all sparse secrets have about half of their weight in each half, and these lists are the shortest
-    for halves in sorted(space.split(size), key=lambda both: both[0].number + both[1].number):
-        first, last = halves
-        longest = first.number + last.number
-        numbers = longest * (len(windows) * windows.dtype.itemsize + 2 * 8 * len(windows))
-        attempt.require_memory(numbers, f"Both lists, of {longest:.3g} halves together,")
-        left = windows.sums(first, attempt.check)
-        right = windows.sums(last, attempt.check, last=True)
-        boxes = _Boxes.choose(windows, left, right)
-        words = first.number * last.number / 64 * tests_by_words(windows) * _WORD
-        by_boxes = boxes.cost() < words
-        attempt.details["join"] = "boxes" if by_boxes else "words"
-        for i, j, _ in boxes.pairs() if by_boxes else fitting_pairs(windows, left, right):
-            attempt.check()
-            if len(i) and offer_pairs(judge, halves, i, j):
-                return
+    def candidates(
+        self, attempt: Attempt, space: SecretSpace, windows: Windows
+    ) -> Iterator[Int[np.ndarray, "N n"]]:
+        """Those that pass, by the cheaper of two joins."""
+        size = even_split(space, attempt.parameters.n)
+        # nearly all sparse secrets have about half of their weight in each half, and these lists are the shortest
+        for first, last in sorted(space.split(size), key=lambda both: both[0].number + both[1].number):
+            longest = first.number + last.number
+            numbers = longest * (len(windows) * windows.dtype.itemsize + 2 * 8 * len(windows))
+            attempt.require_memory(numbers, f"Both lists, of {longest:.3g} halves together,")
+            left, right = windows.sums(first, attempt), windows.sums(last, attempt, last=True)
+            boxes = _Boxes.choose(windows, left, right)
+            words = first.number * last.number / 64 * tests_by_words(windows) * _WORD
+            by_boxes = boxes.cost < words
+            attempt.details["join"] = "boxes" if by_boxes else "words"
+            for i, j, _ in boxes.pairs() if by_boxes else fitting_pairs(windows, left, right):
+                attempt.check()
+                if len(i):
+                    yield np.hstack([first.vectors(i), last.vectors(j)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,15 +89,16 @@ class _Boxes:
     left: np.ndarray
     right: np.ndarray
     cells: tuple[int, ...]
+    cost: float  #: expected nanoseconds
 
     @classmethod
     def choose(cls, windows: Windows, left: np.ndarray, right: np.ndarray) -> "_Boxes":
         """The cheapest boxes under the assumption of uniform inner products."""
-        q, number = windows.modulus, left.shape[1]
-        best, least = cls(windows, left, right, ()), np.inf
+        q, number, halves = windows.modulus, left.shape[1], right.shape[1]
+        best = cls(windows, left, right, (), halves * number * _PAIR)
         for coarser in (1, 2, 4):
             cells: tuple[int, ...] = ()
-            probes, kept, boxes = 1.0, 1.0, 1
+            probes, share, boxes = 1.0, 1.0, 1
             for width in windows.widths:
                 k = max(1, q // (int(width) * coarser))
                 boxes *= k
@@ -112,19 +106,11 @@ class _Boxes:
                     break
                 cells += (k,)
                 probes *= 1 + (int(width) - 1) * k / q
-                kept *= min(1.0, 1 / k + (int(width) - 1) / q)
-                cost = right.shape[1] * (probes * _PROBE + number * kept * _PAIR)
-                if cost < least:
-                    best, least = cls(windows, left, right, cells), cost
+                share *= min(1.0, 1 / k + (int(width) - 1) / q)
+                cost = halves * (probes * _PROBE + number * share * _PAIR)
+                if cost < best.cost:
+                    best = cls(windows, left, right, cells, cost)
         return best
-
-    def cost(self) -> float:
-        """In nanoseconds, measured on some of the second halves."""
-        sizes = np.bincount(self._keys(), minlength=self._boxes)
-        some = self.right[:, :: max(1, self.right.shape[1] // 1024)]
-        _, keys = self._probes(some)
-        scale = self.right.shape[1] / some.shape[1]
-        return scale * (len(keys) * _PROBE + float(sizes[keys].sum()) * _PAIR)
 
     def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
         """The pairs (i, j) of columns that pass all windows, part by part, and how many pairs were tested for it."""

@@ -123,9 +123,9 @@ class BinomialMonomials(Exponents):
         self, coefficients: Bool[np.ndarray, " monomials"], public: Int[np.ndarray, "samples columns"]
     ) -> Bool[np.ndarray, " samples"]:
         """The sums over GF(2) of the products with coefficient 1, one a row."""
-        found = np.zeros(len(public), dtype=bool)
+        values = np.zeros(len(public), dtype=bool)
         for start in range(0, len(public), _BLOCK_SAMPLES):
             block = public[start : start + _BLOCK_SAMPLES]
             total = np.bitwise_xor.reduce(self.packed(block)[coefficients], axis=0)
-            found[start : start + len(block)] = unpack_gf2(total[None], len(block))[0]
-        return found
+            values[start : start + len(block)] = unpack_gf2(total[None], len(block))[0]
+        return values

@@ -1,21 +1,11 @@
-"""How an attack ends, what it may spend, and the errors that end it without a prediction."""
+"""How an attack ends, and what it may spend."""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
 
 from attention.validation import PositiveFloat, PositiveInt, checked
 
-__all__ = [
-    "AttackEndedError",
-    "AttackOutcome",
-    "Budget",
-    "BudgetSpentError",
-    "MissingError",
-    "NotApplicableError",
-    "RefusedError",
-    "TooFewSamplesError",
-]
+__all__ = ["AttackEndedError", "AttackOutcome", "Budget"]
 
 
 class AttackOutcome(Enum):
@@ -24,7 +14,6 @@ class AttackOutcome(Enum):
     BROKEN = "Broken: all labels are predicted; with errors, as well as the secret itself would."
     PREDICTS = "In part: labels are predicted better than by chance."
     NOTHING = "Nothing found: labels are predicted no better than by chance."
-    DISTINGUISHED = "Distinguished: the labels are told from random ones, but none is predicted."
     BUDGET_SPENT = "Out of budget: it was stopped before it had an answer; allow more seconds or memory."
     REFUSED = (
         "Refused: it needs more than it may spend, and was not begun; allow more, or take a smaller problem."
@@ -38,7 +27,7 @@ class AttackOutcome(Enum):
     @property
     def succeeded(self) -> bool:
         """Whether something was learned about the labels."""
-        return self in (AttackOutcome.BROKEN, AttackOutcome.PREDICTS, AttackOutcome.DISTINGUISHED)
+        return self in (AttackOutcome.BROKEN, AttackOutcome.PREDICTS)
 
 
 @dataclass(frozen=True)
@@ -52,36 +41,8 @@ class Budget:
 
 
 class AttackEndedError(RuntimeError):
-    """An attack ends without a prediction; the error has the outcome, and its text is the explanation."""
+    """An attack ends, with what it has yielded before; the outcome is that of an attack that had no success."""
 
-    outcome: ClassVar[AttackOutcome]
-
-
-class BudgetSpentError(AttackEndedError):
-    """No time is left."""
-
-    outcome = AttackOutcome.BUDGET_SPENT
-
-
-class RefusedError(BudgetSpentError):
-    """The attack needs more than its budget: it does not start, or stops as soon as this is known."""
-
-    outcome = AttackOutcome.REFUSED
-
-
-class NotApplicableError(AttackEndedError):
-    """The attack does not apply to these parameters."""
-
-    outcome = AttackOutcome.NOT_APPLICABLE
-
-
-class TooFewSamplesError(AttackEndedError):
-    """The attack needs more samples."""
-
-    outcome = AttackOutcome.TOO_FEW_SAMPLES
-
-
-class MissingError(AttackEndedError):
-    """A package is not installed."""
-
-    outcome = AttackOutcome.MISSING
+    def __init__(self, outcome: AttackOutcome, explanation: str) -> None:
+        super().__init__(explanation)
+        self.outcome = outcome

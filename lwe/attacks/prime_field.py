@@ -51,8 +51,8 @@ def solve_prime_field(
     for first in range(0, unknowns, _PANEL):
         check()
         rank, end = len(pivots), min(first + _PANEL, unknowns)
-        found, multipliers = _eliminate_panel(system, rank, first, end, modulus)
-        rest, size = system[rank:, end:], len(found)
+        columns, multipliers = _eliminate_panel(system, rank, first, end, modulus)
+        rest, size = system[rank:, end:], len(columns)
         for row in range(1, size):
             rest[row] -= multipliers[row, :row] @ rest[:row]
             _centre(rest[row : row + 1], modulus)
@@ -60,7 +60,7 @@ def solve_prime_field(
             block = rest[start : start + _BLOCK_ROWS]
             block -= multipliers[start : start + _BLOCK_ROWS, :size] @ rest[:size]
             _centre(block, modulus)
-        pivots += found
+        pivots += columns
         if len(pivots) == rows:
             break
     rank = len(pivots)
@@ -87,9 +87,9 @@ def _eliminate_panel(
     """
     panel = work[rank:, first:end].copy()
     multipliers = np.zeros_like(panel)
-    found: list[int] = []
+    pivots: list[int] = []
     for column in range(panel.shape[1]):
-        top = len(found)
+        top = len(pivots)
         if top == len(panel):
             break
         nonzero = panel[top:, column] != 0
@@ -105,9 +105,9 @@ def _eliminate_panel(
         panel[top + 1 :, column:] -= np.multiply.outer(factors, panel[top, column:])
         _centre(panel[top + 1 :, column:], modulus)
         multipliers[top + 1 :, top] = factors
-        found.append(first + column)
+        pivots.append(first + column)
     work[rank:, first:end] = panel
-    return found, multipliers
+    return pivots, multipliers
 
 
 def _last_unknowns(

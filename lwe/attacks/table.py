@@ -1,4 +1,4 @@
-"""The attacks by their names at the command line."""
+"""The registry of attacks, by their names at the command line."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,17 @@ from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 
 __all__ = ["ATTACKS"]
 
-ATTACKS: Mapping[str, type[Attack]] = {
-    "least-squares": LeastSquaresAttack,
-    "exhaustive": ExhaustiveAttack,
-    "meet-in-the-middle": MeetInTheMiddleAttack,
-    "elimination": EliminationAttack,
-    "linearisation": LinearisationAttack,
-    "arora-ge": AroraGeAttack,
-    "bkw": BKWAttack,
-    "lattice": LatticeAttack,
+ATTACKS: Mapping[str, Attack] = {
+    attack.name: attack
+    for attack in (
+        LeastSquaresAttack(),
+        ExhaustiveAttack(),
+        MeetInTheMiddleAttack(),
+        EliminationAttack(),
+        LinearisationAttack(),
+        AroraGeAttack(),
+        BKWAttack(),
+        LatticeAttack(),
+    )
 }
-"""All attacks except those by learners, by their names at the command line, in the order of tables."""
+"""All attacks, in the order of tables. An attack is a file of `lwe.attacks` and a line here."""

@@ -1,7 +1,5 @@
 """Conversion of samples to token matrices for learners of attention layers, and of examples back to samples."""
 
-from collections.abc import Callable
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -9,6 +7,7 @@ from attention import ExampleOracle
 from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import count
+from lwe.attacks.attack import Attempt
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
@@ -91,8 +90,7 @@ class SampleOracle(ExampleOracle):
     orders. Until a sample is used again, examples are independent, and examples held out by a learner are unseen.
 
     `parameters` are those that `realised` returns. With `on_gate_only` every example uses a sample; by default each
-    does with probability 1/2, as for uniform signs. `before_draw` is called with the number of examples before they are
-    drawn; an exception that it raises ends the fit.
+    does with probability 1/2, as for uniform signs. The budget of an `attempt` is checked before examples are drawn.
     """
 
     def __init__(
@@ -102,13 +100,12 @@ class SampleOracle(ExampleOracle):
         *,
         rng: np.random.Generator,
         on_gate_only: bool = False,
-        before_draw: Callable[[int], None] = lambda number: None,
+        attempt: Attempt | None = None,
     ) -> None:
         # it inherits only the interface of the base class
         self._samples, self._parameters, self._generator = samples, parameters, rng
-        self._on_gate_only, self._before_draw = on_gate_only, before_draw
-        self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
-        self._parts: list[SampleOracle] = []
+        self._on_gate_only, self._attempt = on_gate_only, attempt
+        self._order, self._used, self._count = np.arange(len(samples)), 0, 0
 
     @property
     def tokens(self) -> int:
@@ -122,8 +119,8 @@ class SampleOracle(ExampleOracle):
 
     @property
     def drawn(self) -> int:
-        """How many examples were drawn so far, by this oracle and by those split from it."""
-        return self._own_drawn + sum(part.drawn for part in self._parts)
+        """How many examples were drawn so far."""
+        return self._count
 
     @property
     def remaining(self) -> int | None:
@@ -134,30 +131,18 @@ class SampleOracle(ExampleOracle):
         """Draw `n` examples: token matrices and their labels."""
         n = count("n", n, least=0)
         require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.dim + 1), advice="draw fewer")
-        self._before_draw(n)
+        if self._attempt is not None:
+            self._attempt.check()
+            self._attempt.require_memory(32 * n * self.dim, f"{n} examples of two tokens")
         gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5
         used = self._next_samples(int(gate.sum()))
-        self._own_drawn += n
+        self._count += n
         public, labels = self._samples.public[used], self._samples.labels[used]
         return token_examples(gate, public, labels, self._parameters, rng=self._generator)
 
     def split(self, workers: int) -> list[ExampleOracle]:
-        """Oracles for `workers` workers, which share the samples among them."""
-        workers, own = count("workers", workers), len(self._samples)
-        # with more workers than samples, several workers get the same sample
-        shares = np.array_split(np.resize(np.arange(own), max(own, workers)), workers)
-        parts = [
-            SampleOracle(
-                self._samples.at(share),
-                self._parameters,
-                rng=stream,
-                on_gate_only=self._on_gate_only,
-                before_draw=self._before_draw,
-            )
-            for share, stream in zip(shares, self._generator.spawn(workers), strict=True)
-        ]
-        self._parts += parts
-        return list(parts)
+        """The same oracle for each of `workers` workers, which draw from it in turn."""
+        return [self] * count("workers", workers)
 
     def _next_samples(self, number: int) -> Int[np.ndarray, " number"]:
         parts: list[np.ndarray] = [self._order[:0]]

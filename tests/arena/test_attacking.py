@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import arena.attacking
-from arena import ATTACKS, AttackKind, attack, lwr_target, save_target
+from arena import ATTACKS, attack, lwr_target, save_target
 from arena.attacking import attack_samples, open_samples, samples_of
 from attention import AttentionLayer
 from lwe import (
@@ -37,16 +37,12 @@ class Odd(Attack):
 
     name: str = "odd"
 
-    def run(self, attempt, generator):
+    def run(self, attempt, rng):
         while self.name == "endless":
             time.sleep(0.05)
         if self.name == "crash":
             os._exit(3)
         raise ZeroDivisionError("by nothing")
-
-
-def odd(name):
-    return AttackKind(name, name.title(), lambda parameters: Odd(name))
 
 
 def outcomes(found):
@@ -57,14 +53,14 @@ def outcomes(found):
 def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
     target, seen = lwr_target(n=12, q=4, p=2, seed=1), []
-    kinds = [
-        odd("crash"),
+    attacks = [
+        Odd("crash"),
         ATTACKS["linearisation"],
-        odd("endless"),
-        odd("raises"),
+        Odd("endless"),
+        Odd("raises"),
         ATTACKS["exhaustive"],
     ]
-    found = attack(target, kinds, samples=1500, seconds=2.0, jobs=3, on_result=seen.append)
+    found = attack(target, attacks, samples=1500, seconds=2.0, jobs=3, on_result=seen.append)
     assert outcomes(found) == {
         "crash": "FAILED",
         "linearisation": "BROKEN",
@@ -72,7 +68,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
         "raises": "FAILED",
         "exhaustive": "BROKEN",
     }
-    assert sorted(one.attack for one in seen) == sorted(one.name for one in kinds)
+    assert sorted(one.attack for one in seen) == sorted(one.name for one in attacks)
     said = str(found)
     assert "ZeroDivisionError: by nothing" in said
     assert "ended by force after 2.5 seconds" in said

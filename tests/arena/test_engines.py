@@ -51,16 +51,9 @@ def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nic
 
 
 def test_attacks_that_are_learners_have_the_choice_too():
-    from arena import lwr_target
-    from lower import family_of
-
-    parameters = family_of(lwr_target(n=5, q=8, p=2).instance).parameters
     newton, adam, bkw = learners_on_engine(choose_attacks("newton,adam,bkw"), engine="numpy", device="cpu")
-    assert (newton.build(parameters).learner.engine, newton.build(parameters).learner.device) == (
-        "numpy",
-        "cpu",
-    )
-    assert adam.build(parameters).learner.device == "cpu"
+    assert (newton.learner(4).engine, newton.learner(4).device) == ("numpy", "cpu")
+    assert adam.learner(4).device == "cpu"
     assert bkw == choose_attacks("bkw")[0]
     with pytest.raises(ValueError, match="None of these attacks has a choice of engine, which newton have"):
         learners_on_engine(choose_attacks("adam"), engine="numpy")

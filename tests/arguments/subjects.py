@@ -11,7 +11,6 @@ import arena
 import attention
 import lower
 import lwe
-import lwe.attacks
 import lwe.costs
 import paper_checks
 import runs
@@ -37,14 +36,13 @@ PACKAGES = [
     lower,
     sq,
     lwe,
-    lwe.attacks,
 ]
 PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
 # made by the toolkit and handed to users: what was computed, and what others derive from
 RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
     Verification Option constructor option register CurvePoint SQFamily SQOracle ProfileFamily TargetFamily Attack
-    AttackResult Attempt Cost Distribution Result Status Parameters Row StudyResult AttackKind Attacked
+    AttackResult Attempt Cost Distribution Result Status Parameters Finding Row StudyResult Attacked
     Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
     QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table ClaimResult Comparison
     Run Study Interval Reductions StoredSamples
@@ -260,9 +258,10 @@ def subjects(folder: Path) -> list[partial]:
         partial(sq.two_head_families),
         partial(sq.vstat_calls, gram=KERNEL, samples=5),
         # learning with rounding
-        *(partial(one) for one in lwe.attacks.ATTACKS.values() if isinstance(one, type)),
+        *(partial(type(one)) for one in lwe.ATTACKS.values()),
         partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
         partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
+        partial(lwe.EmbeddingAttack),
         partial(lwe.Budget),
         partial(lwe.CentredBinomial, eta=2),
         partial(lwe.Flips, rate=0.1),

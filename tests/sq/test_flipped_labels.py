@@ -135,7 +135,7 @@ def test_exhaustive_search_and_bkw_find_a_noisy_parity_and_elimination_does_not(
         samples, parameters, secret = samples_of(target, 4000, seed=seed)
         assert np.flatnonzero(secret).tolist() == (target.instance.secret - 1).tolist()
         for name in ("exhaustive", "bkw"):
-            result = ATTACKS[name].build(parameters)(samples, parameters, rng=0)
+            result = ATTACKS[name](samples, parameters, rng=0)
             assert result.outcome.name == "BROKEN"
             assert tuple(result.secret.tolist()) == secret
         fit = ParityElimination.for_instance(target.instance).fit(target.oracle(rng=seed), rng=0)

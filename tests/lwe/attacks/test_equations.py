@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lwe.attacks import AroraGeAttack, EliminationAttack, LeastSquaresAttack, LinearisationAttack
+from lwe import AroraGeAttack, EliminationAttack, LeastSquaresAttack, LinearisationAttack
 from lwe.attacks.linearisation import label_degree
 from lwe.attacks.outcome import AttackOutcome
 from lwe.distributions import BINARY, TERNARY, CentredBinomial

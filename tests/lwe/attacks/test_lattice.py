@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from lwe import LWEParameters
-from lwe.attacks.bases import dual_basis, left_inverse, modular_hermite_form, primal_embedding
+from lwe.attacks.embedding import primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.reduction import left_inverse, modular_hermite_form
 from lwe.costs.primal import primal_shape
 from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.parameters import centred
@@ -73,19 +73,6 @@ def test_embedding_holds_the_errors_and_gives_the_secret_back(secret, weighted, 
     assert embedding.secret(2 * planted) is None
 
 
-@pytest.mark.parametrize("q", [12, 64, 97])
-def test_dual_basis_is_orthogonal_to_the_matrix_mod_q_and_of_volume_q_to_the_n(q):
-    parameters = LWEParameters(n=4, q=q, p=q, matrix="uniform", Xs=TERNARY)
-    samples, _ = make_samples(parameters, 20, rng=3)
-    basis, _ = dual_basis(samples.public[:14], parameters, weighted=False)
-    assert np.all(basis @ samples.public[:14] % q == 0)
-    assert np.linalg.slogdet(basis.astype(float))[1] == pytest.approx(4 * np.log(q))
-    basis, scale = dual_basis(samples.public[:14], parameters, weighted=True)
-    weight = basis[-1, -1] // q
-    vectors, short = basis[:, :14] // scale, basis[:, 14:] // weight
-    assert np.all((vectors @ samples.public[:14] - short) % q == 0)
-
-
 @pytest.mark.parametrize(
     ("levels", "entries", "least"),
     [(8, 32, 0.9), pytest.param(4, 32, 0.9, marks=pytest.mark.slow), (2, 16, 0.88)],
@@ -131,14 +118,6 @@ def test_sparse_secrets_are_found_without_columns_where_they_are_zero():
         np.testing.assert_array_equal(result.secret, secret)
         assert result.details["guessed_zeros"] > 0
         assert "without" in result.explanation
-
-
-def test_refinement_makes_a_near_secret_exact():
-    parameters = LWEParameters(n=24, q=128, p=4)
-    samples, secret = make_samples(parameters, 2000, rng=2)
-    near = secret + np.random.default_rng(0).integers(-2, 3, size=24)
-    assert not np.array_equal(near, secret)
-    np.testing.assert_array_equal(centred(refined_secret(near, samples, parameters), 128), secret)
 
 
 def test_rounds_limit_the_work_without_a_clock():

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from lwe.attacks.arora_ge import AroraGeAttack
-from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.candidates import Judge
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack
@@ -14,7 +12,7 @@ from lwe.attacks.learner import LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
 from lwe.distributions import TERNARY, CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
@@ -88,7 +86,7 @@ LIMITS = {
 @pytest.mark.parametrize("outcome", LIMITS)
 def test_what_an_attack_cannot_do_is_said_soon_and_with_numbers(outcome):
     for attack, made, number, budget, words in LIMITS[outcome]:
-        if attack.title in ("Primal lattice", "Dual lattice"):
+        if attack.name == "lattice":
             pytest.importorskip("fpylll", reason="fpylll is not installed (extra `lattice`)")
         samples, _ = make_samples(made, number, rng=0)
         result = attack(samples, made, rng=0, budget=Budget(**budget))
@@ -110,14 +108,13 @@ def test_a_search_that_would_outlast_its_seconds_is_given_up_early():
 def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
     made = parameters(6, 64, 64, Xs=TERNARY, Xe=CentredBinomial(1))
     samples, secret = make_samples(made, 300, rng=0)
-    offer = Judge.offer
+    candidates = type(attack).candidates
 
-    def spending(self, vectors):
-        offer(self, vectors)
-        monkeypatch.setattr(Attempt, "seconds_left", -1.0)
-        return offer(self, vectors)
+    def spending(*arguments):
+        yield from candidates(*arguments)
+        raise AttackEndedError(AttackOutcome.BUDGET_SPENT, "Stopped.")
 
-    monkeypatch.setattr(Judge, "offer", spending)
+    monkeypatch.setattr(type(attack), "candidates", spending)
     result = attack(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN
     np.testing.assert_array_equal(result.secret, secret)

@@ -4,11 +4,11 @@ import math
 import numpy as np
 import pytest
 
-from lwe.attacks.candidates import Windows, label_windows
+from lwe.attacks.attack import Attempt
 from lwe.attacks.exhaustive import ExhaustiveAttack, fitting_pairs
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack, _Boxes
 from lwe.attacks.outcome import AttackOutcome
-from lwe.attacks.secret_space import secret_space
+from lwe.attacks.search import Windows, label_windows, secret_space
 from lwe.distributions import (
     BINARY,
     NO_NOISE,
@@ -94,12 +94,13 @@ def test_joins_find_exactly_the_candidates_that_pass_all_windows(join, made):
     made = made.updated(Xs=TERNARY)
     samples, _ = make_samples(made, 60, rng=1)
     space = secret_space(made)
-    windows = Windows.choose(samples, made, space, missed=0.0, generator=np.random.default_rng(0))
+    windows = Windows.choose(samples, made, space, missed=0.0, rng=np.random.default_rng(0))
     few = Windows(
         windows.rows[:3], windows.starts[:3], windows.widths[:3], windows.passing[:3], windows.modulus
     )
     [(first, last)] = space.split(5)
-    left, right = few.sums(first, lambda: None), few.sums(last, lambda: None, last=True)
+    attempt = Attempt(samples, made)
+    left, right = few.sums(first, attempt), few.sums(last, attempt, last=True)
     boxes = _Boxes.choose(few, left, right)
     pairs = fitting_pairs(few, left, right) if join == "words" else boxes.pairs()
     found = [np.hstack([first.vectors(i), last.vectors(j)]) for i, j, _ in pairs]

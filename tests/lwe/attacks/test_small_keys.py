@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lwe.attacks import BKWAttack, ExhaustiveAttack, LatticeAttack, MeetInTheMiddleAttack
+from lwe import BKWAttack, ExhaustiveAttack, LatticeAttack, MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome
 from lwe.distributions import (
     BINARY,

@@ -1,4 +1,4 @@
-"""Lattice reduction in small steps: LLL and BKZ by fpylll, with checks of the clock and the basis between calls."""
+"""Bases of lattices, and their reduction in small steps by fpylll, with checks of the clock between calls."""
 
 import importlib.util
 import math
@@ -10,29 +10,105 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lwe.attacks.attack import Attempt
-from lwe.attacks.outcome import MissingError
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import root_hermite_factor
+from lwe.parameters import LWEParameters
+from lwe.residues import congruent_product
 
 __all__ = [
+    "UNLIMITED_SECONDS",
     "Reduction",
     "bkz_parameters",
     "larger_block",
+    "left_inverse",
+    "modular_hermite_form",
     "most_rows",
     "reduction_seconds",
-    "require_fpylll",
+    "require_lattices",
 ]
+
+UNLIMITED_SECONDS = 20.0
+"""The most that trials are expected to take if there is no time limit."""
 
 _ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL surely reduces within 30 seconds
 _UNPRUNED = 20  # blocks below this are enumerated in full
-_NODES_PER_SECOND = 2e7  # speed of an enumeration, about: it predicts whether a tour outlasts the budget
 
 
-def require_fpylll() -> None:
-    """Raise `MissingError` unless fpylll and what it needs at run time can be imported."""
+def require_lattices(parameters: LWEParameters) -> None:
+    """End the attack unless fpylll can be imported, and short vectors carry information on the secret."""
     if any(importlib.util.find_spec(name) is None for name in ("fpylll", "cysignals")):
-        raise MissingError(
-            "It needs fpylll, which is not installed: install it with `pip install fpylll cysignals`."
+        raise AttackEndedError(
+            AttackOutcome.MISSING,
+            "It needs fpylll, which is not installed: install it with `pip install fpylll cysignals`.",
         )
+    if not lengths_tell(parameters):
+        raise AttackEndedError(
+            AttackOutcome.NOT_APPLICABLE,
+            "Lengths of errors say nothing here: the modulus is 2, errors are as wide as the modulus, or there is one "
+            "secret only.",
+        )
+
+
+def modular_hermite_form(
+    rows: Int[np.ndarray, "k m"], modulus: int, columns: int | None = None
+) -> Int[np.ndarray, "columns m"]:
+    """The basis in Hermite form of the lattice that some rows and q Z^m span: upper triangular, for any q.
+
+    The diagonal has positive divisors of q; the entries above each divisor are residues smaller than it. Rows may be
+    dependent, and pivots need not be units. `columns` is the number of columns that are eliminated and of rows that are
+    returned; all by default.
+
+    Elimination modulo q, column by column. The pivot is the row whose entry has the smallest common divisor g with q.
+    It is scaled so that the entry becomes g, and q/g times it stays among the rows. O(k m^2) if pivots are units; at
+    worst log q times as much.
+
+    References
+    ----------
+    Cohen 1993, "A course in computational algebraic number theory", section 2.4.2 (Hermite form modulo D).
+    """
+    width = rows.shape[1]
+    columns = width if columns is None else columns
+    form = modulus * np.eye(columns, width, dtype=np.int64)
+    left = np.mod(rows, modulus)
+    for j in range(columns):
+        while len(places := np.flatnonzero(left[:, j])):
+            divisors = np.gcd(left[places, j], modulus)
+            place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
+            unit = _unit(int(left[place, j]) // divisor, modulus // divisor, modulus)
+            pivot = congruent_product(left[place], unit, modulus, modulus**2) % modulus
+            quotients = left[:, j] // divisor
+            quotients[place] = 0
+            # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
+            products = congruent_product(quotients[:, None], pivot[j:], modulus, modulus**2)
+            left[:, j:] = (left[:, j:] - products) % modulus
+            left[place] = pivot
+            if np.count_nonzero(left[:, j]) == 1:
+                form[j] = pivot
+                left[place] = congruent_product(pivot, modulus // divisor, modulus, modulus**2) % modulus
+                break
+    for j in range(columns):
+        quotients = form[:j, j] // form[j, j]
+        form[:j, j] -= quotients * form[j, j]
+        # entries that are not reduced would grow beyond 64 bits
+        form[:j, j + 1 :] -= congruent_product(quotients[:, None], form[j, j + 1 :], modulus, modulus**2)
+        form[:j, j + 1 :] %= modulus
+    return form
+
+
+def left_inverse(public: Int[np.ndarray, "m n"], modulus: int) -> Int[np.ndarray, "n m"] | None:
+    """A matrix T with T A = 1 mod q, in O(n m^2). None if none exists: then A s mod q does not determine s."""
+    m, n = public.shape
+    form = modular_hermite_form(np.column_stack([public, np.eye(m, dtype=np.int64)]), modulus, n)
+    return form[:, n:] if np.all(np.diagonal(form) == 1) else None
+
+
+def _unit(value: int, cofactor: int, modulus: int) -> int:
+    """A unit u mod q with u value = 1 mod the cofactor."""
+    unit = pow(value, -1, cofactor) if cofactor > 1 else 1
+    while math.gcd(unit, modulus) != 1:
+        unit += cofactor
+    return unit
 
 
 def most_rows(seconds: float, modulus: int) -> int:
@@ -100,7 +176,7 @@ class Reduction:
 
     def close(
         self, target: Float[np.ndarray, " D"], first: int, bounds: Float[np.ndarray, " d"], *, most: int
-    ) -> Int[np.ndarray, "found D"]:
+    ) -> Int[np.ndarray, "N D"]:
         """Combinations of the rows from `first` on that are close to a target, by pruned enumeration: `most` at most.
 
         `bounds[i]` is the largest squared length of the part of the difference that is orthogonal to the first
@@ -115,26 +191,24 @@ class Reduction:
         # coordinates of the whole target: fplll counts them from the first row of the basis
         given = {"target": gso.from_canonical(target.tolist()), "pruning": (bounds / bounds[0]).tolist()}
         try:
-            found = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
+            solutions = enumeration.enumerate(first, self.dim, float(bounds[0]), 0, **given)
         except EnumerationError:  # there is none
-            found = []
-        coefficients = np.array([one for _, one in found]).reshape(len(found), self.dim - first)
+            solutions = []
+        coefficients = np.array([coordinates for _, coordinates in solutions]).reshape(
+            len(solutions), self.dim - first
+        )
         return np.rint(coefficients).astype(np.int64) @ self.rows(range(first, self.dim))
-
-    def tour_seconds(self, block_size: int, first: int = 0) -> float:
-        """About how long a tour takes."""
-        return max(self.dim - first, 0) * _expected_nodes(block_size) / _NODES_PER_SECOND
 
     def rows(self, places: Iterable[int]) -> Int[np.ndarray, "rows D"]:
         """Rows of the basis as it is now."""
-        found = [[int(one) for one in self.matrix[place]] for place in places]
-        return np.array(found, dtype=np.int64).reshape(len(found), self.matrix.ncols)
+        entries = [[int(entry) for entry in self.matrix[place]] for place in places]
+        return np.array(entries, dtype=np.int64).reshape(len(entries), self.matrix.ncols)
 
     def marked(self, value: int, places: Iterable[int], *, longest: float) -> list[int]:
         """The rows among `places` whose last entry is plus or minus `value` and whose length is at most `longest`."""
         last = self.matrix.ncols - 1
-        found = [place for place in places if abs(self.matrix[place, last]) == value]
-        return [place for place in found if self.matrix[place].norm() <= longest]
+        marked = [place for place in places if abs(self.matrix[place, last]) == value]
+        return [place for place in marked if self.matrix[place].norm() <= longest]
 
     @cached_property
     def _objects(self) -> tuple[Any, Any]:
@@ -156,15 +230,6 @@ def bkz_parameters(block_size: int) -> Any:
         flags=BKZ.MAX_LOOPS | BKZ.GH_BND,
         max_loops=1,
     )
-
-
-def _expected_nodes(block_size: int) -> float:
-    """Expected nodes of the enumerations of one block, repeated until they succeed with probability 1/2."""
-    if block_size < _UNPRUNED:
-        return 1e3
-    pruning = _strategy(block_size).pruning_parameters[0]
-    repeats = max(math.log(0.5) / math.log(max(1 - pruning.expectation, 1e-9)), 1.0)
-    return float(sum(pruning.detailed_cost)) * repeats
 
 
 @lru_cache(maxsize=128)

@@ -1,25 +1,33 @@
-"""Rows of bits or trits that are zero in some columns: a smaller problem, whose secrets many fresh rows judge."""
+"""Decoding with rows of bits or trits that are zero in some columns: list near vectors, and judge by fresh rows."""
 
 import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attempt
-from lwe.attacks.bases import left_inverse, modular_hermite_form
-from lwe.attacks.blocks import Reduction, reduction_seconds
-from lwe.attacks.least_squares import label_middles, unwrapped
+from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.reduction import (
+    UNLIMITED_SECONDS,
+    Reduction,
+    left_inverse,
+    modular_hermite_form,
+    reduction_seconds,
+    require_lattices,
+)
+from lwe.attacks.refinement import label_middles, unwrapped
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters, centred
-from lwe.samples import inner_products
+from lwe.samples import LWRSamples, inner_products
 
-__all__ = ["ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "secrets_of_zero_rows", "zero_columns"]
+__all__ = ["DecodingAttack", "ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "zero_columns"]
 
 _BLOCKS = (30, 40)  # the last block sizes of BKZ before the enumeration
 _MARGINS = (-0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
@@ -30,6 +38,63 @@ _JUDGES = 2000  # the most fresh rows of a group
 _FITTED = 100_000  # the most rows of a least squares problem
 _OFFERED, _LEVEL = 3, 1e-6  # the most secrets of one list that are completed, and the evidence that they need
 _NODE, _LISTED = 5e-8, 6e-5  # seconds of a node of the enumeration, and of a secret in the list, on one core
+
+
+@dataclass(frozen=True)
+class DecodingAttack(Attack):
+    """Decode in lattices of rows that are zero in some columns: samples of a smaller problem. For bits and trits.
+
+    Notes
+    -----
+    About one row of bits in 2^f is zero in f columns. Trial by trial, the attack takes m such rows, reduces their
+    lattice, and lists the vectors that are as close to the labels as the errors are, by pruned enumeration (bounded
+    distance decoding). Most of them belong to wrong secrets. Thousands of rows that were not used, with one nonzero
+    entry in those columns, tell which one is right, and complete it. `best_plan` chooses f, m and the pruning. Trials
+    end when the secret is missed with probability e^-7. If that would outlast the budget, the attack does not apply.
+
+    References
+    ----------
+    Liu and Nguyen 2013, "Solving BDD by enumeration". The zero columns and the judgement by other rows: derived here.
+
+    Examples
+    --------
+    >>> from lwe import LWEParameters, make_samples
+    >>> parameters = LWEParameters(n=16, q=64, p=2)
+    >>> samples, secret = make_samples(parameters, 8000, rng=0)
+    >>> result = DecodingAttack()(samples, parameters, rng=0)
+    >>> result.outcome.name in ("BROKEN", "MISSING")  # missing without fpylll
+    True
+    """
+
+    name: ClassVar[str] = "bdd"
+
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """List secrets, trial by trial; trials end before the seconds of the plan."""
+        parameters = attempt.parameters
+        require_lattices(parameters)
+        if parameters.matrix not in ("binary", "ternary"):
+            raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It is for rows of bits or trits.")
+        seconds = UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
+        _, rows = zero_columns(attempt.samples.public, parameters.n - 1, rng)
+        plan = best_plan(parameters, [len(zero_rows) for zero_rows in rows], seconds)
+        if plan is None:
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"No number of zero columns is worth its trials in {seconds:.3g} seconds.",
+            )
+        for trial in range(plan.trials):
+            attempt.check()
+            attempt.details.update(samples=plan.samples, zero_columns=plan.columns, rounds=trial + 1)
+            for secret in _listed_secrets(attempt, plan, rng):
+                yield Finding(
+                    f"{plan.samples} samples that are 0 in {plan.columns} columns in a lattice of dimension "
+                    f"{attempt.details['dimension']}, LLL and BKZ with blocks up to {plan.block_size}.",
+                    secret,
+                    near=True,
+                )
+        raise AttackEndedError(
+            AttackOutcome.NOTHING, f"In {plan.trials} trials no secret was listed that other rows support."
+        )
 
 
 @dataclass(frozen=True)
@@ -62,12 +127,12 @@ def zero_columns(
 
     The first two columns are random, so that trials differ. Each further one is that which leaves the most rows.
     """
-    kept, chosen, rows = list(range(public.shape[1])), list[int](), [np.arange(len(public))]
+    columns, chosen, rows = list(range(public.shape[1])), list[int](), [np.arange(len(public))]
     while len(chosen) < most:
-        zeros = public[rows[-1]][:, kept] == 0
-        place = int(generator.integers(len(kept)) if len(chosen) < 2 else np.argmax(zeros.sum(axis=0)))
+        zeros = public[rows[-1]][:, columns] == 0
+        place = int(generator.integers(len(columns)) if len(chosen) < 2 else np.argmax(zeros.sum(axis=0)))
         rows.append(rows[-1][zeros[:, place]])
-        chosen.append(kept.pop(place))
+        chosen.append(columns.pop(place))
     return chosen, rows
 
 
@@ -130,19 +195,20 @@ class ZeroColumns:
     leaves residues near the constant, a wrong one leaves them uniform.
     """
 
-    def __init__(self, attempt: Attempt, columns: int, generator: np.random.Generator) -> None:
-        parameters = attempt.parameters
+    def __init__(
+        self, samples: LWRSamples, parameters: LWEParameters, columns: int, generator: np.random.Generator
+    ) -> None:
         self._q = parameters.q
-        self._public = centred(attempt.samples.public, self._q)
-        self._middle = label_middles(attempt.samples, parameters)
+        self._public = centred(samples.public, self._q)
+        self._middle = label_middles(samples, parameters)
         self.zero, rows = zero_columns(self._public, columns, generator)
-        self.kept = np.setdiff1d(np.arange(parameters.n), self.zero)
+        self.others = np.setdiff1d(np.arange(parameters.n), self.zero)
         self.rows = generator.permutation(rows[-1])
 
     def lattice(self, samples: int) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
         """The first rows, without the zero columns, and the middles of what their labels stand for."""
         chosen = self.rows[:samples]
-        return self._public[np.ix_(chosen, self.kept)], self._middle[chosen]
+        return self._public[np.ix_(chosen, self.others)], self._middle[chosen]
 
     def evidence(self, secrets: Int[np.ndarray, "N k"], used: int) -> Float[np.ndarray, " N"]:
         """Log of the probability that residues as uneven as those of each secret arise from uniform ones.
@@ -156,13 +222,13 @@ class ZeroColumns:
             return np.zeros(len(secrets))
         judges, lengths = np.concatenate(groups), np.array([len(rows) for rows in groups])
         starts = np.cumsum(lengths) - lengths
-        public, middle = self._public[np.ix_(judges, self.kept)], self._middle[judges]
-        found = np.empty(len(secrets))
+        public, middle = self._public[np.ix_(judges, self.others)], self._middle[judges]
+        evidence = np.empty(len(secrets))
         for begin in range(0, len(secrets), _AT_ONCE):
             turned = self._turned(public, middle[:, None], secrets[begin : begin + _AT_ONCE].T)
             sums = np.abs(np.add.reduceat(turned, starts, axis=0)) ** 2 / lengths[:, None]
-            found[begin : begin + _AT_ONCE] = scipy.stats.gamma.logsf(sums.sum(axis=0), len(groups))
-        return found
+            evidence[begin : begin + _AT_ONCE] = scipy.stats.gamma.logsf(sums.sum(axis=0), len(groups))
+        return evidence
 
     def completed(self, secret: Int[np.ndarray, " k"]) -> Int[np.ndarray, " n"]:
         """The secret on all columns, from what it is on the others: column by column, by the shift of labels.
@@ -170,12 +236,12 @@ class ZeroColumns:
         After each column least squares improves all entries so far, from twice as many rows as before.
         """
         whole = np.zeros(self._public.shape[1])
-        whole[self.kept] = secret
-        known, left = list(self.kept), list(self.zero)
+        whole[self.others] = secret
+        known, left = list(self.others), list(self.zero)
         while True:
             rows = np.flatnonzero(~self._public[:, left].any(axis=1))[:_FITTED]
             public, middle = self._public[rows], self._middle[rows]
-            if len(known) > len(self.kept):
+            if len(known) > len(self.others):
                 turned = self._turned(public, middle, whole)
                 low, zero, high = (turned[public[:, known[-1]] == entry].sum() for entry in (-1, 0, 1))
                 shift = high * np.conj(zero) + zero * np.conj(low)
@@ -196,7 +262,7 @@ class ZeroColumns:
         return np.exp(2j * math.pi / self._q * (middle - public @ secret))
 
 
-def secrets_of_zero_rows(
+def _listed_secrets(
     attempt: Attempt, plan: ZeroPlan, generator: np.random.Generator
 ) -> Iterator[Int[np.ndarray, " n"]]:
     """One trial: reduce the lattice of some zero rows, list its vectors near the labels, judge the secrets.
@@ -204,7 +270,7 @@ def secrets_of_zero_rows(
     Yields the few secrets that fresh rows support, completed to all columns.
     """
     parameters, q = attempt.parameters, attempt.parameters.q
-    zeros = ZeroColumns(attempt, plan.columns, generator)
+    zeros = ZeroColumns(attempt.samples, parameters, plan.columns, generator)
     public, middle = zeros.lattice(plan.samples)
     m, k = public.shape
     inverse = left_inverse(public, q) if m > k else None
