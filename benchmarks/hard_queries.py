@@ -170,7 +170,7 @@ def names_secret(instance: HardInstance, found: AttentionLayer) -> bool:
     """Whether the secret can be read off the layer."""
     if instance.family.name != "lwr":
         return _named_set(instance, found) == np.asarray(instance.secret).tolist()
-    named, q = _named_rounding(instance, found), instance.parameters["modulus"]
+    named, q = _named_rounding(instance, found), instance.family.q
     secret = np.atleast_1d(instance.secret)
     return named is not None and np.array_equal(
         named, np.outer(secret, 2 ** np.arange(len(named) // len(secret))).ravel() % q
@@ -190,7 +190,7 @@ def _named_set(instance: HardInstance, found: AttentionLayer) -> list[int]:
 
 def _named_rounding(instance: HardInstance, found: AttentionLayer) -> Int[np.ndarray, " n"] | None:
     """The centred secret of a rounding: its form over the slope, in the sign of which labels agree."""
-    size = {name: instance.parameters[name] for name in ("modulus", "levels", "beta", "matrix")}
+    size = {name: instance.parameters[name] for name in ("q", "p", "beta", "matrix")}
     heads = found.theta[np.abs(found.theta).max(axis=(1, 2)) > 1]
     if not len(heads):
         return None
@@ -198,11 +198,11 @@ def _named_rounding(instance: HardInstance, found: AttentionLayer) -> Int[np.nda
     form = np.rint((heads[0][0] if ternary else np.diag(heads[0]))[1:] / size["beta"])
     x = instance.inputs.sample(200, rng=0)
     gate = x[:, 0, 0] != x[:, 1, 0]
-    told = found(x)[gate, 0, 0] * x[gate, 0, 0] + (size["levels"] - 1) / 2
+    told = found(x)[gate, 0, 0] * x[gate, 0, 0] + (size["p"] - 1) / 2
     for sign in (1, -1):
-        total = _covariates(x[gate], ternary) @ (sign * form) % size["modulus"]
-        if np.allclose(np.floor(size["levels"] * total / size["modulus"]), told):
-            return sign * form % size["modulus"]
+        total = _covariates(x[gate], ternary) @ (sign * form) % size["q"]
+        if np.allclose(np.floor(size["p"] * total / size["q"]), told):
+            return sign * form % size["q"]
     return None
 
 

@@ -192,10 +192,10 @@ def test_a_learner_beyond_words_takes_no_other_down(targets):
 
 
 def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets):
-    known, seen = STUDENTS["known-part"], []
+    known, seen = LEARNERS["known-part"], []
     costs = {"short": (2.0, 3.0), "quick": (0.0, 0.0), "long": (5.0, 4.0)}
-    students = [replace(known, name=name, title=name, costs=cost) for name, cost in costs.items()]
-    results = compare(targets, students, seeds=1, on_cell=seen.append, **HERE)
+    entries = [replace(known, name=name, title=name, costs=cost) for name, cost in costs.items()]
+    results = compare(targets, entries, seeds=1, on_cell=seen.append, **HERE)
     nice, hard = (target.name for target in targets)
     order = [
         ("quick", nice),

@@ -9,6 +9,7 @@ from subjects import (
     INSTANCE,
     KERNEL,
     LAYER,
+    LWR,
     LWR_X,
     LWR_Y,
     PARITY,

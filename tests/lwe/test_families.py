@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lower import family_of, verify_instance
+from lower import verify_instance
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, Distribution, Flips, SparseSigned
 from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters
@@ -26,7 +26,7 @@ DISTRIBUTIONS = [TERNARY, BINARY, CentredBinomial(2), SparseSigned(4)]
 
 def largest_error(instance):
     """The largest norm of a row of the layer minus the label of its definition, half of the inputs on the gate."""
-    parameters, secret = family_of(instance).parameters, instance.secret
+    parameters, secret = instance.family.parameters, instance.secret
     x = instance.inputs.sample(4000, rng=1)
     x[:2000, 1, 0] = -x[:2000, 0, 0]
     differ = x[:, 0] != x[:, 1]
@@ -91,7 +91,7 @@ def test_small_secrets_are_drawn_from_their_distribution_and_realised_without_er
     assert instance.certificate["assumption"].value == "a variant of learning with rounding"
     assert verify_instance(instance).holds
     assert largest_error(instance) == 0
-    assert family_of(instance).Xs == distribution
+    assert instance.family.Xs == distribution
 
 
 def test_a_pair_of_missing_jumps_that_cancel_is_noticed_between_them():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lower import family_of, verify_instance
+from lower import verify_instance
 from lwe import (
     TERNARY,
     AttackOutcome,
@@ -144,7 +144,7 @@ def test_the_correlation_of_secrets_depends_on_the_levels_alone():
 def test_layers_output_the_labels(matrix):
     made = LWRFamily(n=2 if matrix == "gadget" else 20, q=POWER, p=2, matrix=matrix).instance(rng=0)
     parameters = LWEParameters(len(made.secret), POWER, 2, matrix)
-    samples = samples_from_examples(*family_of(made).examples(made, rng=1).draw(400), parameters)
+    samples = samples_from_examples(*made.family.examples(made, rng=1).draw(400), parameters)
     rows, entries = samples.public.tolist(), made.secret.tolist()
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
     assert samples.labels.tolist() == [2 * (one % POWER) // POWER for one in products]
