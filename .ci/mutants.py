@@ -1,7 +1,7 @@
 """Mutation testing: change one operator, comparison or number of the code, and run the tests that reach it.
 
 It needs a system that forks and two packages: ``pip install cosmic-ray coverage``, then
-``python -m benchmarks.mutants``. The project is copied and the copy is changed. A stopped run continues if
+``python .ci/mutants.py``. The project is copied and the copy is changed. A stopped run continues if
 ``--folder`` is the same.
 """
 
@@ -122,7 +122,8 @@ def try_mutant(copy, file, change, tests, seconds, log):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    """Sample mutants, run the tests that reach them, and print what no test notices."""
+    parser = argparse.ArgumentParser(prog="python .ci/mutants.py", description=__doc__)
     parser.add_argument("--each", type=int, default=65, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--folder", type=Path, default=Path("build/mutants"), help="where it works")
