@@ -211,14 +211,14 @@ def samples_of(
     examples whose inner product lies in the range of the heads count: outside it labels are wrong by design.
     """
     require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
-    if target.instance is not None and isinstance(target.instance.family, ParityFamily):
-        return _parity_samples(target.instance, count("samples", number), seed)
-    if target.instance is None or not isinstance(target.instance.family, LWRFamily):
+    instance = target.instance
+    family = None if instance is None else instance.family
+    if instance is not None and isinstance(family, ParityFamily):
+        return _parity_samples(instance, count("samples", number), seed)
+    if instance is None or not isinstance(family, LWRFamily):
         raise ValueError(
             f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
         )
-    instance, family = target.instance, target.instance.family
-    assert isinstance(family, LWRFamily)
     parameters = family.parameters
     drawn, secret = make_samples(parameters, count("samples", number), secret=instance.secret, rng=[seed, 0])
     if not parameters.noisy:

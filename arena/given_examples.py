@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from arena.engines import may_use_torch
 from arena.learned import Learned
 from arena.learners import LearnerEntry
-from arena.learning import set_up
+from arena.learning import one_learner, set_up
 from arena.records import TargetRecord
 from arena.targets import Target
 from attention import (
@@ -26,6 +26,7 @@ from attention import (
 from attention.evaluation import HeldOut, orbits, which_held_out
 from attention.files import FilePath
 from attention.fits import Progress
+from attention.learning import access_of
 from attention.validation import count
 from runs import single_thread
 from upper import certify_layer
@@ -90,19 +91,20 @@ def learn_examples(
     x, y = given.draw(given.remaining or 0)
     number = 1 if heads is None or heads == "auto" else count("heads", heads)
     stand_in = _stand_in(given.tokens, given.dim, number, causal=examples_are_causal(x, y))
-    record, built = set_up(stand_in, learner, heads=heads, **settings)
+    entry = one_learner(learner)
+    built = set_up(stand_in, entry, heads=heads, **settings)
     fields = {field.name for field in dataclasses.fields(built)}
-    if record.access == "value queries":
+    if access_of(built) == "value queries":
         raise ValueError(
-            f"{record.title} learns from value queries, which given examples cannot answer: choose a learner of random "
+            f"{entry.title} learns from value queries, which given examples cannot answer: choose a learner of random "
             "examples, such as newton."
         )
     if heads is None and "heads" in fields:
         raise ValueError(
-            f"Examples do not say how many heads {record.title} is to fit: give --heads a number."
+            f"Examples do not say how many heads {entry.title} is to fit: give --heads a number."
         )
     if "biases" in fields and settings.get("biases") is None and not isinstance(learner, Learner):
-        record, built = set_up(stand_in, learner, heads=heads, **{**settings, "biases": "auto"})
+        built = replace(built, biases="auto")
     for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
     held = _held_out(x, for_split)
     oracle = ExampleOracle.from_arrays(x[~held], y[~held], held_out=(x[held], y[held]))
@@ -115,7 +117,7 @@ def learn_examples(
         certified = _certified(fit, x[learned], y[learned], getattr(built, "rank", None), for_split)
     (n, k, d), unseen = x.shape, int(held.sum())
     return Learned(
-        record,
+        entry.record([built]),
         seed,
         fit,
         source=f"{n} examples of {k} tokens in {d} dimensions: {n - unseen} to fit, {unseen} held out",

@@ -8,13 +8,12 @@ from arena.cells import fit_target
 from arena.engines import require_engine
 from arena.learned import Learned
 from arena.learners import LearnerEntry, as_learners, choose_budgets
-from arena.records import LearnerRecord
 from arena.targets import Target, load_target
 from attention import Learner
 from attention.fits import Progress
 from attention.validation import NonNegativeFloat, check
 
-__all__ = ["UnusedSettingError", "learn", "set_up"]
+__all__ = ["UnusedSettingError", "learn", "one_learner", "set_up"]
 
 
 class UnusedSettingError(ValueError):
@@ -104,10 +103,11 @@ def learn(
     ('EXACT', True)
     """
     noise = check("noise", noise, NonNegativeFloat)
+    entry = one_learner(learner)
     target = target if isinstance(target, Target) else load_target(target)
-    record, built = set_up(
+    built = set_up(
         target,
-        learner,
+        entry,
         preset=preset,
         examples=examples,
         work=work,
@@ -120,23 +120,25 @@ def learn(
         device=device,
     )
     fit, measures = fit_target(target, built, seed, noise=noise, progress=progress)
-    return Learned(record, seed, fit, target.record.title, measures, target.record, noise)
+    return Learned(entry.record([built]), seed, fit, target.record.title, measures, target.record, noise)
 
 
-def set_up(
-    target: Target, learner: str | LearnerEntry | Learner, *, preset: str = "full", **settings: Any
-) -> tuple[LearnerRecord, Any]:
-    """One learner with its settings for the target, and its record; a setting that is None is the learner's own.
+def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
+    """The entry of a learner. ValueError if it is not known, or several are named."""
+    entries = as_learners(learner if isinstance(learner, str) else [learner])
+    if len(entries) > 1:
+        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
+    return entries[0]
+
+
+def set_up(target: Target, entry: LearnerEntry, *, preset: str = "full", **settings: Any) -> Any:
+    """The learner of an entry with its settings for the target; a setting that is None is the learner's own.
 
     Raises
     ------
     DoesNotApplyError, ValueError, ImportError
         As `learn` does.
     """
-    entries = as_learners(learner if isinstance(learner, str) else [learner])
-    if len(entries) > 1:
-        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
-    entry = entries[0]
     built: Any = entry.build(target, choose_budgets(preset))
     changed = {name: value for name, value in settings.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(built)}
@@ -144,5 +146,4 @@ def set_up(
         if name not in fields:
             raise UnusedSettingError(entry.title, name)
     require_engine(settings.get("engine"), settings.get("device"))
-    built = dataclasses.replace(built, **changed)
-    return entry.record([built]), built
+    return dataclasses.replace(built, **changed)

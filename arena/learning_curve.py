@@ -13,6 +13,7 @@ from arena.cells import fit_target, target_stream
 from arena.drawing import Drawing
 from arena.formats import aligned, as_plain, error_text
 from arena.given_examples import learn_examples
+from arena.learner_table import LEARNERS
 from arena.learning import set_up
 from arena.targets import Target
 from attention import Outcome
@@ -197,7 +198,9 @@ def _from_layer(
             learner = ByQueries(examples=number)
     else:
         work = _PASSES if fraction > 1 else _PASSES_BELOW
-        learner = _UnderdeterminedNewton(**vars(set_up(target, "newton", examples=number, work=work)[1]))
+        learner = _UnderdeterminedNewton(
+            **vars(set_up(target, LEARNERS["newton"], examples=number, work=work))
+        )
     fit, measures = fit_target(target, learner, seed, each_step=False)
     if access == "value queries" and fraction >= 1:
         number = fit.examples_used
