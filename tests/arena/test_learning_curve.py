@@ -113,7 +113,8 @@ def test_the_figure_and_the_table_mark_the_counting_floor(points):
 
 
 def test_a_run_that_takes_too_long_is_no_point_and_is_named():
-    failed = learning_curve(nice_target(heads=1, tokens=2, dim=4), seeds=1, timeout=0.01)
+    # a target large enough: a run of .01 s may end before it is stopped
+    failed = learning_curve(nice_target(heads=4, tokens=4, dim=32), seeds=1, timeout=0.01)
     assert all(point.message and not point.outcome for point in failed)
     with pytest.raises(ValueError, match="no point"):
         draw_learning_curve(failed)
