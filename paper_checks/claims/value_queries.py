@@ -118,7 +118,9 @@ def copies_tell_signs(scale: Scale, rng: Generator, *, odds: int = 2) -> Iterato
     pairs = [(wholes(rng, dim, most=4) * 2 + 1, int(rng.integers(1, 4))) for _ in range(many)]
     pairs += [(-u, -beta) for u, beta in pairs]
     points = wholes(rng, 3 * len(pairs), dim)
-    rows = [whole(np.array([1, *(sigmoid(u @ x + beta, Fraction(odds)) for u, beta in pairs)])) for x in points]
+    rows = [
+        whole(np.array([1, *(sigmoid(u @ x + beta, Fraction(odds)) for u, beta in pairs)])) for x in points
+    ]
     yield equal("rank of 1 and sigmoids in opposite pairs", rank(rows), len(pairs) + 1)
     gammas = [*range(-many, many + 1)]
     rows = [
