@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention.evaluation import HeldOut, Outcome, Predictor, Verdict, hold_out
+from attention.evaluation import HeldOut, Predictor, Verdict, hold_out
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
+from attention.outcome import Outcome
 from attention.validation import checked, one_of, random_generator, require_array
 from attention.value_oracle import AnswerPrecision
 

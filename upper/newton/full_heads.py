@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.pair_moments import PairMoments
 
@@ -289,4 +288,4 @@ def coupling(
     weighted = pattern * logits[None, ...]
     change = weighted - pattern * xp.sum(weighted, axis=-1)[..., None]
     flat = xp.reshape(change @ values, (pattern.shape[0], -1))
-    return to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64)
+    return engine.to_numpy(flat @ xp.matrix_transpose(flat))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR
 
@@ -136,7 +135,7 @@ class NormalEquations:
         y = xp.stack([product + damped(direction) for direction, product in self._directions])
         y = xp.reshape(y, (len(self._directions), -1))
         s = xp.reshape(xp.stack([direction for direction, _ in self._directions]), y.shape)
-        gram = to_numpy(s @ xp.matrix_transpose(y)).astype(np.float64)
+        gram = engine.to_numpy(s @ xp.matrix_transpose(y))
         if not np.isfinite(gram).all():  # a direction overflowed: drop all
             self.forget()
             return first

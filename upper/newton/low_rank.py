@@ -187,7 +187,7 @@ class LowRankHeads(Heads):
         linear = linear[: self.columns, :]
         self._o = engine.cast(linear, engine.low)
         self._last = None
-        self._couple(to_numpy(parameters), to_numpy(linear))
+        self._couple(engine.to_numpy(parameters), engine.to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV), the change of the outputs along `direction`, (n k, d)."""
@@ -301,11 +301,9 @@ class LowRankHeads(Heads):
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
         by_logits = coupling(engine, pattern, logits, xp.reshape(written, (m, few, k, d))) * (n / few)
         flat = xp.reshape(pattern, (m, -1))
-        by_values = to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64) * (n / few)
+        by_values = engine.to_numpy(flat @ xp.matrix_transpose(flat)) * (n / few)
         cut = m * r
-        a, b, o = (
-            factor.astype(np.float64) for factor in (factors[:, :cut], factors[:, cut : 2 * cut], linear)
-        )
+        a, b, o = factors[:, :cut], factors[:, cut : 2 * cut], linear
         forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
         for between, gram in forms:
