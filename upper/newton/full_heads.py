@@ -3,8 +3,8 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -18,39 +18,44 @@ NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
 
 
+@dataclass(eq=False)
 class Heads(ABC):
     """A parametrisation of m heads: the heads to start from, their reads, and products with the derivative.
 
-    A kind of heads has its arrays, and `array`, `biased`, `columns`, `map` and `parameters` of the start. On tokens, it
-    has `reads` Z at parameters and `linearise` there; `times` and `transpose_times`, the products with J and J^T, in
-    the engine's low precision; the `damping_term` lambda D and a `preconditioner`; and the `matrices` of parameters.
-    With biases, tokens on the left get a last coordinate 1, and the reads a last column of ones, whose row of the
-    linear factor is b.
+    A kind of heads has its arrays, (m, ...), and `biased`, `columns` and `parameters` of the start. On tokens, it has
+    `reads` Z at parameters and `linearise` there; `times` and `transpose_times`, the products with J and J^T, in the
+    engine's low precision; the `damping_term` lambda D and a `preconditioner`; and the `matrices` of parameters. With
+    biases, tokens on the left get a last coordinate 1, and the reads a last column of ones, whose row of the linear
+    factor is b.
+
+    Parameters
+    ----------
+    causal : bool
+        Whether row j attends to the tokens up to j only.
     """
 
-    #: whether row j attends to the tokens up to j only
-    causal: bool
-    #: how much the squared error of each row of the labels counts, (n, k); None if all count 1
-    weights: Any
-
-    engine: Engine
-    x: Any
-    rng: np.random.Generator
-    # the tokens in the precision of reads, and in the low precision
-    _tokens: Any
-    _low: Any
+    causal: bool = field(default=False, kw_only=True)
 
     @property
-    @abstractmethod
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by name, (m, ...); all are of the same library."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "causal"}
+
+    @property
     def array(self) -> Any:
-        """One of the arrays, (m, ...); all are of the same library."""
+        """The first of the arrays."""
+        return next(iter(self.arrays.values()))
 
     @property
     def heads(self) -> int:
         """The number m of heads."""
         return int(self.array.shape[0])
 
-    def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Any:
+    def map(self, convert: Callable[[Any], Any]) -> Self:
+        """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
+        return replace(self, **{name: convert(array) for name, array in self.arrays.items()})
+
+    def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Self:
         """These heads on tokens; `rng` draws the probe of the coupling of heads."""
         heads = copy.copy(self)
         heads.engine, heads.x, heads.rng = engine, x, rng
@@ -62,16 +67,12 @@ class Heads(ABC):
     def go_to(self, dtype: Any) -> None:
         """Change the precision of reads."""
         self._last: Any = None  # freed before an array of another precision is allocated
-        self._tokens = None
+        self._tokens: Any = None
         self._tokens = self._tokens_in(dtype)
 
     def rebalanced(self, parameters: Any, linear: Any) -> tuple[Any, Any] | None:
         """Better parameters and linear factor of the same heads; None where the layer determines them."""
         return None
-
-    @abstractmethod
-    def map(self, convert: Callable[[Any], Any]) -> Any:
-        """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
 
     @abstractmethod
     def parameters(self, engine: Engine) -> Shaped[Any, "p columns"]:
@@ -96,10 +97,6 @@ class FullHeads(Heads):
         The matrices to start from; with biases, each has c_i as a last row. With a last coordinate 1, a token on the
         left then makes the logit x_a Theta_i x_b + c_i . x_b, and the reads have a last column of ones, whose row of
         the linear factor is b.
-    causal : bool
-        Whether row j attends to the tokens up to j only.
-    weights : array (n, k), optional
-        How much the squared error of each row of the labels counts; all count 1 without it.
 
     Notes
     -----
@@ -114,9 +111,6 @@ class FullHeads(Heads):
     """
 
     theta: Shaped[Any, "m e d"]
-    causal: bool = False
-    weights: Shaped[Any, "n k"] | None = None
-    _moments: PairMoments | None = field(default=None, init=False, repr=False)
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 64
@@ -124,11 +118,6 @@ class FullHeads(Heads):
     #: more they are near a multiple of the identity
     largest: ClassVar[int] = 64
     pairs: ClassVar[int] = 3
-
-    @property
-    def array(self) -> Any:
-        """The matrices."""
-        return self.theta
 
     @property
     def biased(self) -> bool:
@@ -139,11 +128,6 @@ class FullHeads(Heads):
     def columns(self) -> int:
         """All m d columns: one block."""
         return self.heads * int(self.theta.shape[2])
-
-    def map(self, convert: Callable[[Any], Any]) -> "FullHeads":
-        """The same heads with `convert` applied to every array."""
-        weights = None if self.weights is None else convert(self.weights)
-        return replace(self, theta=convert(self.theta), weights=weights)
 
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
         """The parameters at the start."""
@@ -227,7 +211,7 @@ class FullHeads(Heads):
 
     def _reset(self) -> None:
         self._coupling = np.eye(self.heads)
-        self._moments = None
+        self._moments: PairMoments | None = None
         self._steps = 0
 
     def _left(self, tokens: Any) -> Any:

@@ -11,9 +11,9 @@ from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
-from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
-from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
+from upper.newton.split import SplitExamples, Supply
+from upper.newton.starts import Problem, StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 __all__ = ["HeadCount", "count_heads"]
 

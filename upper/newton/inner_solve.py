@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from upper.engine import Engine
-from upper.newton.full_heads import NO_PRIOR
+from upper.newton.full_heads import NO_PRIOR, Heads
 
 __all__ = ["InnerSolve", "NormalEquations"]
 
@@ -33,9 +33,8 @@ class InnerSolve:
 class NormalEquations:
     """Solves (J^T (I - Z G^-1 Z^T) J + lambda D) s = J^T R by preconditioned conjugate gradients.
 
-    J, its transpose, lambda D and the preconditioner M come from the heads. With weights, the square roots of those of
-    the rows, J and R have their rows times these. Products are in the engine's low precision, and the vectors of the
-    iteration in its single precision.
+    J, its transpose, lambda D and the preconditioner M come from the heads. Products are in the engine's low precision,
+    and the vectors of the iteration in its single precision.
 
     Notes
     -----
@@ -49,9 +48,8 @@ class NormalEquations:
     The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
     """
 
-    def __init__(self, engine: Engine, heads: Any, weights: Any = None) -> None:
+    def __init__(self, engine: Engine, heads: Heads) -> None:
         self._engine, self._heads = engine, heads
-        self._weights = None if weights is None else engine.cast(weights, engine.low)
         self._read: Any = None
         self._inverse: Any = None
         # directions p and their products A p, scaled to p^T (A + lambda D) p = 1; the oldest first
@@ -114,14 +112,11 @@ class NormalEquations:
         return solution, steps
 
     def _pull(self, flat: Any) -> Any:
-        flat = flat if self._weights is None else flat * self._weights
         return self._engine.cast(self._heads.transpose_times(flat), self._engine.single)
 
     def _times(self, direction: Any) -> Any:
         engine = self._engine
         change = self._heads.times(direction)
-        if self._weights is not None:
-            change = change * self._weights
         inner = engine.cast(engine.xp.matrix_transpose(self._read) @ change, engine.single)
         change -= self._read @ engine.cast(self._inverse @ inner, engine.low)
         return self._pull(change)

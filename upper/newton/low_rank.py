@@ -1,7 +1,7 @@
 """Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,8 +24,7 @@ class LowRankHeads(Heads):
     A, B, V and O are the query, key, value and output maps; r is at most d. The changes A_i -> A_i G, B_i -> B_i G^-T
     and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns. With a
     row more in A, its last row a_i is the query bias: c_i = B_i a_i. Tokens then get a last coordinate 1; that row of B
-    and V stays 0, and the reads have a last column of ones, whose row of the linear factor is b. `causal` and `weights`
-    are as in `FullHeads`.
+    and V stays 0, and the reads have a last column of ones, whose row of the linear factor is b.
 
     Notes
     -----
@@ -56,8 +55,6 @@ class LowRankHeads(Heads):
     b: Shaped[Any, "m d r"]
     v: Shaped[Any, "m d r"]
     o: Shaped[Any, "m r d"]
-    causal: bool = False
-    weights: Shaped[Any, "n k"] | None = None
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 128
@@ -92,11 +89,6 @@ class LowRankHeads(Heads):
         return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
 
     @property
-    def array(self) -> Any:
-        """The A_i."""
-        return self.a
-
-    @property
     def dim(self) -> int:
         """The number d of coordinates of a token."""
         return int(self.b.shape[1])
@@ -110,12 +102,6 @@ class LowRankHeads(Heads):
     def rank(self) -> int:
         """The rank r."""
         return int(self.a.shape[2])
-
-    def map(self, convert: Callable[[Any], Any]) -> "LowRankHeads":
-        """The same heads with `convert` applied to every factor."""
-        weights = None if self.weights is None else convert(self.weights)
-        a, b, v, o = (convert(factor) for factor in (self.a, self.b, self.v, self.o))
-        return replace(self, a=a, b=b, v=v, o=o, weights=weights)
 
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
         """The parameters at the start: [A | B | V] of the balanced factors."""

@@ -6,27 +6,30 @@ Another start follows until one run is exact, or three end at a floor: the same 
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, islice, pairwise
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention import AttentionLayer
+from attention import AttentionLayer, Recorder
 from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut
+from upper.engine import Engine, EngineChoice
+from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads, Heads
-from upper.newton.loop import Iterate
+from upper.newton.loop import Iterate, Run
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.noise import Noise, cost_of_each_head
-from upper.newton.problem import Problem
 from upper.newton.schedules import AnnealedPrior
+from upper.newton.split import SplitExamples
 
 __all__ = [
     "NO_LOWER",
     "Ends",
     "Patience",
+    "Problem",
     "Start",
     "StartRules",
     "Stopping",
@@ -151,6 +154,52 @@ def last_iterate(iterates: Iterable[Iterate], stopping: Stopping) -> Iterate:
     raise AssertionError("gauss_newton never ends by itself")
 
 
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What runs of Gauss-Newton work on."""
+
+    examples: SplitExamples  #: examples to fit, and held-out ones
+    known: LayerClass  #: what is known of the layer besides its number of heads
+    tolerance: float  #: the relative residual at which a run ends
+    rng: np.random.Generator  #: draws random starts, and the probes of runs
+    engines: EngineChoice = field(default_factory=EngineChoice)  #: where to compute
+    recorder: Recorder | None = None  #: records every iterate
+    phase: int | None = None  #: the phase of the recorded steps
+    everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
+
+    def engine(self, heads: int) -> Engine:
+        """The engine for so many heads."""
+        x = self.examples.x
+        return self.engines.at_size(x.size * heads * x.shape[2])
+
+    def share(self, heads: int) -> float:
+        """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
+        x = self.examples.x
+        # with fewer than two equations per unknown, the residual carries no information on the noise
+        return min(self.known.unknowns(heads, *x.shape[1:]) / x.size, 0.5)
+
+    def iterates(self, start: Heads, *, priors: bool = False) -> Iterator[Iterate]:
+        """The iterates of a run from a start."""
+        engine, (x, y) = self.engine(start.heads), (self.examples.x, self.examples.y)
+        run = Run(engine, engine.put(x), engine.put(y), start.map(engine.put), self.rng)
+        return run.iterates(self.tolerance, priors=priors)
+
+    def recorded(self, iterates: Iterable[Iterate], name: str) -> Iterator[Iterate]:
+        """The same iterates, each recorded as a step of this name and its number."""
+        for number, iterate in enumerate(iterates):
+            self.record(f"{name}, iterate {number}", iterate)
+            yield iterate
+
+    def record(self, name: str, iterate: Iterate, **measures: Any) -> None:
+        """Record an iterate as a step of the trace, with more measures."""
+        if self.recorder is None:
+            return
+        layer = self.examples.layer(iterate) if self.recorder.measuring else None
+        own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
+        engine = str(self.engine(len(iterate.theta)))
+        self.recorder.step(name, layer=layer, phase=self.phase, engine=engine, **own)
+
+
 # Factors: the worst ratio seen in a run that ended exact, over 40 targets, is .967.
 _LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
 _MORE_PATIENCE = Patience(20, 0.98)
@@ -215,7 +264,7 @@ def random_heads(problem: Problem, heads: int) -> Heads:
     known, d = problem.known, problem.examples.x.shape[2]
     if known.rank is None:
         theta = problem.rng.standard_normal((heads, d, d)) / d
-        return FullHeads(_with_row(theta) if known.biased else theta, known.causal)
+        return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
     factors = random_factors(heads=heads, dim=d, rank=known.rank, rng=problem.rng)
     return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
 
@@ -233,7 +282,7 @@ def heads_at(problem: Problem, layer: AttentionLayer | Iterate) -> Heads:
         theta = _with_row(theta)
         if key_bias is not None:
             theta[:, -1] = to_numpy(key_bias)
-    return FullHeads(theta, known.causal)
+    return FullHeads(theta, causal=known.causal)
 
 
 def run(
@@ -319,7 +368,7 @@ def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float) -> Ends:
 def with_a_head(problem: Problem, fitted: Iterate) -> FullHeads:
     """The start that adds a random head to fitted ones, of full matrices."""
     added, start = random_heads(problem, 1), heads_at(problem, fitted)
-    return FullHeads(np.concatenate([start.array, added.array]), problem.known.causal)
+    return FullHeads(np.concatenate([start.array, added.array]), causal=problem.known.causal)
 
 
 def _exact(problem: Problem, end: Iterate) -> bool:

@@ -1,7 +1,6 @@
 """Gauss-Newton on every engine: array type in, array type out; exactness; the memory it says it takes."""
 
 import tracemalloc
-from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -19,7 +18,6 @@ from attention import (
     relative_error,
 )
 from upper import Newton, counting_floor, gauss_newton
-from upper.newton.full_heads import FullHeads
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.schedules import Precision
 
@@ -247,40 +245,6 @@ def test_the_start_in_other_factors_of_the_same_heads_makes_no_difference():
         for s in (start, turned)
     ]
     np.testing.assert_allclose(*runs, rtol=1e-2)  # inner solves are in low precision
-
-
-@pytest.mark.parametrize("rank", [None, 2], ids=["full", "low rank"])
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_a_row_of_weight_two_is_two_rows(rank, library):
-    xp = pytest.importorskip(library, reason=f"{library} is not installed")
-    layer, x, y, _ = _problem(2, 3, 6, rank, floors=12)
-    y = y + 0.05 * np.random.default_rng(1).standard_normal(y.shape)  # no layer fits: the limit is a minimum
-    first = len(x) // 3
-    again = np.concatenate([np.arange(len(x)), np.arange(first)])
-    weights = np.ones((len(x), 3))
-    weights[:first] = 2
-    near = FullHeads(np.array(layer.theta)) if rank is None else LowRankHeads.of(layer, rank)
-    ends = [
-        _end(
-            *map(xp.asarray, (x[few], y[few])),
-            replace(near, weights=of_rows).map(xp.asarray),
-            goal=0.0,
-            at_most=40,
-        )
-        for few, of_rows in ((slice(None), weights), (again, None))
-    ]
-    assert ends[0].residual == pytest.approx(ends[1].residual, rel=1e-4)
-    for one, other in ((ends[0].theta, ends[1].theta), (ends[0].w, ends[1].w)):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=2e-3)
-
-
-def test_rows_of_weight_zero_have_no_say():
-    layer, x, y, start = _problem(2, 3, 8, floors=8)
-    wrong = np.random.default_rng(3).random((len(x), 3)) < 0.3
-    y[wrong] = 100.0
-    end = _end(x, y, FullHeads(start, weights=1.0 - wrong))
-    assert end.residual < 1e-13
-    assert _error(end, layer, 3) < 1e-11
 
 
 def test_a_run_is_slow_where_its_last_eight_trials_below_a_hundredth_leave_half_of_the_residual():
