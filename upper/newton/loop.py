@@ -144,7 +144,7 @@ def gauss_newton(
     """
     heads = start if isinstance(start, Heads) else FullHeads(start)
     engine = Engine.of(x, y, heads.array, low=inner_dtype)
-    return Run(engine, x, y, heads, rng).iterates(tolerance, priors=priors)
+    yield from Run(engine, x, y, heads, rng).iterates(tolerance, priors=priors)
 
 
 @dataclass(frozen=True, eq=False)
