@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -51,11 +51,11 @@ class Heads(ABC):
         """The number m of heads."""
         return int(self.array.shape[0])
 
-    def map(self, convert: Callable[[Any], Any]) -> Self:
+    def map(self, convert: Callable[[Any], Any]) -> Any:
         """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
         return replace(self, **{name: convert(array) for name, array in self.arrays.items()})
 
-    def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Self:
+    def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Any:
         """These heads on tokens; `rng` draws the probe of the coupling of heads."""
         heads = copy.copy(self)
         heads.engine, heads.x, heads.rng = engine, x, rng
