@@ -35,11 +35,19 @@ class Heads(ABC):
     """
 
     causal: bool = field(default=False, kw_only=True)
+    # set by `on`; the tokens are in the precision of reads, and in the low one
+    engine: Engine = field(init=False, repr=False)
+    x: Any = field(init=False, repr=False)
+    rng: np.random.Generator = field(init=False, repr=False)
+    _tokens: Any = field(init=False, repr=False)
+    _low: Any = field(init=False, repr=False)
 
     @property
     def arrays(self) -> dict[str, Any]:
         """The arrays by name, (m, ...); all are of the same library."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "causal"}
+        return {
+            one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "causal"
+        }
 
     @property
     def array(self) -> Any:
@@ -67,7 +75,7 @@ class Heads(ABC):
     def go_to(self, dtype: Any) -> None:
         """Change the precision of reads."""
         self._last: Any = None  # freed before an array of another precision is allocated
-        self._tokens: Any = None
+        self._tokens = None
         self._tokens = self._tokens_in(dtype)
 
     def rebalanced(self, parameters: Any, linear: Any) -> tuple[Any, Any] | None:
@@ -111,6 +119,7 @@ class FullHeads(Heads):
     """
 
     theta: Shaped[Any, "m e d"]
+    _moments: PairMoments | None = field(default=None, init=False, repr=False)
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 64
@@ -211,7 +220,7 @@ class FullHeads(Heads):
 
     def _reset(self) -> None:
         self._coupling = np.eye(self.heads)
-        self._moments: PairMoments | None = None
+        self._moments = None
         self._steps = 0
 
     def _left(self, tokens: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from upper.engine import Engine
-from upper.newton.full_heads import NO_PRIOR, Heads
+from upper.newton.full_heads import NO_PRIOR
 
 __all__ = ["InnerSolve", "NormalEquations"]
 
@@ -48,7 +48,7 @@ class NormalEquations:
     The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
     """
 
-    def __init__(self, engine: Engine, heads: Heads) -> None:
+    def __init__(self, engine: Engine, heads: Any) -> None:
         self._engine, self._heads = engine, heads
         self._read: Any = None
         self._inverse: Any = None

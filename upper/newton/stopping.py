@@ -1,4 +1,4 @@
-"""Where a run stops: at the tolerance, at the end of its work, or where it stalls or converges at the level of noise."""
+"""Where a run stops: at the tolerance, when its work is spent, where it stalls, or at the level of the noise."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence

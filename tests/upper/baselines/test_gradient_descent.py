@@ -145,17 +145,6 @@ def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
     assert default.outcome is not Outcome.DIVERGED  # from one to three dimensions 1/d can
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "d"),
-    [(1, 3, 8), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 2, 8), (4, 4, 16)))],
-)
-def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
-    fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
-    assert fit.examples_used < 1000 * 256  # it stops there
-    assert fit.trace[-1].measures["relative_error"] < 2e-3
-
-
 def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     fit = _fit(GradientDescent(1, optimizer="sgd", work=3000, batch=32, reused=600, tolerance=1e-2), m=1)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
