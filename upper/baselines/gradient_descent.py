@@ -225,7 +225,7 @@ class GradientDescent(LearnerBase):
             if diverged:
                 for part in student.parameters:  # after a divergence, predict zero
                     part[...] = 0.0
-            errors = {"fresh_error" if batches.held_out is None else "batch_error": seen}
+            errors: dict[str, Any] = {"fresh_error" if batches.held_out is None else "batch_error": seen}
             if batches.held_out is not None and not diverged:
                 error = errors["held_out_error"] = batches.held_out.error(student.layer())
             layer = student.layer() if recorder.measuring else None
