@@ -145,7 +145,7 @@ def test_superfluous_heads_end_the_growing(seed):
         make_nice_layer(heads=1, dim=8, rng=[seed, 100]), BooleanInputs(3, 8), noise=0.2, seed=seed
     )
     assert heads == 1
-    assert max(_tried(fit)) == 3
+    assert max(_tried(fit)) <= 3
 
 
 def test_noise_below_what_sizes_are_compared_at():
