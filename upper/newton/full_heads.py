@@ -78,10 +78,6 @@ class Heads(ABC):
         self._tokens = None
         self._tokens = self._tokens_in(dtype)
 
-    def rebalanced(self, parameters: Any, linear: Any) -> tuple[Any, Any] | None:
-        """Better parameters and linear factor of the same heads; None where the layer determines them."""
-        return None
-
     @abstractmethod
     def parameters(self, engine: Engine) -> Shaped[Any, "p columns"]:
         """The parameters at the start."""

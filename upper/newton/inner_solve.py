@@ -60,10 +60,6 @@ class NormalEquations:
         self._read = self._engine.cast(read, self._engine.low)
         self._inverse = inverse
 
-    def forget(self) -> None:
-        """Drop the kept directions, after a change to other parameters of the same heads."""
-        self._directions.clear()
-
     def solve(
         self,
         residual: Shaped[Any, "rows d"],
@@ -132,7 +128,7 @@ class NormalEquations:
         s = xp.reshape(xp.stack([direction for direction, _ in self._directions]), y.shape)
         gram = engine.to_numpy(s @ xp.matrix_transpose(y))
         if not np.isfinite(gram).all():  # a direction overflowed: drop all
-            self.forget()
+            self._directions.clear()
             return first
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         good = values > 1e-6 * values[-1]  # smaller eigenvalues are rounding

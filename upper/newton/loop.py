@@ -129,7 +129,7 @@ def gauss_newton(
     correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`).
 
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
-    balanced at the start, and again if the norms of corresponding columns differ fourfold.
+    balanced at the start.
 
     With `priors`, a ridge prior on all parameters is annealed (`upper.newton.schedules`).
 
@@ -196,7 +196,7 @@ class Run:
         shown, iterate = here, self.iterate(here)
         yield replace(iterate, damping=damping, passes=passes, prior=variance)
         while True:
-            here, evaluations = self.linearised(here, residuals, damping, variance)
+            here, evaluations = self.linearised(here, residuals, damping)
             passes, accepted = passes + evaluations + 1, False
             while not accepted:
                 plateau = damped.on_plateau(residuals)
@@ -235,12 +235,10 @@ class Run:
         self._labels = engine.cast(engine.xp.reshape(labels, (-1, self._y.shape[2])), dtype)
         self._size = engine.norm(self._labels) or 1.0
 
-    def linearised(
-        self, here: LinearFit, residuals: list[float], damping: float, variance: float
-    ) -> tuple[LinearFit, int]:
+    def linearised(self, here: LinearFit, residuals: list[float], damping: float) -> tuple[LinearFit, int]:
         """The point `here`, the last one evaluated, with the derivative there, and the evaluations that this took.
 
-        It is evaluated again in the precision that a run with these residuals needs, and if its factors are balanced.
+        It is evaluated again in the precision that a run with these residuals needs.
         """
         engine, precision, passes = self.engine, Precision(), 0
         if engine.single != engine.double and precision.slow(residuals):
@@ -251,10 +249,6 @@ class Run:
             self.heads.go_to(engine.double)
             self._set_labels(engine.double)
             here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
-        rebalanced: tuple[Any, Any] | None = self.heads.rebalanced(here.parameters, here.factor)
-        if rebalanced is not None:
-            self.equations.forget()
-            here, passes = self.evaluate(*rebalanced, damping, variance), passes + 1
         self.heads.linearise(here.parameters, here.factor)
         self.equations.move_to(self._read, here.inverse)
         self._read = None

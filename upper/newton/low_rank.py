@@ -60,8 +60,6 @@ class LowRankHeads(Heads):
     probe: ClassVar[int] = 128
     #: the least damping of a direction of the factors, relative to that of the average direction
     least_weight: ClassVar[float] = 1e-2
-    #: factors are balanced again if the norms of two corresponding columns differ by more than this factor
-    unbalanced: ClassVar[float] = 4.0
 
     @classmethod
     def of(cls, layer: AttentionLayer, rank: int) -> "LowRankHeads":
@@ -220,21 +218,6 @@ class LowRankHeads(Heads):
             inverse = np.linalg.inv(matrix + tiny * np.eye(len(matrix)))
             inverses.append(self.engine.put(0.5 * (inverse + inverse.T), self.engine.single))
         return lambda r: self._by_blocks(r, inverses)
-
-    def rebalanced(
-        self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
-    ) -> tuple[Any, Any] | None:
-        """The parameters and O of the same heads, balanced; None if the factors are still balanced."""
-        xp, size = self.engine.xp, self.heads * self.rank
-        squares = xp.sum(parameters * parameters, axis=0)
-        a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
-        tiny = 1e-12 * float(xp.max(squares))
-        ratios = ((a + tiny) / (b + tiny), (b + tiny) / (a + tiny), v, 1 / (v + tiny))
-        if max(float(xp.max(factor)) for factor in ratios) <= self.unbalanced**2:
-            return None
-        heads = self._factors(parameters, linear).balanced()
-        o = xp.reshape(heads.o, (size, -1))
-        return heads.side_by_side(), xp.concat([o, linear[size:, :]], axis=0)
 
     def matrices(
         self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
