@@ -46,7 +46,9 @@ class Heads(ABC):
     def arrays(self) -> dict[str, Any]:
         """The arrays by name, (m, ...); all are of the same library."""
         return {
-            one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "causal"
+            part.name: getattr(self, part.name)
+            for part in fields(self)
+            if part.init and part.name != "causal"
         }
 
     @property

@@ -22,7 +22,7 @@ class InnerSolve:
     finest: float = 0.06
     plateau: float = 0.1  #: the accuracy on a plateau, where the smallest eigenvalues decide
     #: directions of the last solves: with 30, 15 to 20 per cent fewer steps; more cost what they save
-    kept: int = 30
+    recycled: int = 30
 
     def accuracy(self, residual: float, tolerance: float, *, plateau: bool) -> float:
         """The accuracy at a relative residual; no solve aims far below the tolerance of the run."""
@@ -95,7 +95,7 @@ class NormalEquations:
                     break
                 unit = curvature**-0.5
                 self._directions.append((p * unit, plain * unit))
-                if len(self._directions) > InnerSolve().kept:
+                if len(self._directions) > InnerSolve().recycled:
                     del self._directions[0]  # at once: a long solve has several times as many directions
                 length = rz / curvature
                 solution += length * p
@@ -118,7 +118,7 @@ class NormalEquations:
         return self._pull(change)
 
     def _deflated(self, first: Callable[[Any], Any], damped: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The preconditioner `first`, deflated by the kept directions."""
+        """The preconditioner `first`, deflated by the recycled directions."""
         engine, xp = self._engine, self._engine.xp
         if not self._directions:
             return first
