@@ -68,13 +68,8 @@ class ConditionReport:
         rows = []
         for condition in self.conditions:
             measured, wanted = _told_apart(condition.measured, condition.threshold)
-            verdict = (
-                "nothing to measure"
-                if condition.measured is None
-                else "holds"
-                if condition.verdict
-                else "VIOLATED"
-            )
+            held = "holds" if condition.verdict else "VIOLATED"
+            verdict = "nothing to measure" if condition.measured is None else held
             wanted = f"{'<=' if condition.better == 'small' else '>='} {wanted}"
             texts = (condition.name, condition.applies_to, measured, wanted, verdict)
             rows.append(dict(zip(("condition", "on", "measured", "wanted", "verdict"), texts, strict=True)))
