@@ -8,7 +8,7 @@ import scipy
 from jaxtyping import Bool, Float
 
 from attention import Recorder
-from attention.evaluation import relative_error
+from attention.errors import relative_error
 from upper.value_queries.logits import Parameters
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
 from upper.value_queries.two_tokens import TwoTokens, orthonormal
