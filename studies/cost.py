@@ -1,12 +1,9 @@
-"""What a fit of Newton costs by heads m, tokens k and dimension d: laws fitted to small sizes, checked at larger ones.
-
-Memory is a sum over arrays of known shapes. Passes are only measured; their law is a product of powers.
-"""
+"""What a fit of Newton costs: its passes, and its memory by a law fitted to small sizes and checked at larger ones."""
 
 import gc
 import math
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 from scipy.optimize import nnls
-from scipy.special import stdtrit
 
 from attention import BooleanInputs, ExampleOracle, Fit, make_nice_layer
 from runs import Scale
@@ -23,7 +19,7 @@ from studies.rows import chosen, grouped, median, of_all
 from studies.study import Parameters, Row, Study, Table
 from upper import Newton, counting_floor
 
-__all__ = ["STUDY", "MemoryLaw", "PassesLaw", "excess", "fit_laws"]
+__all__ = ["STUDY", "MemoryLaw", "fit_law"]
 
 Size = tuple[int, int, int]
 """m, k and d."""
@@ -47,7 +43,7 @@ _STEP = 1 << 14  # bytes: Python's own objects differ by about a thousand from r
 
 
 def _cells(scale: Scale) -> Iterator[Parameters]:
-    """The sizes for fitting the laws, and larger sizes as checks."""
+    """The sizes for fitting the law, and larger sizes as checks."""
     heads, tokens, dims = _GRID[scale]
     every = [(m, k, d) for m in heads for k in tokens for d in dims if d >= 4 * m]
     fitted = {size: 2 if scale is Scale.QUICK else 3 for size in every if _pass_of(*size) <= _MOST[scale]}
@@ -58,7 +54,11 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
 
 def _pass_of(m: int, k: int, d: int) -> float:
     """Multiplications of a pass."""
-    return 4 * _floor(m, k, d) * k * m * d * (d + 2 * k)
+    return _examples(m, k, d) * k * m * d * (d + 2 * k)
+
+
+def _examples(m: int, k: int, d: int) -> int:
+    return 4 * counting_floor(heads=m, tokens=k, dim=d)
 
 
 def _measure(*, rng: Generator, m: int, k: int, d: int, draw: int, role: str) -> dict[str, Any]:
@@ -80,10 +80,8 @@ def _fit(m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int]:
     """The fit of a nice layer, and the peak of the arrays in bytes."""
     for_layer, for_examples, for_learner = rng.spawn(3)
     layer = make_nice_layer(heads=m, dim=d, rng=for_layer)
-    oracle, newton = (
-        ExampleOracle(layer, BooleanInputs(tokens=k, dim=d), rng=for_examples),
-        Newton(m, engine="numpy"),
-    )
+    oracle = ExampleOracle(layer, BooleanInputs(tokens=k, dim=d), rng=for_examples)
+    newton = Newton(m, engine="numpy")
     gc.collect()
     traced = tracemalloc.is_tracing()
     if not traced:
@@ -98,15 +96,6 @@ def _fit(m: int, k: int, d: int, rng: Generator) -> tuple[Fit, int]:
             tracemalloc.stop()
 
 
-def _floor(m: int, k: int, d: int) -> float:
-    return float(counting_floor(heads=m, tokens=k, dim=d))
-
-
-def excess(m: int, k: int, d: int) -> float:
-    """The ratio of pattern equations to unknowns of one Theta at the counting floor: 1 if patterns set the floor."""
-    return max(1.0, _floor(m, k, d) * max(1, k * (k - 1)) / (d * d))
-
-
 _TERMS = ("N k m d", "N k m k", "N k d", "m d^2", "(m d)^2", "1")
 
 
@@ -115,13 +104,6 @@ class MemoryLaw:
     """Bytes held, as a sum of terms with nonnegative coefficients: least squares of the relative errors."""
 
     coefficients: tuple[float, ...]
-
-    @classmethod
-    def fit(cls, points: Mapping[Size, float]) -> "MemoryLaw":
-        """Fit the law to bytes by size."""
-        columns = np.array([_terms(*size) for size in points]) / np.array([*points.values()])[:, None]
-        units = np.linalg.norm(columns, axis=0)
-        return cls(tuple((nnls(columns / units, np.ones(len(points)))[0] / units).tolist()))
 
     def __call__(self, m: int, k: int, d: int) -> float:
         """The bytes at a size."""
@@ -134,60 +116,18 @@ class MemoryLaw:
 
 def _terms(m: int, k: int, d: int) -> list[float]:
     """The values of the terms; the number N of examples is four counting floors."""
-    n = 4 * _floor(m, k, d)
+    n = _examples(m, k, d)
     return [n * k * m * d, n * k * m * k, n * k * d, m * d * d, (m * d) ** 2, 1.0]
 
 
-@dataclass(frozen=True)
-class PassesLaw:
-    """Passes, as a factor times powers of m, k, d and of the excess: least squares of the logarithms."""
-
-    exponents: tuple[float, ...]  #: the logarithm of the factor comes first
-    covariance: tuple[tuple[float, ...], ...]  #: that of the exponents
-    variance: float  #: that of the logarithm of a median about the law
-    freedom: int  #: sizes beyond the exponents
-
-    @classmethod
-    def fit(cls, points: Mapping[Size, float]) -> "PassesLaw":
-        """Fit the law to passes by size."""
-        design, logarithms = np.array([_logarithms(*size) for size in points]), np.log(list(points.values()))
-        solved = np.linalg.lstsq(design, logarithms, rcond=None)[0]
-        freedom = len(points) - design.shape[1]
-        variance = float(np.sum((logarithms - design @ solved) ** 2)) / freedom
-        covariance = variance * np.linalg.pinv(design.T @ design)
-        return cls(tuple(solved.tolist()), tuple(map(tuple, covariance.tolist())), variance, freedom)
-
-    def __call__(self, m: int, k: int, d: int) -> float:
-        """The passes at a size."""
-        return math.exp(float(np.dot(self.exponents, _logarithms(m, k, d))))
-
-    def interval(self, m: int, k: int, d: int) -> tuple[float, float]:
-        """The interval that contains 95 % of new medians at a size, if the law holds, by Student's t in logarithms.
-
-        The error of the exponents grows with the distance from the fitted sizes.
-        """
-        row = np.array(_logarithms(m, k, d))
-        deviation = math.sqrt(self.variance + float(row @ np.array(self.covariance) @ row))
-        factor = math.exp(float(stdtrit(self.freedom, 0.975)) * deviation)
-        return self(m, k, d) / factor, self(m, k, d) * factor
-
-    def __str__(self) -> str:
-        names = zip(("m", "k", "d", "excess"), self.exponents[1:], strict=True)
-        return " ".join(
-            [f"{math.exp(self.exponents[0]):.3g}", *(f"{name}^{power:.2f}" for name, power in names)]
-        )
-
-
-def _logarithms(m: int, k: int, d: int) -> list[float]:
-    return [1.0, math.log(m), math.log(k), math.log(d), math.log(excess(m, k, d))]
-
-
-def fit_laws(rows: Sequence[Row]) -> tuple[PassesLaw, MemoryLaw] | None:
-    """The laws of passes and memory: of medians over the fitted draws that ended exact; None for too few sizes."""
-    passes, memory = (
-        _medians(chosen(rows, role="fitted", outcome="EXACT"), name) for name in ("passes", "memory")
-    )
-    return (PassesLaw.fit(passes), MemoryLaw.fit(memory)) if len(passes) > len(_TERMS) else None
+def fit_law(rows: Sequence[Row]) -> MemoryLaw | None:
+    """The law of memory, of medians over the fitted draws that ended exact; None for too few sizes."""
+    points = _medians(chosen(rows, role="fitted", outcome="EXACT"), "memory")
+    if len(points) <= len(_TERMS):
+        return None
+    columns = np.array([_terms(*size) for size in points]) / np.array([*points.values()])[:, None]
+    units = np.linalg.norm(columns, axis=0)
+    return MemoryLaw(tuple((nnls(columns / units, np.ones(len(points)))[0] / units).tolist()))
 
 
 def _medians(rows: Sequence[Row], quantity: str) -> dict[Size, float]:
@@ -196,109 +136,82 @@ def _medians(rows: Sequence[Row], quantity: str) -> dict[Size, float]:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    laws, checked = fit_laws(rows), chosen(rows, role="checked")
-    if laws is None or not checked:
+    law, checked = fit_law(rows), chosen(rows, role="checked")
+    if law is None or not checked:
         return {}
-    passes, memory = laws
-    between = [(passes.interval(*size), value) for size, value in _medians(checked, "passes").items()]
-    ratios = [value / passes(*size) for size, value in _medians(checked, "passes").items()]
-    ratios += [value / memory(*size) for size, value in _medians(checked, "memory").items()]
-    most = {
-        role: max(excess(row["m"], row["k"], row["d"]) for row in chosen(rows, role=role)) for role in _ROLES
-    }
+    ratios = [held / law(*size) for size, held in _medians(checked, "memory").items()]
+    passes = [f"{number:,.0f}" for number in sorted(_medians(chosen(rows, role="fitted"), "passes").values())]
     return {
         "near": of_all(abs(ratio - 1) <= _WITHIN for ratio in ratios),
         "least_ratio": f"{min(ratios):.2f}",
         "largest_ratio": f"{max(ratios):.2f}",
-        "inside": of_all(low <= value <= high for (low, high), value in between),
+        "least_passes": passes[0],
+        "most_passes": passes[-1],
+        "check_passes": f"{max(_medians(checked, 'passes').values()):,.0f}",
         "not_exact": sum(row["outcome"] != "EXACT" for row in checked),
-        "most_excess": f"{most['fitted']:.2g}",
-        "check_excess": f"{most['checked']:.2g}",
-        "large_excess": f"{excess(*_LARGE):.2g}",
-        "medium_memory": _bytes(memory(*_MEDIUM)),
-        "medium_passes": _passes(passes, _MEDIUM),
-        "large_memory": _bytes(memory(*_LARGE)),
-        "large_passes": _passes(passes, _LARGE),
-        "large_machines": math.ceil(memory(*_LARGE) / _MACHINE),
-        "passes_law": str(passes),
-        "memory_law": str(memory),
+        "medium_memory": _bytes(law(*_MEDIUM)),
+        "large_memory": _bytes(law(*_LARGE)),
+        "large_machines": math.ceil(law(*_LARGE) / _MACHINE),
+        "memory_law": str(law),
     }
 
 
 def _bytes(number: float) -> str:
-    unit, size = next(
-        ((unit, size) for unit, size in (("TiB", 2.0**40), ("GiB", 2.0**30)) if number >= size),
-        ("MiB", 2.0**20),
-    )
-    return f"{number / size:.3g} {unit}"
-
-
-def _passes(law: PassesLaw, size: Size) -> str:
-    return "{:,.0f} ({:,.0f} to {:,.0f})".format(law(*size), *law.interval(*size))
+    for unit, size in (("TiB", 2.0**40), ("GiB", 2.0**30)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number / 2.0**20:.3g} MiB"
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    laws = fit_laws(rows)
-    if laws is None:
+    if (law := fit_law(rows)) is None:
         return {}
-    passes, memory = laws
-    measured = [_medians(chosen(rows, role="checked"), quantity) for quantity in ("passes", "memory")]
-    checks = [
-        {
-            "m, k, d": ", ".join(map(str, size)),
-            "passes": f"{measured[0][size]:,.0f}",
-            "predicted": f"{passes(*size):,.0f}",
-            "memory": _bytes(held),
-            "predicted memory": _bytes(memory(*size)),
-        }
-        for size, held in measured[1].items()
-    ]
-    beyond = [
-        {
-            "m, k, d": ", ".join(map(str, size)),
-            "passes": _passes(passes, size),
-            "memory": _bytes(memory(*size)),
-            "machines of 24 GiB": math.ceil(memory(*size) / _MACHINE),
-        }
-        for size in _BEYOND
-    ]
-    return {"checks": checks, "beyond": beyond}
+    checked = chosen(rows, role="checked")
+    held, passes = _medians(checked, "memory"), _medians(checked, "passes")
+    return {
+        "sizes": [
+            {
+                "m, k, d": ", ".join(map(str, size)),
+                "passes": f"{passes[size]:,.0f}" if size in passes else None,
+                "memory": _bytes(held[size]) if size in held else None,
+                "predicted memory": _bytes(law(*size)),
+                "machines of 24 GiB": math.ceil(law(*size) / _MACHINE),
+            }
+            for size in (*held, *_BEYOND)
+        ]
+    }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Measured over predicted, and how memory grows with d."""
-    laws = fit_laws(rows)
-    if laws is None:
+    """Measured memory over predicted, and how memory grows with d."""
+    if (law := fit_law(rows)) is None:
         return line_figure([])
-    passes, memory = laws
-    panels = [
-        _off(rows, "passes", passes, "predicted passes"),
-        _off(rows, "memory", lambda *size: memory(*size) / 2**20, "predicted MiB"),
-    ]
+    measured = {
+        title: curve_of(
+            {law(*size) / 2**20: held / law(*size) for size, held in _medians(draws, "memory").items()}
+        )
+        for role, title in _ROLES.items()
+        for draws in [chosen(rows, role=role)]
+    }
+    around = (1 - _WITHIN, 1.0, 1 + _WITHIN)
     dims = [2**power for power in range(5, 13)]
     growth = {
-        f"m = {m}, k = {k}": (dims, [memory(m, k, d) / 2**30 for d in dims])
+        f"m = {m}, k = {k}": (dims, [law(m, k, d) / 2**30 for d in dims])
         for m, k in ((8, 8), (12, 64), (32, 2048))
     }
-    panels.append(Panel("d", "predicted GiB (dotted: 24)", growth, log_x=True, horizontals=(24.0,)))
-    return line_figure(panels)
-
-
-def _off(rows: Sequence[Row], quantity: str, law: Callable[..., float], below: str) -> Panel:
-    """Measured over predicted."""
-    curves = {}
-    for role, title in _ROLES.items():
-        points = _medians(chosen(rows, role=role), quantity)
-        unit = 2**20 if quantity == "memory" else 1
-        curves[title] = curve_of({law(*size): value / unit / law(*size) for size, value in points.items()})
-    around = (1 - _WITHIN, 1.0, 1 + _WITHIN)
-    return Panel(below, "measured / predicted", curves, True, False, True, horizontals=around)
+    return line_figure(
+        [
+            Panel("predicted MiB", "measured / predicted", measured, True, False, True, horizontals=around),
+            Panel("d", "predicted GiB (dotted: 24)", growth, log_x=True, horizontals=(24.0,)),
+        ]
+    )
 
 
 STUDY = Study(
     name="cost",
     title="What Newton costs",
-    question="What does a fit cost as heads, tokens and dimension grow, and do small sizes predict larger ones?",
+    question="What does a fit cost as heads, tokens and dimension grow, and do small sizes predict the memory of "
+    "larger ones?",
     cells=lambda scale: list(_cells(scale)),
     measure=_measure,
     numbers=_numbers,

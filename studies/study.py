@@ -39,7 +39,6 @@ STUDIES = (
     "low-degree",
     "linear-learning",
     "linear-tasks",
-    "linear-softmax",
 )
 """Names of the studies in the order of their pages; the module of each has its name with underscores."""
 

@@ -6,14 +6,11 @@ G = X^T X between symbols and positions is the current tape, one-hot, however ma
 
 The query is the last token; only its p' and s' matter. There is one head for each position and state. Its query matrix
 Q = e_p (e_p⊗e_s)^T selects the symbol under the machine's head from G, and its V maps the symbol to the next token.
-This gives P S heads of dimension d = A + P + P S with d outputs, and all entries are -1, 0 or 1. The tape reader has
-only one head, which reads the symbol.
+This gives P S heads of dimension d = A + P + P S with d outputs, and all entries are -1, 0 or 1.
 
-The same model is learned by regression from the steps of runs. In *short contexts* each step stands alone, the current
-tape and a query: the rank is P S (1 + P (A - 1)), and in the closed loop the tape is written out again after each step.
-With *whole histories* the tokens of all steps stay. G then counts visits, and the rank is larger and depends on the
-machine. A model of least norm from short contexts mostly fails on whole histories, since entries of G vary there that
-are constant in short contexts.
+The same model is learned by regression from steps that each stand alone with the current tape: the rank is
+P S (1 + P (A - 1)). Such a model of least norm mostly fails on whole histories, where entries of G vary that are
+constant in the examples, so in the closed loop the tape is written out again after each step.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,9 +57,6 @@ class TapeLayout:
     (14, 40)
     >>> layout.model(TuringMachine.random(states=2, symbols=2, rng=0))
     LinearAttention(heads=8, outputs=14, dim=14)
-    >>> x, y = layout.examples(layout.every_configuration())
-    >>> bool(np.all(layout.reader_model()(x) == y))
-    True
     """
 
     states: int
@@ -88,11 +82,6 @@ class TapeLayout:
         """
         return self.positions * self.states * (1 + self.positions * (self.symbols - 1))
 
-    def every_configuration(self) -> Int[np.ndarray, "N columns"]:
-        """Every tape with every position and state, A^P P S of them."""
-        sizes = (self.symbols,) * self.positions + (self.positions, self.states)
-        return np.indices(sizes).reshape(len(sizes), -1).T.copy()
-
     def draw(self, runs: int, *, rng: Rng = None) -> Int[np.ndarray, "R columns"]:
         """Uniform tapes, positions and states of R runs."""
         generator = random_generator(rng)
@@ -110,24 +99,10 @@ class TapeLayout:
         return x
 
     def examples(
-        self, at: Int[np.ndarray, "N columns"], machine: TuringMachine | None = None
-    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N p"]]:
-        """Short contexts, labelled with the machine's next token or, without a machine, with the symbol read."""
-        x = self.contexts(at)
-        if machine is not None:
-            return x, self.delta_tokens(at, machine.run(at, 1)[:, 0])
-        return x, one_hot(at[np.arange(len(at)), at[:, -2]], self.symbols)
-
-    def reader_model(self) -> LinearAttention:
-        """One head that reads the symbol at the position of the query, in whole numbers.
-
-        Q maps e_p⊗e_s to e_p whatever s is, G maps it to the symbol there, and V keeps the symbols. The query has
-        neither symbol nor position and adds nothing.
-        """
-        _, positions, places = self.blocks
-        v, q = np.eye(self.symbols, self.dim), np.zeros((self.dim, self.dim))
-        q[positions, places] = np.repeat(np.eye(self.positions), self.states, axis=1)
-        return LinearAttention(v[None], q[None])
+        self, at: Int[np.ndarray, "N columns"], machine: TuringMachine
+    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
+        """Steps of a machine, each with its tape as the context, labelled with the next token."""
+        return self.contexts(at), self.delta_tokens(at, machine.run(at, 1)[:, 0])
 
     def model(self, machine: TuringMachine) -> LinearAttention:
         """A machine as linear attention with a head for each position and state, in whole numbers. O(P S d^2)."""
