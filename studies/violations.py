@@ -1,7 +1,6 @@
 """Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the d
 _PHASES = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
 _BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
-_ERRORS = ("error", *(f"phase_{phase}" for phase in _PHASES["paper"]))
+_ERRORS = {phase: f"phase_{phase}" for phase in _PHASES["paper"]}
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -189,13 +188,12 @@ def _measure(
         "alone": all(result["alone"] for result in results),
         "successes": sum(result["success"] for result in results),
         "failed": failed if failed < math.inf else None,
-        "error": median(results, "error"),
         **{f"phase_{phase}": median(results, f"phase_{phase}") for phase in _PHASES.get(learner, ())},
     }
 
 
 def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str, Any]:
-    """Run a learner once: the final error, whether it succeeds, the phase that failed, and the errors of the phases.
+    """Run a learner once: whether it succeeds, the phase that failed, and the errors of the phases.
 
     Notes
     -----
@@ -213,28 +211,23 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
         examples = _NEWTON[learner] * counting_floor(heads=layer.heads, tokens=_TOKENS, dim=layer.dim)
         # NumPy's engine: the same numbers with and without PyTorch
         newton = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
-        error = _error(newton.fit(oracle, rng=for_learner), truth)
-        return {"error": error, "success": error <= _EXACT, "failed": None}
+        return {"success": _exact(newton.fit(oracle, rng=for_learner), truth), "failed": None}
     mode: Any = learner
     fit = SixPhase(heads=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
-    error, failed = _error(fit, truth), fit.details.failed
-    result = {
-        "error": error,
-        "success": failed is None if learner == "paper" else error <= _EXACT,
-        "failed": failed,
-    }
+    failed = fit.details.failed
+    result = {"success": failed is None if mode == "paper" else _exact(fit, truth), "failed": failed}
     size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
     for step in fit.trace:  # if a phase has several steps, the last one counts
         if step.phase in _MEASURES:
             unit = size if step.phase in (2, 4) else 1.0
             result[f"phase_{step.phase}"] = _capped(step.measures[_MEASURES[step.phase]] / unit)
-        elif step.phase == 6 and _BEFORE_NEWTON[learner] in step.measures:
+        elif step.phase == 6 and _BEFORE_NEWTON[mode] in step.measures:
             result["phase_6"] = _capped(step.measures["relative_error"])
     return result
 
 
-def _error(fit: Fit, truth: GroundTruth) -> float:
-    return _capped(truth.measure(predict=fit.predict)["relative_error"])
+def _exact(fit: Fit, truth: GroundTruth) -> bool:
+    return truth.measure(predict=fit.predict)["relative_error"] <= _EXACT
 
 
 def _capped(error: float) -> float:
@@ -243,8 +236,8 @@ def _capped(error: float) -> float:
 
 def breaks(row: Row, usual: Row) -> int | None:
     """The first phase whose median error exceeds three times the usual one, or that ends most runs."""
-    phases = [name for name in _ERRORS[1:] if row.get(name) and usual.get(name)]
-    broken = [int(name[-1]) for name in phases if row[name] > _BREAKS_AT * usual[name]]
+    phases = [phase for phase, name in _ERRORS.items() if row.get(name) and usual.get(name)]
+    broken = [phase for phase in phases if row[_ERRORS[phase]] > _BREAKS_AT * usual[_ERRORS[phase]]]
     return min([*broken, *([] if row["failed"] is None else [int(row["failed"])])], default=None)
 
 
@@ -253,7 +246,7 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
     usual = {row["learner"]: row for row in chosen(rows, violation=NICE)}
     return [
         {**row, "breaks": breaks(row, nice), "share": f"{row['successes']}/{row['runs']}"}
-        | {name: row[name] / nice[name] for name in _ERRORS if row.get(name) and nice.get(name)}
+        | {name: row[name] / nice[name] for name in _ERRORS.values() if row.get(name) and nice.get(name)}
         for row in rows
         for nice in [usual[row["learner"]]]
     ]
@@ -261,36 +254,26 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
-    newton, paper, practical = (chosen(settings, learner=name) for name in ("Newton 4", "paper", "practical"))
-    alone = {(row["violation"], row["amount"]) for row in newton if row["alone"]}
-    fails = Counter(
-        row["learner"]
-        for row in settings
-        if (row["violation"], row["amount"]) in alone and row["successes"] < row["runs"]
-    )
-    ends = [row["error"] for row in paper if row["successes"] == row["runs"]]
-    return {
-        "all": len(paper),
-        "alone": len(alone),
-        **{f"{name.lower().replace(' ', '_')}_fails": fails[name] for name in (*_PHASES, *_NEWTON)},
-        "paper_third": len(chosen(paper, breaks=3)),
-        "paper_breaks": len(paper) - len(chosen(paper, breaks=None)),
-        "practical_third": len(chosen(practical, breaks=3)),
-        "practical_nowhere": len(chosen(practical, breaks=None)),
-        "paper_least": f"{min(ends, default=math.nan):.2g}",
-        "paper_most": f"{max(ends, default=math.nan):.2g}",
-        "paper_large": sum(row["error"] > 10 for row in paper),
-        **{f"rank_{row['amount']:g}": f"{row['phase_1']:.2g}" for row in chosen(paper, violation="low rank")},
-    }
+    alone = {(row["violation"], row["amount"]) for row in chosen(settings, learner="Newton 4", alone=True)}
+    numbers: dict[str, Any] = {"all": len(chosen(settings, learner="Newton 4")), "alone": len(alone)}
+    for learner in (*_PHASES, *_NEWTON):
+        own = chosen(settings, learner=learner)
+        numbers[f"{learner.lower().replace(' ', '_')}_fails"] = sum(
+            row["successes"] < row["runs"] for row in own if (row["violation"], row["amount"]) in alone
+        )
+        if learner in _PHASES:
+            numbers[f"{learner}_third"] = len(chosen(own, breaks=3))
+            numbers[f"{learner}_breaks"] = sum(row["breaks"] is not None for row in own)
+    return numbers
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
-        return lambda some: next((row[name] for row in chosen(some, learner=learner)), None)
+        return lambda learners: next((row[name] for row in chosen(learners, learner=learner)), None)
 
     columns = {
         "measured": of("Newton 4", "measured"),
-        "alone": lambda some: "yes" if of("Newton 4", "alone")(some) else "no",
+        "alone": lambda learners: "yes" if of("Newton 4", "alone")(learners) else "no",
         "paper breaks": of("paper", "breaks"),
         "practical breaks": of("practical", "breaks"),
         "paper ends": of("paper", "share"),
@@ -304,7 +287,7 @@ def _figure(rows: Sequence[Row]) -> Any:
     panels = []
     for mode, phases in _PHASES.items():
         last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=mode)}
-        curves = {name: (phases, [row[f"phase_{phase}"] for phase in phases]) for name, row in last.items()}
+        curves = {name: (phases, [row[_ERRORS[phase]] for phase in phases]) for name, row in last.items()}
         panels.append(Panel("phase", f"error / usual error, {mode} mode", curves, horizontals=(_BREAKS_AT,)))
     return line_figure(panels)
 
