@@ -12,9 +12,8 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from attention.layer import softmax
 from runs import Scale
-from studies.intervals import mean_interval
 from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, curve, grouped, median, of_all, table, values
+from studies.rows import chosen, curve, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper import Newton
 from upper.six_phase import SixPhase, estimate_projection_sum
@@ -114,8 +113,8 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> dict[
     truth = GroundTruth.draw(layer, inputs, rng=rng)
     examples, learner = (int(seed) for seed in rng.integers(2**63, size=2))
     phases, newton = (
-        one.fit(ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth)
-        for one in (SixPhase(heads=2, work=_PASSES), Newton(heads=2, work=_PASSES))
+        fitted.fit(ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth)
+        for fitted in (SixPhase(heads=2, work=_PASSES), Newton(heads=2, work=_PASSES))
     )
     starts = (step.measures for step in phases.trace if step.phase == 6 and "starts" in step.measures)
     before = next(starts, None)
@@ -129,66 +128,53 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> dict[
 def _means(rows: Sequence[Row], name: str) -> dict[tuple[int, int], float]:
     """The mean of what was measured at each d and k."""
     points = sorted(grouped(rows, "dim", "tokens").items())
-    return {point: float(np.mean(there)) for point, group in points if (there := values(group, name))}
+    return {point: float(np.mean(shares)) for point, group in points if (shares := values(group, name))}
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     certificates, ends = chosen(rows, part="certificates"), chosen(rows, part="ends")
-    rates, exact_rates = (_means(certificates, f"rate_{which}") for which in ("crude", "exact"))
-    numbers: dict[str, Any] = {}
-    for k in (2, 3, 4):
-        agreeing = [share for (_, tokens), share in _means(certificates, "agreeing").items() if tokens == k]
-        numbers[f"agree_{k}"] = f"{100 * np.mean(agreeing):.2g} %"
-        for which in _SUMS:
-            false = _means(certificates, f"false_{which}")
-            shares = [100 * share for (_, tokens), share in false.items() if tokens == k]
-            low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
-            numbers[f"{which}_false_{k}"] = f"{low} %" if low == high else f"{low} to {high} %"
-    dims = sorted(dim for dim, _ in rates)
-    for name, dim in (("low", dims[0]), ("high", dims[-1])):
-        least = min(rate for (d, _), rate in rates.items() if d == dim)
-        numbers |= {name: dim, f"{name}_near": f"{rates[dim, dim - 1]:.2g}", f"{name}_least": f"{least:.2g}"}
-    before = [median(group, "before_newton") for group in grouped(ends, "dim", "tokens").values()]
-    errors = [error for error in before if error is not None]
-    usable = _means(certificates, "usable_exact")
-    return numbers | {
-        "exact_rate": f"{max(exact_rates.values()):.2g}",
-        "unusable": min(k for (_, k), share in usable.items() if not share),
+    numbers: dict[str, Any] = {
         "exact_to": max(row["tokens"] for row in ends if (row["error"] or 1.0) < _EXACT),
-        "before_least": f"{min(errors):.2g}",
-        "before_most": f"{max(errors):.2g}",
         "newton": of_all(row["newton_error"] < _EXACT for row in ends),
+        "exact_rate": f"{max(_means(certificates, 'rate_exact').values()):.2g}",
     }
+    for k in (2, 3, 4):
+        same = chosen(certificates, tokens=k)
+        numbers[f"agree_{k}"] = f"{100 * np.mean(list(_means(same, 'agreeing').values())):.2g} %"
+        for which in _SUMS:
+            shares = [f"{100 * share:.0f}" for share in sorted(_means(same, f"false_{which}").values())]
+            numbers[f"{which}_false_{k}"] = " to ".join(dict.fromkeys((shares[0], shares[-1]))) + " %"
+    rates = _means(certificates, "rate_crude")
+    dims = sorted({dim for dim, _ in rates})
+    for name, dim in (("low", dims[0]), ("high", dims[-1])):
+        numbers |= {name: dim, f"{name}_near": f"{rates[dim, dim - 1]:.2g}"}
+    return numbers
 
 
-def _rate(some: Sequence[Row], which: str) -> str | None:
-    rates = values(some, f"rate_{which}")
-    if len(rates) < 2:
-        return None
-    interval = mean_interval(rates, confidence=0.95)
-    return f"{interval.estimate:.2g} ± {interval.high - interval.estimate:.1g}"
-
-
-def _mean(some: Sequence[Row], name: str) -> str | None:
-    measured = values(some, name)
+def _mean(rows: Sequence[Row], name: str) -> str | None:
+    measured = values(rows, name)
     return f"{np.mean(measured):.2g}" if measured else None
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     ends = {(row["dim"], row["tokens"]) for row in chosen(rows, part="ends")}
-    shown = [row for row in rows if row["tokens"] in (2, 4, 8, row["dim"] // 2, row["dim"] - 1)]
-    shown += [row for row in rows if row not in shown and (row["dim"], row["tokens"]) in ends]
+    shown = [
+        row
+        for row in rows
+        if row["tokens"] in (2, 4, 8, row["dim"] // 2, row["dim"] - 1) or (row["dim"], row["tokens"]) in ends
+    ]
+    means = {
+        "rows that agree": "agreeing",
+        "usable": "usable_exact",
+        "accepted that are false": "false_exact",
+        **{f"false rate, {title}": f"rate_{which}" for which, title in _SUMS.items()},
+    }
     return {
         "certificates": table(
             sorted(shown, key=lambda row: (row["dim"], row["tokens"])),
             {"d": "dim", "k": "tokens"},
-            {
-                "rows that agree": lambda some: _mean(some, "agreeing"),
-                "usable": lambda some: _mean(some, "usable_exact"),
-                "accepted that are false": lambda some: _mean(some, "false_exact"),
-                **{f"false rate, {title}": partial(_rate, which=which) for which, title in _SUMS.items()},
-                **{title: name for name, title in _FITS.items()},
-            },
+            {title: partial(_mean, name=name) for title, name in means.items()}
+            | {title: name for name, title in _FITS.items()},
         )
     }
 
@@ -199,11 +185,10 @@ def _figure(rows: Sequence[Row]) -> Any:
     false, rate = {}, {}
     for which, title in _SUMS.items():
         for dim in (dims[0], dims[-1]):
-            name = f"d = {dim}, {title}"
-            there = chosen(rows, part="certificates", dim=dim)
-            false[name] = curve_of({k: share for (_, k), share in _means(there, f"false_{which}").items()})
-            rates = _means(there, f"rate_{which}")
-            rate[name] = curve_of({k / dim: max(share, _LEAST) for (_, k), share in rates.items()})
+            name, certificates = f"d = {dim}, {title}", chosen(rows, part="certificates", dim=dim)
+            shares, rates = (_means(certificates, f"{share}_{which}").items() for share in ("false", "rate"))
+            false[name] = curve_of({k: share for (_, k), share in shares})
+            rate[name] = curve_of({k / dim: max(share, _LEAST) for (_, k), share in rates})
     ends = chosen(rows, part="ends", dim=dims[0])
     errors = {title: curve(ends, "tokens", name) for name, title in _FITS.items()}
     return line_figure(
