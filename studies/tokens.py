@@ -12,6 +12,7 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from attention.layer import softmax
 from runs import Scale
+from studies.intervals import mean_interval
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import chosen, curve, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
@@ -156,6 +157,15 @@ def _mean(rows: Sequence[Row], name: str) -> str | None:
     return f"{np.mean(measured):.2g}" if measured else None
 
 
+def _rate(rows: Sequence[Row], which: str) -> str | None:
+    """The mean over layers, with its 95 % interval."""
+    rates = values(rows, f"rate_{which}")
+    if len(rates) < 2:
+        return None
+    interval = mean_interval(rates, confidence=0.95)
+    return f"{interval.estimate:.2g} ± {interval.high - interval.estimate:.1g}"
+
+
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     ends = {(row["dim"], row["tokens"]) for row in chosen(rows, part="ends")}
     shown = [
@@ -167,13 +177,13 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         "rows that agree": "agreeing",
         "usable": "usable_exact",
         "accepted that are false": "false_exact",
-        **{f"false rate, {title}": f"rate_{which}" for which, title in _SUMS.items()},
     }
     return {
         "certificates": table(
             sorted(shown, key=lambda row: (row["dim"], row["tokens"])),
             {"d": "dim", "k": "tokens"},
             {title: partial(_mean, name=name) for title, name in means.items()}
+            | {f"false rate, {title}": partial(_rate, which=which) for which, title in _SUMS.items()}
             | {title: name for name, title in _FITS.items()},
         )
     }
