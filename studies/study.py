@@ -33,7 +33,6 @@ STUDIES = (
     "nice-to-hard",
     "weightings",
     "positions",
-    "cost",
     "queries-by-dimension",
     "query-noise",
     "low-degree",
