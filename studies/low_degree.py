@@ -8,11 +8,10 @@ import numpy as np
 
 from attention import Outcome
 from lower import FAMILIES, SecretPairs
-from lower.low_degree import advantage_within_dimension, dimension_within_advantage
 from runs import Scale
 from sq import ParityElimination, ParityFamily, SQFamily
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, count_text, curve, grouped, of_all, values
+from studies.rows import chosen, count_text, curve, grouped
 from studies.study import Parameters, Row, Study, Table
 
 __all__ = ["STUDY"]
@@ -59,7 +58,9 @@ def _measure(
         "eliminated": _eliminated(made, runs, rng) if type(made) is ParityFamily else None,
     }
     degrees = [{"degree": t * lowest, "samples": _fewest(pairs, degree=t * lowest)} for t in _TIMES]
-    return [whole, *degrees, *({"m": m, **_dimension(pairs, m)} for m in _LEVELS)]
+    dimensions = {m: pairs.statistical_dimension(samples=m) for m in _LEVELS}
+    finite = ({"m": m, "dimension": None if math.isinf(size) else size} for m, size in dimensions.items())
+    return [whole, *degrees, *finite]
 
 
 def _fewest(pairs: SecretPairs, degree: int) -> int | None:
@@ -87,23 +88,6 @@ def _least(reached: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _dimension(pairs: SecretPairs, m: int) -> dict[str, Any]:
-    """The dimension, and how much each direction of the equivalence loses for k = 2 and 4: a factor of at least 1."""
-    dimension = pairs.statistical_dimension(samples=m)
-    if not 0 < dimension < math.inf:
-        return {"dimension": None if math.isinf(dimension) else dimension}
-    losses: dict[str, Any] = {"dimension": dimension}
-    for k in (2, 4):
-        # with many samples the last term is nearly all of the advantage: the bound is as sharp as it gets
-        many = pairs.squared_advantage(samples=10**9, touched=k)
-        losses[f"dimension_{k}"] = dimension / dimension_within_advantage(
-            many, samples=10**9, touched=k, at=m
-        )
-        bound = advantage_within_dimension(dimension, at=m, samples=m, touched=k, largest=max(pairs.totals))
-        losses[f"advantage_{k}"] = bound / float(pairs.squared_advantage(samples=m, touched=k))
-    return losses
-
-
 def _eliminated(family: SQFamily, runs: int, rng: np.random.Generator) -> int:
     """In how many runs Gaussian elimination finds the secret."""
     outcomes = []
@@ -121,12 +105,6 @@ def _of(rows: Sequence[Row], name: str) -> list[Row]:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    for what in ("dimension", "advantage"):
-        for k in (2, 4):
-            losses = values(rows, f"{what}_{k}")
-            named[f"{what}_holds_{k}"] = of_all(loss >= 1 - 1e-9 for loss in losses)
-            named[f"{what}_median_{k}"] = f"{float(np.median(losses)):.2g}"
-            named[f"{what}_largest_{k}"] = count_text(max(losses))
     for short, family in (("three", "parity, l = 3"), ("dense", "parity, l = 19"), ("bump", "bump, l = 8")):
         for (rate,), own in grouped(chosen(rows, family=family), "rate").items():
             at, (whole,) = f"{short}_{round(100 * rate)}", _of(own, "lowest")
