@@ -23,7 +23,7 @@ __all__ = ["STUDY", "derivative", "squared_law"]
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
 _BROKEN = 2.0  # times the error without noise
-_FRESH, _BATCH, _BLOCK = 1000, 256, 64
+_FRESH, _BATCH = 1000, 256
 _MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose cost per example is its square
 _NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
 
@@ -113,15 +113,6 @@ def derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np
     return np.concatenate([in_theta, in_w], axis=2)
 
 
-def _gram(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "p p"]:
-    """The mean over examples of J^T J, J the derivative."""
-    total = np.zeros((2 * layer.theta.size,) * 2)
-    for first in range(0, len(x), _BLOCK):
-        rows = derivative(layer, x[first : first + _BLOCK]).reshape(-1, len(total))
-        total += rows.T @ rows
-    return total / len(x)
-
-
 def squared_law(
     layer: AttentionLayer, x: Float[np.ndarray, "n k d"], fresh: Float[np.ndarray, "fresh k d"]
 ) -> float:
@@ -132,8 +123,12 @@ def squared_law(
     tr(G H^+) / (n k d) with H = E J^T J on the examples and G that on fresh inputs; with many examples it is
     p / (n k d). O(n k d p^2 + p^3).
     """
-    inverse = np.linalg.pinv(_gram(layer, x), rcond=_NOTHING, hermitian=True)
-    return float(np.vdot(_gram(layer, fresh), inverse)) / x.size
+    h, g = (
+        rows.T @ rows / len(tokens)
+        for tokens in (x, fresh)
+        for rows in [derivative(layer, tokens).reshape(-1, 2 * layer.theta.size)]
+    )
+    return float(np.vdot(g, np.linalg.pinv(h, rcond=_NOTHING, hermitian=True))) / x.size
 
 
 def _newton(rows: Sequence[Row]) -> list[Row]:

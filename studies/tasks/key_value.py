@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import comb
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,11 +11,9 @@ from attention.inputs import Rng
 from attention.validation import random_generator
 from upper.linear_attention.model import LinearAttention
 
-__all__ = ["KEYS", "KeyValueMemory", "Keys"]
+__all__ = ["KeyValueMemory", "Keys"]
 
 Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "plane"]
-KEYS: tuple[Keys, ...] = get_args(Keys)
-"""The distributions of keys."""
 
 
 @dataclass(frozen=True)

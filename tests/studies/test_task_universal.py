@@ -3,7 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from studies.tasks import TapeLayout, TuringMachine, UniversalLayout
+from studies.tasks import TuringMachine, UniversalLayout
+from tests.studies.test_task_turing import every_configuration
 from upper.linear_attention.features import cubic_kernel
 
 
@@ -26,7 +27,7 @@ def test_both_attention_steps_are_made_in_whole_numbers(size):
 
 def test_one_model_runs_every_machine_with_one_state_and_two_symbols():
     layout, machines = UniversalLayout(1, 2, 3), list(every_machine(1, 2))
-    starts = TapeLayout(1, 2, 3).every_configuration()
+    starts = every_configuration(layout.tape)
     model = layout.model()
     for machine in machines:
         found = layout.simulate(model, [machine] * len(starts), starts, 8)
@@ -47,7 +48,7 @@ def test_what_is_run_is_the_table_in_the_context():
 @pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 1), (1, 2, 2)])
 def test_rank_over_all_machines_and_tapes(size):
     layout = UniversalLayout(*size)
-    machines, starts = list(every_machine(*size[:2])), layout.tape.every_configuration()
+    machines, starts = list(every_machine(*size[:2])), every_configuration(layout.tape)
     x = np.concatenate(
         [
             layout.contexts([machine] * len(starts), starts, look_up=look_up)
