@@ -27,7 +27,6 @@ STUDIES = (
     "violations",
     "inputs",
     "noise",
-    "tokens",
     "agreement",
     "symmetry",
     "nice-to-hard",
