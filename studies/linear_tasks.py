@@ -18,7 +18,6 @@ from studies.tasks import (
     KeyValueMemory,
     TapeLayout,
     TuringMachine,
-    UniversalLayout,
     agreement,
 )
 from upper.linear_attention import first_independent, regress
@@ -33,7 +32,6 @@ _FIXED = ((3, 2, 6), (3, 2, 4), (5, 3, 15), (5, 3, 3), (8, 4, 32), (8, 4, 1))
 _CONTEXTS = {2: (6, 10, 16, 50), 3: (30, 50, 70, 200), 4: (80, 150, 190, 1000)}
 # states, symbols, positions, and the ranks at which learning stops; None for all
 _MACHINES = {(2, 2, 4): (16, 24, 32, 39, None), (3, 2, 5): (60, 79, 86, None)}
-_UNIVERSAL = {(2, 2, 2): (188, 376), (2, 2, 4): (800,)}
 _STEPS = 20  # of each run of a machine to learn from
 
 
@@ -48,14 +46,11 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
         for number in numbers:
             size = {"states": states, "symbols": 2, "examples": number}
             yield {"task": "automaton in context", **size, "draws": strings, "steps": 100}
-    tasks: tuple[tuple[str, Mapping[tuple[int, int, int], tuple[int | None, ...]], dict[str, int]], ...] = (
-        ("learned machine", _MACHINES, {"draws": 4 if quick else 10, "runs": 10}),
-        ("learned universal machine", _UNIVERSAL, {"draws": 20}),
-    )
-    for task, sizes, more in tasks:
-        for (states, symbols, positions), stops in sizes.items():
-            size = {"states": states, "symbols": symbols, "positions": positions}
-            yield from ({"task": task, **size, **more, "steps": 100, "stop": stop} for stop in stops)
+    for (states, symbols, positions), stops in _MACHINES.items():
+        size = {"states": states, "symbols": symbols, "positions": positions}
+        for stop in stops:
+            more = {"draws": 4 if quick else 10, "runs": 10, "steps": 100, "stop": stop}
+            yield {"task": "learned machine", **size, **more}
 
 
 def _measure(*, task: str, rng: Generator, **size: Any) -> Any:
@@ -147,25 +142,11 @@ def _learned(machine: TuringMachine, layout: TapeLayout, rank: int | None, rng: 
     return regress(x[independent], y[independent], least_norm=True)
 
 
-def _universal(*, draws: int, steps: int, stop: int | None, rng: Generator, **size: int) -> dict[str, Any]:
-    """One model learned from random machines runs others that it has not seen, one run each."""
-    layout = UniversalLayout(**size)
-    x, y = layout.examples((3 * layout.rank + 1) // 2, rng=rng)
-    independent = first_independent(x, rank=stop)
-    learned = regress(x[independent], y[independent], least_norm=True)
-    machines, start = layout.draw(draws, rng=rng)
-    run = layout.simulate(learned, machines, start, steps, keep=False)
-    wanted = np.concatenate([machine.run(start[[i]], steps) for i, machine in enumerate(machines)])
-    rank = {"rank": len(independent), "full_rank": layout.rank}
-    return {**rank, **_shares([agreement(run.configurations, wanted)]), "rounding": float(run.rounding)}
-
-
 _TASKS: Mapping[str, Callable[..., Any]] = {
     "memory": _rare_key,
     "automaton": _automaton,
     "automaton in context": _in_context,
     "learned machine": _machine,
-    "learned universal machine": _universal,
 }
 
 

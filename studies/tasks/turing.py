@@ -128,9 +128,9 @@ class TapeLayout:
         written out again after each step, as what was learned from `examples` needs. O(R T H d^2) by heads,
         O(R T d^4) by coefficients, however long the history is.
         """
-        return run_closed_loop(
-            model, self, start, steps, contexts=self.contexts, nearest=(self.nearest_tokens,), keep=keep
-        )
+        again = None if keep else self.contexts
+        nearest = (self.nearest_tokens,)
+        return run_closed_loop(model, self, self.contexts(start), start, steps, nearest=nearest, again=again)
 
     def delta_tokens(
         self, before: Int[np.ndarray, "... columns"], after: Int[np.ndarray, "... columns"]
@@ -162,40 +162,35 @@ class TapeLayout:
 def run_closed_loop(
     model: Model,
     tape: TapeLayout,
-    start: np.ndarray,
+    x: Float[np.ndarray, "R n d"],
+    start: Int[np.ndarray, "R columns"],
     steps: int,
     *,
-    contexts: Callable[[np.ndarray], np.ndarray],
     nearest: Sequence[Callable[[np.ndarray], np.ndarray]],
-    keep: bool,
+    again: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Simulation:
     """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
 
     The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
-    every sum is below 2^53.
+    every sum is below 2^53. With `again` the context is made anew of the configuration after each step.
     """
     symbols, positions, places = tape.blocks
-    x, cells = contexts(start), one_hot(start[:, :-2], tape.symbols)
-    gram, query, length = np.matrix_transpose(x) @ x, x[:, -1:], x.shape[1]
-    visited, rounding = [start], 0.0
-    for step in range(len(nearest) * steps):
-        outputs = model.of_gram(gram / length if model.average else gram, query)[:, 0]
-        tokens = nearest[step % len(nearest)](outputs)
+    cells, visited, rounding = one_hot(start[:, :-2], tape.symbols), [], 0.0
+    gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+    for step in range(1, len(nearest) * steps + 1):
+        outputs = model.of_gram(gram, query)[:, 0]
+        tokens = nearest[(step - 1) % len(nearest)](outputs)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
-        writes = (step + 1) % len(nearest) == 0
-        if writes:  # delta writes add up as in the Gram matrix
+        query = tokens[:, None]
+        gram = gram + np.matrix_transpose(query) @ query
+        if step % len(nearest) == 0:  # delta writes add up as in the Gram matrix
             cells = cells + tokens[:, positions, None] * tokens[:, None, symbols]
             at = np.divmod(np.argmax(tokens[:, places], axis=1), tape.states)
             visited.append(np.column_stack([np.argmax(cells, axis=2), *at]))
-        query = tokens[:, None]
-        if keep:
-            gram, length = gram + np.matrix_transpose(query) @ query, length + 1
-        else:
-            cells, x = one_hot(visited[-1][:, :-2], tape.symbols), contexts(visited[-1])
-            if not writes:
-                x[:, -1:] = query
-            gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
-    return Simulation(np.stack(visited[1:], axis=1), rounding)
+            if again is not None:
+                cells, x = one_hot(visited[-1][:, :-2], tape.symbols), again(visited[-1])
+                gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+    return Simulation(np.stack(visited, axis=1), rounding)
 
 
 def block_slices(*sizes: int) -> tuple[slice, ...]:

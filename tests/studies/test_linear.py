@@ -70,15 +70,3 @@ def test_turing_machines_learned_from_steps_run_on_without_an_error(size, rank):
     sizes = dict(zip(("states", "symbols", "positions"), size, strict=True))
     row = measured("tasks", task="learned machine", **sizes, draws=1, runs=3, steps=100, stop=None)
     assert (row["rank"], row["least"]) == (rank, 1)
-
-
-@pytest.mark.slow
-def test_learned_from_random_machines_it_runs_unseen_ones_at_the_exact_rank():
-    size = {"states": 2, "symbols": 2, "positions": 2, "draws": 10, "steps": 40}
-    half, whole = (
-        measured("tasks", task="learned universal machine", **size, stop=stop) for stop in (188, 376)
-    )
-    assert (half["rank"], whole["rank"], whole["full_rank"]) == (188, 376, 376)
-    assert whole["least"] == 1
-    assert whole["rounding"] < 1e-12
-    assert half["right"] < 0.9
