@@ -205,21 +205,13 @@ def _path(rows: Sequence[Row]) -> list[Row]:
     return [row for row in chosen(rows, ends="generic") if row["shape"] == row["projections"]]
 
 
-def _reach(rows: Sequence[Row]) -> str:
-    """The values at which at least half of the draws are learned."""
-    draws = grouped(rows, "shape").items()
-    return ", ".join(f"{t:g}" for (t,), own in draws if np.mean(_learned(own)) >= 0.5)
-
-
-def _learned(rows: Sequence[Row]) -> list[bool]:
-    return [row["error"] < _LEARNED for row in rows]
+def _learned(rows: Sequence[Row], below: float = _LEARNED) -> list[bool]:
+    return [row["error"] < below for row in rows]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     newton = chosen(rows, learner="newton", slope=0.0)
-    exact = {
-        t: [row["error"] < _EXACT for row in draws] for (t,), draws in grouped(_path(newton), "shape").items()
-    }
+    exact = [t for (t,), draws in grouped(_path(newton), "shape").items() if all(_learned(draws, _EXACT))]
     ends = grouped(chosen(_path(rows), shape=1.0), "learner", "slope").values()
     learned = {
         "attention": chosen(newton, shape=1.0, projections=0.0),
@@ -229,12 +221,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "steep": chosen(_path(rows), learner="newton", slope=1.0, shape=0.0),
     }
     return {
-        **{
-            f"reach_{name.replace('-', '_')}": _reach(chosen(_path(rows), learner=name, slope=0.0))
-            for name in _TITLES
-        },
-        "exact_until": f"{max(t for t, draws in exact.items() if all(draws)):g}",
-        "exact_end": f"{min(t for t, draws in exact.items() if not any(draws)):g}",
+        "exact_until": f"{max(exact):g}",
         "least": f"{min(float(np.median(values(draws, 'error'))) for draws in ends):.2f}",
         **{name: of_all(_learned(draws)) for name, draws in learned.items()},
     }

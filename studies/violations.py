@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,30 +58,18 @@ def _sizes(stack: Stack) -> Float[np.ndarray, "2 1 1"]:
     return np.linalg.norm(stack, axis=(1, 2), keepdims=True)
 
 
-def _alike(stack: Stack, cosine: float, rng: Generator) -> Stack:
+def _alike(stack: Stack, cosine: float, rng: Generator, *, sign: int = 1) -> Stack:
     """The second of two matrices, rotated to a given cosine with the first, and scaled to its norm."""
-    first, second = stack
+    (first, second), cosine = stack, sign * cosine
     size = np.linalg.norm(first)
     across = second - np.vdot(first, second) / size**2 * first
     across *= math.sqrt(max(0.0, (1 - cosine) * (1 + cosine))) * size / np.linalg.norm(across)
     return np.stack([first, cosine * first + across])
 
 
-def _opposed(stack: Stack, cosine: float, rng: Generator) -> Stack:
-    return _alike(stack, -cosine, rng)
-
-
 def _weak(stack: Stack, ratio: float, rng: Generator) -> Stack:
     first, second = stack
     return np.stack([first, second * (np.linalg.norm(first) / np.linalg.norm(second) / ratio)])
-
-
-def _large(stack: Stack, size: float, rng: Generator) -> Stack:
-    return stack * (size / _sizes(stack))
-
-
-def _close(stack: Stack, gap: float, rng: Generator) -> Stack:
-    return make_close_heads_layer(heads=2, dim=stack.shape[1], gap=gap, rng=rng).theta
 
 
 def _low_rank(stack: Stack, rank: float, rng: Generator) -> Stack:
@@ -101,14 +90,20 @@ def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
 
 
 VIOLATIONS: Mapping[str, Violation] = {
-    "close heads": Violation("theta_incoherence", (0.6, 0.2, 0.05), _close),
-    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), _opposed),
+    "close heads": Violation(
+        "theta_incoherence",
+        (0.6, 0.2, 0.05),
+        lambda stack, gap, rng: make_close_heads_layer(heads=2, dim=stack.shape[1], gap=gap, rng=rng).theta,
+    ),
+    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), partial(_alike, sign=-1)),
     "low rank": Violation("theta_stable_rank", (4.0, 1.0), _low_rank),
     "weak head": Violation("theta_norms_comparable", (6.0, 20.0, 100.0), _weak),
-    "large norms": Violation("theta_norms", (16.0, 32.0), _large),
+    "large norms": Violation(
+        "theta_norms", (16.0, 32.0), lambda stack, size, rng: stack * (size / _sizes(stack))
+    ),
     "lattice": Violation("theta_non_arithmetic", (0.1, 0.03, 0.0), _near_signs),
     "alike W": Violation("w_incoherence", (0.5, 0.9, 0.99), _alike),
-    "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), _opposed),
+    "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), partial(_alike, sign=-1)),
     "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), _low_rank_w),
     "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
 }
@@ -236,8 +231,8 @@ def _capped(error: float) -> float:
 
 def breaks(row: Row, usual: Row) -> int | None:
     """The first phase whose median error exceeds three times the usual one, or that ends most runs."""
-    phases = [phase for phase, name in _ERRORS.items() if row.get(name) and usual.get(name)]
-    broken = [phase for phase in phases if row[_ERRORS[phase]] > _BREAKS_AT * usual[_ERRORS[phase]]]
+    measured = {phase: name for phase, name in _ERRORS.items() if row.get(name) and usual.get(name)}
+    broken = [phase for phase, name in measured.items() if row[name] > _BREAKS_AT * usual[name]]
     return min([*broken, *([] if row["failed"] is None else [int(row["failed"])])], default=None)
 
 
