@@ -29,7 +29,7 @@ _TOKENS = 10  # of a sequence
 _PLANTED = ((3, 1), (4, 3), (5, 5), (6, 6), (8, 8), (3, 2), (3, 3), (4, 4), (4, 5), (4, 6))
 _MATCHES = 1e-6  # relative error; students too small to learn the target stay above 1e-2
 _STARTS = 3
-_ADAM = {"known": "Adam, H known", "twice": "Adam, 2 H", "fewer": "Adam, H - 1"}
+_ADAM = ("Adam, H known", "Adam, 2 H", "Adam, H - 1")
 
 
 def _cells(scale: Scale) -> Iterator[Parameters]:
@@ -115,7 +115,7 @@ def _adam(*, d: int, heads: int, steps: int, rng: Generator) -> list[dict[str, A
     seconds = time.perf_counter() - began
     error = float(relative_error(regression(fresh), wanted))
     rows: list[dict[str, Any]] = [{"learner": "regression", "error": error, "times": 1.0}]
-    for learner, heads_used in zip(_ADAM.values(), (heads, 2 * heads, heads - 1), strict=True):
+    for learner, heads_used in zip(_ADAM, (heads, 2 * heads, heads - 1), strict=True):
         fits: list[Any] = []
         while len(fits) < _STARTS and not any(_matches(fit) for fit in fits):
             fits.append(
@@ -146,19 +146,14 @@ def _error(fits: Sequence[Row], times: int) -> float:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    heads, adam = chosen(rows, part="heads"), chosen(rows, part="adam")
+    heads = chosen(rows, part="heads")
     threshold = grouped(chosen(rows, part="threshold"), "d", "heads").values()
     named = {
         "below": min((_error(fits, 0) for fits in threshold), default=None),
         "at": max((_error(fits, 1) for fits in threshold), default=None),
         **{name: of_all(row[name] for row in heads) for name in ("found", "proved")},
-        "regression": max(values(chosen(adam, learner="regression"), "error"), default=None),
-        **{
-            f"{name}_matches": of_all(row["error"] < _MATCHES for row in chosen(adam, learner=learner))
-            for name, learner in _ADAM.items()
-        },
     }
-    if times := values(chosen(adam, learner=_ADAM["known"]), "times"):
+    if times := values(chosen(rows, part="adam", learner=_ADAM[0]), "times"):
         named |= {"least_times": f"{min(times):.0f}", "largest_times": f"{max(times):.0f}"}
     for row in chosen(rows, part="transfer"):
         data = "added" if row["added"] else "signs"

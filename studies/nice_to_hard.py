@@ -221,7 +221,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "steep": chosen(_path(rows), learner="newton", slope=1.0, shape=0.0),
     }
     return {
-        "exact_until": f"{max(exact):g}",
+        "exact_until": f"{max(exact, default=math.nan):g}",
         "least": f"{min(float(np.median(values(draws, 'error'))) for draws in ends):.2f}",
         **{name: of_all(_learned(draws)) for name, draws in learned.items()},
     }

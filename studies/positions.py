@@ -1,7 +1,6 @@
 """Fixed positions added to the tokens: their effect on each phase and on Newton."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -201,10 +200,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _share(rows: Sequence[Row], floors: int) -> str | None:
-    return with_interval(exact) if (exact := _exact(chosen(rows, floors=floors))) else None
-
-
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     names = {**_KINDS, _CONTROL: "none, larger logits", "none": "none"}
     by = {"positions": "title", "scale": "scale"}
@@ -213,13 +208,13 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         for name, title in {"crude": "phase 1", "predicted": "derived", **_STAGES}.items()
         for ending in ("", "_centred")
     }
-    floors = {f"exact, {floors} floors": partial(_share, floors=floors) for floors in (_FLOORS, _MORE_FLOORS)}
+    newton = {"exact": lambda draws: with_interval(_exact(draws))}
     titled = [
         {**row, "title": names[row["kind"]]} for row in (*_phases_of(rows), *chosen(rows, part="newton"))
     ]
     return {
         "phases": table(chosen(titled, part="phases"), by, stages),
-        "newton": table(chosen(titled, part="newton"), by, floors),
+        "newton": table(chosen(titled, part="newton"), by | {"floors": "floors"}, newton),
     }
 
 

@@ -110,8 +110,7 @@ def _statistical_queries(instance: HardInstance) -> int | None:
     return needed if isinstance(needed, int) else None
 
 
-_Curve = tuple[list[int], list[float]]
-"""Dimensions and values."""
+_Curve = tuple[list[int], list[float]]  # dimensions and values
 
 
 def _found(row: Row) -> bool:
@@ -135,27 +134,23 @@ def _slope(curve: _Curve) -> float | None:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
-    slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, _ROUNDING)]
+    dims, counts = _curve(nice, name="two tokens")
     named: dict[str, Any] = {
         "nice": of_all(_found(row) for row in nice if row["name"] != "examples"),
         "newton": of_all(_found(row) for row in nice if row["name"] == "examples"),
         "hard": of_all(map(_found, hard)),
-        "largest_slope": _text(max((slope for slope in slopes if slope is not None), default=None)),
         **{f"slope_{name.replace(' ', '_')}": _text(_slope(_curve(nice, name=name))) for name in _NICE},
     }
-    dims, counts = _curve(nice, name="two tokens")
     if dims:
         floor = _curve(nice, "bound", name="two tokens")[1][-1]
         named |= {"dim_two_tokens": dims[-1], "floors_two_tokens": f"{counts[-1] / floor:.2f}"}
     for bits in (3, 7):
-        (dims, asked), (_, needed) = (
-            _curve(hard, value, name=f"parity of {bits} bits") for value in ("count", "bound")
-        )
-        if dims:
+        asked, needed = (_curve(hard, value, name=f"parity of {bits} bits") for value in ("count", "bound"))
+        if asked[0]:
+            named[f"parity_{bits}_dim"] = asked[0][-1]
             named |= {
-                f"parity_{bits}_dim": dims[-1],
-                f"parity_{bits}_asked": f"{asked[-1]:,.0f}",
-                f"parity_{bits}_needed": f"{needed[-1]:,.0f}",
+                f"parity_{bits}_asked": f"{asked[1][-1]:,.0f}",
+                f"parity_{bits}_needed": f"{needed[1][-1]:,.0f}",
             }
     return named
 

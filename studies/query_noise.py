@@ -1,5 +1,6 @@
 """Noise on the answers to value queries: errors before and after polish."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,10 +59,10 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     gains = [row["theta_estimate"] / row["theta_polished"] for row in read if row["theta_polished"]]
     return {
         "found": of_all(row["outcome"] == "NOISE_FLOOR" for row in rows),
-        "least_gain": f"{min(gains):.1f}",
-        "largest_gain": f"{max(gains):.0f}",
-        "least_found": f"{min(noise):.2f}",
-        "most_found": f"{max(noise):.2f}",
+        "least_gain": f"{min(gains, default=math.nan):.1f}",
+        "largest_gain": f"{max(gains, default=math.nan):.0f}",
+        "least_found": f"{min(noise, default=math.nan):.2f}",
+        "most_found": f"{max(noise, default=math.nan):.2f}",
     }
 
 
