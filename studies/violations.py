@@ -13,7 +13,6 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    Fit,
     GroundTruth,
     check_conditions,
     make_close_heads_layer,
@@ -39,10 +38,9 @@ _BREAKS_AT = 3.0  # a phase breaks if its error exceeds the usual one by more th
 _PASSES = 4000  # of Newton, about six times the number for a nice layer
 _LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
 _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the default, and a generous number
-_PHASES = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
+_PAPER = "paper"  # the mode of the six phases
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
-_BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
-_ERRORS = {phase: f"phase_{phase}" for phase in _PHASES["paper"]}
+_ERRORS = {phase: f"phase_{phase}" for phase in (*_MEASURES, 6)}
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -162,7 +160,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
         | {"runs": 1 if quick else 8 if learner in _NEWTON else runs.get(name, 3)}
         for name, several in amounts.items()
         for amount in several
-        for learner in (*_PHASES, *_NEWTON)
+        for learner in (_PAPER, *_NEWTON)
     ]
 
 
@@ -172,10 +170,9 @@ def _measure(
     """The violation and the successes of a learner in several draws, and the median error of each phase."""
     results = []
     for stream in rng.spawn(runs):
-        for_layer, for_newton, for_paper, for_practical = stream.spawn(4)
+        for_layer, for_newton, for_paper = stream.spawn(3)
         layer, value, beside = violated_layer(violation, amount, dim=dim, rng=for_layer)
-        streams = {"paper": for_paper, "practical": for_practical}
-        result = run_learner(layer, learner, streams.get(learner, for_newton))
+        result = run_learner(layer, learner, for_paper if learner == _PAPER else for_newton)
         results.append({**result, "measured": value, "alone": not beside})
     failed = float(np.median([result["failed"] or math.inf for result in results]))
     return {
@@ -183,7 +180,7 @@ def _measure(
         "alone": all(result["alone"] for result in results),
         "successes": sum(result["success"] for result in results),
         "failed": failed if failed < math.inf else None,
-        **{f"phase_{phase}": median(results, f"phase_{phase}") for phase in _PHASES.get(learner, ())},
+        **{name: median(results, name) for name in (_ERRORS.values() if learner == _PAPER else ())},
     }
 
 
@@ -192,11 +189,10 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
 
     Notes
     -----
-    Paper mode succeeds if it ends, the others if they are exact. Phases 1 and 3: the error is the relative error of the
+    Paper mode succeeds if it ends, Newton if it is exact. Phases 1 and 3: the error is the relative error of the
     sum of the projections. Phases 2 and 4: it is the residual of the true heads in the certified equations, in logits,
     divided by the root mean square of their norms. Phase 5: it is the worst head's distance from the span, divided by
-    its norm. Phase 6: it is the relative error on fresh inputs of the best tuple of the net, or of the fit within the
-    span, before Newton's iterates.
+    its norm. Phase 6: it is the relative error on fresh inputs of the best tuple of the net.
     """
     for_examples, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(_TOKENS, layer.dim)
@@ -206,23 +202,18 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
         examples = _NEWTON[learner] * counting_floor(heads=layer.heads, tokens=_TOKENS, dim=layer.dim)
         # NumPy's engine: the same numbers with and without PyTorch
         newton = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
-        return {"success": _exact(newton.fit(oracle, rng=for_learner), truth), "failed": None}
-    mode: Any = learner
-    fit = SixPhase(heads=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
-    failed = fit.details.failed
-    result = {"success": failed is None if mode == "paper" else _exact(fit, truth), "failed": failed}
+        error = truth.measure(predict=newton.fit(oracle, rng=for_learner).predict)["relative_error"]
+        return {"success": error <= _EXACT, "failed": None}
+    fit = SixPhase(heads=layer.heads, mode="paper").fit(oracle, rng=for_learner, truth=truth)
+    result: dict[str, Any] = {"success": fit.details.failed is None, "failed": fit.details.failed}
     size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
     for step in fit.trace:  # if a phase has several steps, the last one counts
         if step.phase in _MEASURES:
             unit = size if step.phase in (2, 4) else 1.0
-            result[f"phase_{step.phase}"] = _capped(step.measures[_MEASURES[step.phase]] / unit)
-        elif step.phase == 6 and _BEFORE_NEWTON[mode] in step.measures:
-            result["phase_6"] = _capped(step.measures["relative_error"])
+            result[_ERRORS[step.phase]] = _capped(step.measures[_MEASURES[step.phase]] / unit)
+        elif step.phase == 6 and "candidates" in step.measures:
+            result[_ERRORS[6]] = _capped(step.measures["relative_error"])
     return result
-
-
-def _exact(fit: Fit, truth: GroundTruth) -> bool:
-    return truth.measure(predict=fit.predict)["relative_error"] <= _EXACT
 
 
 def _capped(error: float) -> float:
@@ -249,17 +240,19 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
-    alone = {(row["violation"], row["amount"]) for row in chosen(settings, learner="Newton 4", alone=True)}
-    numbers: dict[str, Any] = {"all": len(chosen(settings, learner="Newton 4")), "alone": len(alone)}
-    for learner in (*_PHASES, *_NEWTON):
-        own = chosen(settings, learner=learner)
-        numbers[f"{learner.lower().replace(' ', '_')}_fails"] = sum(
-            row["successes"] < row["runs"] for row in own if (row["violation"], row["amount"]) in alone
-        )
-        if learner in _PHASES:
-            numbers[f"{learner}_third"] = len(chosen(own, breaks=3))
-            numbers[f"{learner}_breaks"] = sum(row["breaks"] is not None for row in own)
-    return numbers
+    paper = chosen(settings, learner=_PAPER)
+    return {
+        "all": len(paper),
+        "alone": len(chosen(paper, alone=True)),
+        "paper_third": len(chosen(paper, breaks=3)),
+        "paper_breaks": sum(row["breaks"] is not None for row in paper),
+        **{
+            f"{learner.lower().replace(' ', '_')}_fails": sum(
+                row["successes"] < row["runs"] for row in chosen(settings, learner=learner, alone=True)
+            )
+            for learner in (_PAPER, *_NEWTON)
+        },
+    }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
@@ -269,22 +262,18 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     columns = {
         "measured": of("Newton 4", "measured"),
         "alone": lambda learners: "yes" if of("Newton 4", "alone")(learners) else "no",
-        "paper breaks": of("paper", "breaks"),
-        "practical breaks": of("practical", "breaks"),
-        "paper ends": of("paper", "share"),
-        **{f"{learner} exact": of(learner, "share") for learner in ("practical", *_NEWTON)},
+        "paper breaks": of(_PAPER, "breaks"),
+        "paper ends": of(_PAPER, "share"),
+        **{f"{learner} exact": of(learner, "share") for learner in _NEWTON},
     }
     return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """The error of every phase over the usual one, for the largest amount of each violation."""
-    panels = []
-    for mode, phases in _PHASES.items():
-        last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=mode)}
-        curves = {name: (phases, [row[_ERRORS[phase]] for phase in phases]) for name, row in last.items()}
-        panels.append(Panel("phase", f"error / usual error, {mode} mode", curves, horizontals=(_BREAKS_AT,)))
-    return line_figure(panels)
+    last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=_PAPER)}
+    curves = {name: (list(_ERRORS), [row[error] for error in _ERRORS.values()]) for name, row in last.items()}
+    return line_figure([Panel("phase", "error / usual error, paper mode", curves, horizontals=(_BREAKS_AT,))])
 
 
 STUDY = Study(
