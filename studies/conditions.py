@@ -49,7 +49,6 @@ _MEASURES = {
     "Tr²/‖Θ‖²": "theta_trace",
     "lattice": "theta_non_arithmetic",
 }
-_LEAST_DRAWN = 1e-8  # zero is drawn here on a logarithmic axis
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
@@ -169,8 +168,7 @@ def _two_digits(name: str) -> Callable[[Sequence[Row]], str]:
 def _figure(rows: Sequence[Row]) -> Any:
     panels = []
     for title in _MEASURES:
-        shown = [{**row, title: max(row[title], _LEAST_DRAWN)} for row in rows if row[title] is not None]
-        curves = {family: curve(own, "dim", title) for (family,), own in grouped(shown, "family").items()}
+        curves = {family: curve(own, "dim", title) for (family,), own in grouped(rows, "family").items()}
         curves["threshold"] = curve(rows, "dim", f"threshold of {title}")
         panels.append(Panel("d", title, curves, log_x=True))
     return line_figure(panels, columns=2)

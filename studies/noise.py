@@ -158,22 +158,13 @@ def _breaks(rows: Sequence[Row], name: str) -> float | None:
     return min(worse, default=None)
 
 
-def _extent(numbers: Sequence[float]) -> str:
-    low, high = f"{min(numbers):.2f}", f"{max(numbers):.2f}"
-    return low if low == high else f"{low} to {high}"
-
-
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    newton = _newton(rows)
-    laws = grouped([row for row in newton if row.get("law") is not None], "dim", "floors").values()
+    laws = [row for row in _newton(rows) if row.get("law") is not None]
+    ratios = [
+        _mean(layers) / float(np.median(values(layers, "law"))) for layers in grouped(laws, "floors").values()
+    ]
     return {
-        **{
-            f"newton_{floors}": _extent([_mean(layers) for layers in grouped(same, "dim").values()])
-            for (floors,), same in grouped(newton, "floors").items()
-        },
-        "newton_covariance": _extent(
-            [_mean(layers) / float(np.median(values(layers, "law"))) for layers in laws]
-        ),
+        "newton_covariance": f"{min(ratios):.2f} to {max(ratios):.2f}",
         **{f"{name}_breaks": _breaks(rows, name) for name in _PHASES},
         **{
             f"adam_{row['level']:g}".replace(".", "_"): f"{row['ratio']:.2g}"

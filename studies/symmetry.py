@@ -216,12 +216,14 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def _figure(rows: Sequence[Row]) -> Any:
     """The steps until the heads part by the gap at the start."""
-    times = {}
-    for (target,), draws in grouped(chosen(rows, tokens=2), "target").items():
-        if target in ("nice", "0.1"):
-            words = "nice" if target == "nice" else f"gap {target}"
-            for name, title in (("parted", words), ("predicted", f"{words}, predicted")):
-                times[title] = curve_of({gap: _median(draws, name, gap) for gap in _GAPS})
+    times = {
+        f"{target if target == 'nice' else f'gap {target}'}, {name}": curve_of(
+            {gap: _median(draws, name, gap) for gap in _GAPS}
+        )
+        for (target,), draws in grouped(chosen(rows, tokens=2), "target").items()
+        for name in ("parted", "predicted")
+        if target in ("nice", "0.1")
+    }
     return line_figure([Panel("gap at the start", "steps until the heads part", times, log_x=True)])
 
 
