@@ -16,7 +16,6 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     Learner,
-    make_low_rank_layer,
     make_nice_layer,
     unknown_part_error,
 )
@@ -49,8 +48,6 @@ def _cells(scale: Scale) -> list[Parameters]:
         for t in ((0.0, 0.8, 0.95, 1.0) if quick else _SHAPES)
     ]
     settings += [{**newton, "shape": a, "projections": 1.0 - a} for a in (0.0, 1.0)]
-    # only the ranks change: the nice end with the ranks of the parity
-    settings += [{**newton, "ends": "low rank", "shape": 0.0, "projections": 0.0}]
     draws = {"newton": 2, "six-phase": 1, "adam": 1} if quick else {"newton": 5, "six-phase": 5, "adam": 2}
     return [{**setting, "draw": draw} for setting in settings for draw in range(draws[setting["learner"]])]
 
@@ -67,7 +64,7 @@ def _measure(
 ) -> Mapping[str, Any]:
     # separate, so that every cell of a draw has the same ends, examples and tests
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
-    point = draw_point(dim, bits, low_rank=ends == "low rank", rng=for_path, **where)
+    point = draw_point(dim, bits, rng=for_path, **where)
     inputs = BooleanInputs(tokens=2, dim=dim)
     oracle = ExampleOracle(point.layer, inputs, rng=for_oracle)
     fit = _LEARNERS[learner](point.layer.heads, dim).fit(oracle, rng=for_learner)
@@ -182,16 +179,12 @@ def draw_point(
     shape: float,
     projections: float,
     slope: float,
-    low_rank: bool = False,
     rng: Generator,
 ) -> PathPoint:
-    """Draw a nice end and a secret set; with `low_rank` the nice end has the parity's ranks, in random directions."""
+    """Draw a nice end and a secret set."""
     heads = len(parity_heads("D", bits=bits).slopes)  # the smallest number that hides so many bits
     secret = np.sort(1 + rng.choice(dim - 1, size=bits, replace=False))
-    if low_rank:
-        nice = make_low_rank_layer(heads=heads, dim=dim, rank=bits + 1, w_rank=1, sigma=_SIGMA, rng=rng)
-    else:
-        nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
+    nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
     return PathPoint(nice, secret, shape, projections, slope)
 
 
@@ -201,8 +194,8 @@ def _by_head(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:
 
 
 def _path(rows: Sequence[Row]) -> list[Row]:
-    """Along the path attention and projections move together, from a generic nice end."""
-    return [row for row in chosen(rows, ends="generic") if row["shape"] == row["projections"]]
+    """Along the path attention and projections move together."""
+    return [row for row in rows if row["shape"] == row["projections"]]
 
 
 def _learned(rows: Sequence[Row], below: float = _LEARNED) -> list[bool]:
@@ -217,7 +210,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "attention": chosen(newton, shape=1.0, projections=0.0),
         "projections": chosen(newton, shape=0.0, projections=1.0),
         "together": chosen(newton, shape=1.0, projections=1.0),
-        "ranks": chosen(newton, ends="low rank"),
         "steep": chosen(_path(rows), learner="newton", slope=1.0, shape=0.0),
     }
     return {
@@ -258,7 +250,7 @@ STUDY = Study(
     name="nice-to-hard",
     title="From a nice layer to a hidden parity",
     question="On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it "
-    "the slopes, the ranks or the projections that stop it?",
+    "the slopes, the attention or the projections that stop it?",
     cells=_cells,
     measure=_measure,
     numbers=_numbers,

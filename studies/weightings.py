@@ -16,7 +16,7 @@ from studies.study import Parameters, Row, Study, Table
 
 __all__ = ["STUDY", "agreement", "outputs", "pattern", "phase_one_bias"]
 
-_TITLES = {"softmax": "softmax", "sparsemax": "sparsemax", "positive square": "z₊²", "sigmoid": "sigmoid"}
+_TITLES = {"softmax": "softmax", "sparsemax": "sparsemax", "sigmoid": "sigmoid"}
 _SIGMA = 2.0
 _TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern
 _SMALLEST = 0.05  # smaller entries of a pattern determine their logits too poorly
@@ -54,16 +54,12 @@ def pattern(weighting: str, z: Logits) -> Logits:
     Notes
     -----
     Sparsemax is the Euclidean projection of the logits on the simplex, max(z - tau, 0) with tau for a sum of 1 (Martins
-    and Astudillo, arXiv 1602.02068). The others are weights over their sum: exp(z), max(z, 0)^2, 1 / (1 + exp(-z)). If
-    no logit is positive, the square gives a uniform pattern.
+    and Astudillo, arXiv 1602.02068). The others are weights over their sum: exp(z) and 1 / (1 + exp(-z)).
     """
     if weighting == "softmax":
         return softmax(z, np)
     if weighting == "sigmoid":
         return softmax(-np.logaddexp(-z, 0.0), np)
-    if weighting == "positive square":
-        weights = np.maximum(z, 0.0) ** 2
-        return np.where(z.max(axis=-1, keepdims=True) > 0, weights, 1.0) / _sum(weights, z)
     # logits that are 1 or more below the largest are outside the support; clipping there keeps sums small
     z = np.maximum(z - z.max(axis=-1, keepdims=True), -2.0)
     ordered = np.sort(z, axis=-1)[..., ::-1]
@@ -71,11 +67,6 @@ def pattern(weighting: str, z: Logits) -> Logits:
     tau = (np.sum(inside * ordered, axis=-1, keepdims=True) - 1) / inside.sum(axis=-1, keepdims=True)
     p = np.maximum(z - tau, 0.0)
     return p / p.sum(axis=-1, keepdims=True)  # rounding
-
-
-def _sum(weights: Logits, z: Logits) -> Logits:
-    """The sum of weights, and the number of tokens where no logit is positive."""
-    return np.where(z.max(axis=-1, keepdims=True) > 0, weights.sum(axis=-1, keepdims=True), z.shape[-1])
 
 
 def outputs(
@@ -116,25 +107,20 @@ def agreement(
 
     Notes
     -----
-    Exact: all heads have the same pattern up to rounding. Rows on which heads without a positive logit are uniform by
-    convention do not count, because they carry no information. Useful: all heads share a support of two or
-    more tokens, no weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in
-    its support gives s - 1 equations.
+    Exact: all heads have the same pattern up to rounding. Useful: all heads share a support of two or more tokens, no
+    weight on it is below .05, and no weight differs by more than the tolerance. A row with s tokens in its support
+    gives s - 1 equations.
     """
-    z = np.moveaxis(contract(x, layer.theta, np), -2, -3)
-    p = pattern(weighting, z)  # n, m, k, k
+    p = pattern(weighting, np.moveaxis(contract(x, layer.theta, np), -2, -3))  # n, m, k, k
     gap = (p.max(axis=1) - p.min(axis=1)).max(axis=-1)
     support = p > 0
     size = support[:, 0].sum(axis=-1)
-    known = (
-        (z.max(axis=-1) > 0).all(axis=1) if weighting == "positive square" else np.ones_like(gap, dtype=bool)
-    )
     large = np.where(support, p, 1.0).min(axis=(1, 3)) >= _SMALLEST
-    useful = (support == support[:, :1]).all(axis=(1, 3)) & large & (size > 1) & known
+    useful = (support == support[:, :1]).all(axis=(1, 3)) & large & (size > 1)
     return [
         {
             "tolerance": tolerance,
-            "exact": float(np.mean((gap < 1e-12) & known)),
+            "exact": float(np.mean(gap < 1e-12)),
             "useful": int(np.sum(useful & (gap <= tolerance))),
             "equations": int(np.sum((size - 1)[useful & (gap <= tolerance)])),
             "rows": gap.size,
@@ -158,13 +144,16 @@ def _slope(rows: Sequence[Row]) -> float:
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for name in _TITLES:
-        key, own = name.replace(" ", "_"), chosen(rows, weighting=name)
+        own = chosen(rows, weighting=name)
         last = max(row["dim"] for row in chosen(own, part="bias"))
-        numbers[f"bias_{key}"] = f"{median(chosen(own, part='bias', dim=last), 'bias'):.2g}"
+        numbers[f"bias_{name}"] = f"{median(chosen(own, part='bias', dim=last), 'bias'):.2g}"
         for (m, k), draws in grouped(chosen(own, part="agreement"), "heads", "tokens").items():
             usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
             often = _ratio(draws, "useful", "rows", 0.01) / _ratio(usual, "useful", "rows", 0.01)
-            numbers |= {f"power_{m}{k}_{key}": f"{_slope(draws):.1f}", f"often_{m}{k}_{key}": f"{often:.2g}"}
+            numbers |= {
+                f"power_{m}{k}_{name}": f"{_slope(draws):.1f}",
+                f"often_{m}{k}_{name}": f"{often:.2g}",
+            }
     return numbers
 
 
@@ -211,7 +200,7 @@ STUDY = Study(
     name="weightings",
     title="Other weightings than exp",
     question="What do phase 1 and agreement need of exp: what stands when patterns are made of the logits "
-    "by sparsemax, by powers or by sigmoids?",
+    "by sparsemax or by sigmoids?",
     cells=_cells,
     measure=_measure,
     numbers=_numbers,
