@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import ndtr
 
-from attention import AttentionLayer, BooleanInputs, GaussianInputs, check_conditions, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
 from runs import Scale
 from studies.intervals import mean_interval
 from studies.line_figure import Curve, Panel, line_figure
@@ -64,10 +64,8 @@ def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, ba
         shares.append(share)
         ratios.append(share / normal)
     intervals = [mean_interval(column) for column in np.array(ratios).T]
-    arithmetic = check_conditions(layer)["theta_non_arithmetic"].measured
     return [
         {
-            "arithmetic": arithmetic,
             "power": power,
             "share": float(share),
             "excess": interval.estimate - 1,
@@ -157,7 +155,6 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             [{**row, "kind": _KINDS[row["heads"]]} for row in chosen(rows, inputs="boolean")],
             {"heads": "kind", "d": "dim"},
             {
-                "arithmetic": lambda draws: f"{np.mean(values(chosen(draws, power=0), 'arithmetic')):.2f}",
                 "spacing": lambda draws: spacing(draws[0]["heads"], draws[0]["dim"]),
             }
             | {

@@ -154,15 +154,8 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     shown = [
         row for row in rows if row["family"] == "imported, recall" or row["dim"] == largest[row["family"]]
     ]
-    measures = {title: _two_digits(title) for title in _MEASURES}
-    last = {"loss": "loss", "fails on every layer": "fails on every layer"}
-    return {
-        "families": table(shown, {"heads": "family", "d": "dim"}, {"all hold": _share, **measures, **last})
-    }
-
-
-def _two_digits(name: str) -> Callable[[Sequence[Row]], str]:
-    return lambda rows: f"{rows[0][name]:.2g}"
+    measured = {title: title for title in (*_MEASURES, "loss", "fails on every layer")}
+    return {"families": table(shown, {"heads": "family", "d": "dim"}, {"all hold": _share, **measured})}
 
 
 def _figure(rows: Sequence[Row]) -> Any:

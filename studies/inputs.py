@@ -102,14 +102,6 @@ def _measure(
     ]
 
 
-def _step(rows: Sequence[Row]) -> str:
-    """The two neighbouring floors between which Newton's share of exact layers reaches one half."""
-    reached = sorted(row["floors"] for row in rows if 2 * row["exact"] >= row["draws"])
-    before = [row["floors"] for row in rows if not reached or row["floors"] < reached[0]]
-    low = f"{max(before, default=0):g}"
-    return f"{low} to {reached[0]:g}" if reached else f"above {low}"
-
-
 def _ratio(rows: Sequence[Row], tokens: str, name: str) -> str | None:
     """The geometric mean of the error over that with Boolean tokens, for the layers that have both."""
     plain = {row["draw"]: row[name] for row in chosen(rows, inputs="boolean")}
@@ -130,14 +122,12 @@ def _most(rows: Sequence[Row], learner: str) -> dict[int, list[Row]]:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    for size, sized in grouped(chosen(rows, learner="newton"), "heads", "tokens", "dim").items():
-        steps = dict.fromkeys(_step(own) for own in grouped(sized, "inputs").values())
-        named["step_{}_{}_{}".format(*size)] = " or ".join(steps)
-    for learner, names in _MEASURED.items():
-        for dim, own in _most(rows, learner).items():
-            named |= {f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name) for name in names}
-    return named
+    return {
+        f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name)
+        for learner, names in _MEASURED.items()
+        for dim, own in _most(rows, learner).items()
+        for name in names
+    }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:

@@ -22,7 +22,6 @@ __all__ = ["STUDY", "derivative", "squared_law"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
-_BROKEN = 2.0  # times the error without noise
 _FRESH, _BATCH = 1000, 256
 _MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose cost per example is its square
 _NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
@@ -150,14 +149,6 @@ def _mean(rows: Sequence[Row]) -> float:
     return float(np.mean(values(rows, "ratio")))
 
 
-def _breaks(rows: Sequence[Row], name: str) -> float | None:
-    """The least noise at which a phase's error is twice that without noise; None if no measured noise reaches it."""
-    phases = chosen(rows, kind="phases")
-    (clean,) = values(chosen(phases, level=0.0), name)
-    worse = [row["level"] for row in phases if row[name] is None or row[name] > _BROKEN * clean]
-    return min(worse, default=None)
-
-
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     laws = [row for row in _newton(rows) if row.get("law") is not None]
     ratios = [
@@ -165,7 +156,6 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     ]
     return {
         "newton_covariance": f"{min(ratios):.2f} to {max(ratios):.2f}",
-        **{f"{name}_breaks": _breaks(rows, name) for name in _PHASES},
         **{
             f"adam_{row['level']:g}".replace(".", "_"): f"{row['ratio']:.2g}"
             for row in chosen(rows, kind="adam")

@@ -75,17 +75,15 @@ def _measure(
         parted = np.flatnonzero(distances >= _PARTED)
         coordinates = np.abs(differences @ direction) / 2
         near = np.flatnonzero((distances < _LINEAR) & (coordinates != 0))
-        rows.append(
-            {
-                "gap": gap,
-                "curvature": curvature,
-                "parted": int(parted[0]) if parted.size else None,
-                "predicted": float(np.log(_PARTED * size / np.sqrt(2) / coordinates[0])) / rate,
-                "growth": float(np.polyfit(near, np.log(coordinates[near]), 1)[0]) / rate
-                if near.size >= 10
-                else None,
-            }
-        )
+        growth = np.polyfit(near, np.log(coordinates[near]), 1)[0] if near.size >= 10 else None
+        row = {
+            "gap": gap,
+            "curvature": curvature,
+            "parted": int(parted[0]) if parted.size else None,
+            "predicted": float(np.log(_PARTED * size / np.sqrt(2) / coordinates[0])) / rate,
+            "growth": None if growth is None else float(growth) / rate,
+        }
+        rows.append(row)
     still, _ = descend(x, y, equal, rate=eta, steps=steps // 20)
     return [*rows, {"gap": 0.0, "curvature": curvature, "distance": float(still.max())}]
 

@@ -70,15 +70,12 @@ def _weak(stack: Stack, ratio: float, rng: Generator) -> Stack:
     return np.stack([first, second * (np.linalg.norm(first) / np.linalg.norm(second) / ratio)])
 
 
-def _low_rank(stack: Stack, rank: float, rng: Generator) -> Stack:
-    theta = make_low_rank_layer(heads=2, dim=stack.shape[1], rank=int(rank), rng=rng).theta
-    return theta * (_sizes(stack) / _sizes(theta))
-
-
-def _low_rank_w(stack: Stack, rank: float, rng: Generator) -> Stack:
+def _low_rank(stack: Stack, rank: float, rng: Generator, *, of_w: bool = False) -> Stack:
     d = stack.shape[1]
-    w = make_low_rank_layer(heads=2, dim=d, rank=d, w_rank=int(rank), rng=rng).w
-    return w * (_sizes(stack) / _sizes(w))
+    ranks = {"rank": d, "w_rank": int(rank)} if of_w else {"rank": int(rank)}
+    layer = make_low_rank_layer(heads=2, dim=d, rng=rng, **ranks)
+    low = layer.w if of_w else layer.theta
+    return low * (_sizes(stack) / _sizes(low))
 
 
 def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
@@ -102,7 +99,7 @@ VIOLATIONS: Mapping[str, Violation] = {
     "lattice": Violation("theta_non_arithmetic", (0.1, 0.03, 0.0), _near_signs),
     "alike W": Violation("w_incoherence", (0.5, 0.9, 0.99), _alike),
     "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), partial(_alike, sign=-1)),
-    "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), _low_rank_w),
+    "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), partial(_low_rank, of_w=True)),
     "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
 }
 """Every violation by its name."""
