@@ -151,18 +151,12 @@ _TASKS: Mapping[str, Callable[..., Any]] = {
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    learned = [row for row in rows if row["task"] != "memory"]
-    named: dict[str, Any] = {
+    whole = [row["least"] for row in rows if row["task"] != "memory" and row["rank"] == row["full_rank"]]
+    return {
         "needed": KeyValueMemory("fixed").rank_of_a_key,
-        "least_at_full_rank": min(
-            (row["least"] for row in learned if row["rank"] == row["full_rank"]), default=None
-        ),
+        "least_at_full_rank": min(whole, default=None),
         **{f"queries_{row['queries']}": row["error"] for row in chosen(rows, task="memory")},
     }
-    for (task,), those in grouped(learned, "task").items():
-        ranks = dict.fromkeys(row["full_rank"] for row in those)
-        named[f"{task.replace(' ', '_')}_ranks"] = ", ".join(map(str, ranks))
-    return named
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:

@@ -88,8 +88,15 @@ def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: Generator) -> 
     seed = int(rng.integers(2**32))  # both continue from the same examples
     measured: dict[str, Any] = {}
     for (ending, crude), predicted in zip(sums.items(), biases, strict=True):
-        stages = {"crude": _sum_error(crude, layer), "predicted": predicted}
-        stages |= _later_phases(layer, inputs, crude, np.random.default_rng(seed))
+        oracle = ExampleOracle(layer, inputs, rng=np.random.default_rng(seed))
+        stages = {"crude": _sum_error(crude, layer), "predicted": predicted, "refined": None, "span": None}
+        try:
+            refined = refine_by_consistency(oracle, crude, examples=_ROUND).w
+            stages["refined"] = _sum_error(refined, layer)
+            hull = sculpt_affine_hull(oracle, refined, wide=layer.heads - 1, accept=_ACCEPT)
+            stages["span"] = attention_span(hull.body).errors(layer)["span_error"]
+        except PhaseFailedError:
+            pass  # the errors from this phase on stay None
         measured |= {f"{name}{ending}": value for name, value in stages.items()}
     return measured
 
@@ -141,21 +148,6 @@ def predicted_biases(
     centred = np.einsum("mij,mjk,mkl->il", layer.theta, positions.T @ spread @ positions, layer.w)
     size = np.linalg.norm(total)
     return float(np.linalg.norm(plain) / size), float(np.linalg.norm(centred) / size)
-
-
-def _later_phases(
-    layer: AttentionLayer, inputs: PositionedInputs, crude: Float[np.ndarray, "d d"], rng: Generator
-) -> dict[str, Any]:
-    """The sum of phase 3 and the span of phase 5 in practical mode, from a sum of phase 1."""
-    oracle = ExampleOracle(layer, inputs, rng=rng)
-    errors: dict[str, Any] = {"refined": None, "span": None}
-    try:
-        refined = refine_by_consistency(oracle, crude, examples=_ROUND).w
-        errors["refined"] = _sum_error(refined, layer)
-        span = attention_span(sculpt_affine_hull(oracle, refined, wide=layer.heads - 1, accept=_ACCEPT).body)
-    except PhaseFailedError:
-        return errors
-    return errors | {"span": span.errors(layer)["span_error"]}
 
 
 def _phases_of(rows: Sequence[Row]) -> list[Row]:

@@ -79,7 +79,9 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
     else:
         instance = _instance(name, dim, for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
-        bound = _statistical_queries(instance)
+        # the proved number of correlational queries of tolerance .1 that the family needs
+        needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
+        bound = needed if isinstance(needed, int) else None
     truth = GroundTruth.draw(layer, inputs, _FRESH, known=known, rng=for_tests)
     if name == "examples":
         fit = Newton(heads=_HEADS).fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner)
@@ -102,12 +104,6 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
         assert isinstance(family, SQFamily)
         return family.instance(rng=rng)
     return LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS).instance(rng=rng)
-
-
-def _statistical_queries(instance: HardInstance) -> int | None:
-    """The proved number of correlational queries of tolerance .1 that the family needs; None without a proof."""
-    needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
-    return needed if isinstance(needed, int) else None
 
 
 _Curve = tuple[list[int], list[float]]  # dimensions and values

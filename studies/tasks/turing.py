@@ -101,8 +101,11 @@ class TapeLayout:
     def examples(
         self, at: Int[np.ndarray, "N columns"], machine: TuringMachine
     ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
-        """Steps of a machine, each with its tape as the context, labelled with the next token."""
-        return self.contexts(at), self.delta_tokens(at, machine.run(at, 1)[:, 0])
+        """Steps of a machine, each with its tape as the context, labelled with [(e_w - e_x) | e_p | e_p'⊗e_s']."""
+        after, positions, run = machine.run(at, 1)[:, 0], at[:, -2], np.arange(len(at))
+        written, read = (one_hot(tape[run, positions], self.symbols) for tape in (after, at))
+        tokens = np.hstack([written - read, one_hot(positions, self.positions), self._places(after)])
+        return self.contexts(at), tokens
 
     def model(self, machine: TuringMachine) -> LinearAttention:
         """A machine as linear attention with a head for each position and state, in whole numbers. O(P S d^2)."""
@@ -131,15 +134,6 @@ class TapeLayout:
         again = None if keep else self.contexts
         nearest = (self.nearest_tokens,)
         return run_closed_loop(model, self, self.contexts(start), start, steps, nearest=nearest, again=again)
-
-    def delta_tokens(
-        self, before: Int[np.ndarray, "... columns"], after: Int[np.ndarray, "... columns"]
-    ) -> Float[np.ndarray, "... d"]:
-        """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps, from the configurations before and after each."""
-        positions = before[..., -2]
-        read, written = (np.take_along_axis(at, positions[..., None], -1)[..., 0] for at in (before, after))
-        delta = one_hot(written, self.symbols) - one_hot(read, self.symbols)
-        return np.concatenate([delta, one_hot(positions, self.positions), self._places(after)], axis=-1)
 
     def nearest_tokens(self, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
         """The tokens that a step can have nearest to given outputs, block by block; zero in further entries.
