@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,15 +155,14 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
         "ratios": table(
             [{**row, "kind": _KINDS[row["heads"]]} for row in chosen(rows, inputs="boolean")],
             {"heads": "kind", "d": "dim"},
-            {
-                "spacing": lambda draws: spacing(draws[0]["heads"], draws[0]["dim"]),
-            }
-            | {
-                f"ratio at {title}": lambda draws, power=power: f"{_ratio(chosen(draws, power=power)):.4g}"
-                for title, power in powers.items()
-            },
+            {"spacing": lambda draws: spacing(draws[0]["heads"], draws[0]["dim"])}
+            | {f"ratio at {title}": partial(_ratio_text, power) for title, power in powers.items()},
         )
     }
+
+
+def _ratio_text(power: int, draws: Sequence[Row]) -> str:
+    return f"{_ratio(chosen(draws, power=power)):.4g}"
 
 
 def _figure(rows: Sequence[Row]) -> Any:

@@ -152,7 +152,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def _figure(rows: Sequence[Row]) -> Any:
     largest = [{**row, "share": row["exact"] / row["draws"]} for row in _largest(rows, "newton")]
-    panels = [("Newton: share of layers exact", "floors", "share", largest)]
+    panels: list[Any] = [("Newton: share of layers exact", "floors", "share", largest)]
     for learner, name in (("phases", "span"), ("adam", "error")):
         title = f"{_LEARNERS[learner]}: error of the {_TITLES[name]}"
         panels.append((title, "examples", name, _largest(rows, learner)))

@@ -29,7 +29,6 @@ __all__ = ["STUDY", "positions_of", "predicted_biases", "projection_sums"]
 _KINDS = {"sinusoidal": "sinusoidal", "gaussian": "Gaussian"}
 _CONTROL = "larger logits"
 _STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}
-_TOKENS = 2
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 _SIGMA = 2.0
 _EXACT = 1e-6
@@ -45,7 +44,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     scales = (0.5, 2.0) if quick else _SCALES
     settings = [("none", 0.0), *((kind, size) for kind in (*_KINDS, _CONTROL) for size in scales)]
     return [
-        {"part": part, "heads": 2, "tokens": _TOKENS, "dim": 12 if quick else 16, "kind": kind, "scale": size}
+        {"part": part, "heads": 2, "tokens": 2, "dim": 12 if quick else 16, "kind": kind, "scale": size}
         | {"floors": floors, "draw": draw}
         for part, draws in {"phases": 5, "newton": 8}.items()
         for kind, size in settings

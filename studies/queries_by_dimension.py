@@ -55,7 +55,7 @@ _ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     dims = (8, 16) if quick else (8, 16, 32, 64, 128, 256)
-    cells = [
+    cells: list[Parameters] = [
         {"part": "nice", "name": name, "dim": dim, "draw": draw}
         for name in _NICE
         for dim in (dims if name != "examples" else dims[:1] if quick else dims[:3])

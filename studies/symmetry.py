@@ -203,13 +203,13 @@ def _median(rows: Iterable[Row], name: str, gap: float) -> int | None:
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    columns = {
+    columns: dict[str, Any] = {
         "least curvature": lambda draws: f"{np.median(values(draws, 'curvature')):.2g}",
         **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
         "predicted from 1e-06": partial(_median, name="predicted", gap=1e-6),
     }
-    by = {"target": "target", "k": "tokens"}
-    return {"steps": table([row for row in rows if row["gap"]], by, columns)}
+    pairs = [row for row in rows if row["gap"]]
+    return {"steps": table(pairs, {"target": "target", "k": "tokens"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:

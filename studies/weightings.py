@@ -16,7 +16,7 @@ from studies.study import Parameters, Row, Study, Table
 
 __all__ = ["STUDY", "agreement", "outputs", "pattern", "phase_one_bias"]
 
-_TITLES = {"softmax": "softmax", "sparsemax": "sparsemax", "sigmoid": "sigmoid"}
+_NAMES = ("softmax", "sparsemax", "sigmoid")
 _SIGMA = 2.0
 _TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern
 _SMALLEST = 0.05  # smaller entries of a pattern determine their logits too poorly
@@ -33,7 +33,7 @@ def _cells(scale: Scale) -> list[Parameters]:
         {"part": part, "weighting": name, **dict(zip(("heads", "tokens", "dim"), shape, strict=True))}
         | {"draw": draw, "examples": 40_000 if quick else 150_000}
         for part, shape in shapes
-        for name in _TITLES
+        for name in _NAMES
         for draw in range(1 if quick else 3)
     ]
 
@@ -143,26 +143,20 @@ def _slope(rows: Sequence[Row]) -> float:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
-    for name in _TITLES:
-        own = chosen(rows, weighting=name)
-        last = max(row["dim"] for row in chosen(own, part="bias"))
-        numbers[f"bias_{name}"] = f"{median(chosen(own, part='bias', dim=last), 'bias'):.2g}"
-        for (m, k), draws in grouped(chosen(own, part="agreement"), "heads", "tokens").items():
-            usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
-            often = _ratio(draws, "useful", "rows", 0.01) / _ratio(usual, "useful", "rows", 0.01)
-            numbers |= {
-                f"power_{m}{k}_{name}": f"{_slope(draws):.1f}",
-                f"often_{m}{k}_{name}": f"{often:.2g}",
-            }
+    for name in _NAMES:
+        bias, agreeing = (chosen(rows, weighting=name, part=part) for part in ("bias", "agreement"))
+        last = max(row["dim"] for row in bias)
+        numbers[f"bias_{name}"] = f"{median(chosen(bias, dim=last), 'bias'):.2g}"
+        for (m, k), draws in grouped(agreeing, "heads", "tokens").items():
+            numbers[f"power_{m}{k}_{name}"] = f"{_slope(draws):.1f}"
     return numbers
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    titled = [{**row, "title": _TITLES[row["weighting"]]} for row in chosen(rows, part="agreement")]
     return {
         "agreement": table(
-            titled,
-            {"weighting": "title", "m": "heads", "k": "tokens", "d": "dim"},
+            chosen(rows, part="agreement"),
+            {"weighting": "weighting", "m": "heads", "k": "tokens", "d": "dim"},
             {
                 "equal rows": lambda draws: float(np.mean(values(draws, "exact"))),
                 "useful to .01": lambda draws: _ratio(draws, "useful", "rows", 0.01),
@@ -188,7 +182,7 @@ def _figure(rows: Sequence[Row]) -> Any:
             Panel(
                 below,
                 title,
-                {words: curve(chosen(own, weighting=name), x, y) for name, words in _TITLES.items()},
+                {name: curve(chosen(own, weighting=name), x, y) for name in _NAMES},
                 log_x=True,
             )
             for below, title, x, y, own in panels
