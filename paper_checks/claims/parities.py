@@ -93,9 +93,9 @@ def constructions(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     fault={"repeated": True},
 )
 def solvable_slopes(scale: Scale, rng: Generator, *, repeated: bool = False) -> Iterator[Comparison]:
-    """The equations of construction D, sum_b c_b tanh(beta_b (a - 1/2)) = y_a for a = 1, ..., m, have a solution for every
-    number m of heads and almost all slopes beta. So m heads hide 2m - 1 bits. That they have one for all different
-    slopes is open.
+    """The equations of construction D, sum_b c_b tanh(beta_b (a - 1/2)) = y_a for a = 1, ..., m, have a solution for
+    every number m of heads and almost all slopes beta. So m heads hide 2m - 1 bits. That they have one for all
+    different slopes is open.
 
     The functions tanh((2a - 1) t) are independent, as the one with the largest a has a pole nearest to 0 that no other
     has. So the determinant, which is analytic in the slopes, is not 0 everywhere. Exact determinants at random slopes
@@ -120,13 +120,13 @@ def solvable_slopes(scale: Scale, rng: Generator, *, repeated: bool = False) -> 
     fault={"less": 1},
 )
 def heads_against_bits(scale: Scale, rng: Generator, *, less: int = 0) -> Iterator[Comparison]:
-    """sum_i c_i tanh(beta_i (N - t_i)) + c of m heads has at most 2^m - 1 zeros N. The parity of l bits needs l of them,
-    so m heads of this form hide at most 2^m - 1 bits. Construction D hides 2m - 1: it is optimal for one and two heads.
-    For three, 5 bits are hidden and 7 is the bound.
+    """sum_i c_i tanh(beta_i (N - t_i)) + c of m heads has at most 2^m - 1 zeros N. The parity of l bits needs l of
+    them, so m heads of this form hide at most 2^m - 1 bits. Construction D hides 2m - 1: it is optimal for one and two
+    heads. For three, 5 bits are hidden and 7 is the bound.
 
-    Times the product of the e^(2 beta_i (N - t_i)) + 1 the sum is one of at most 2^m exponentials, which has fewer zeros
-    than terms. Sturm sequences count the zeros of random sums, with slopes that are multiples of one number, and of the
-    parity of three bits by two heads.
+    Times the product of the e^(2 beta_i (N - t_i)) + 1 the sum is one of at most 2^m exponentials, which has fewer
+    zeros than terms. Sturm sequences count the zeros of random sums, with slopes that are multiples of one number, and
+    of the parity of three bits by two heads.
     """
     draws = 20 if scale is Scale.QUICK else 100
     y = symbols("y")
@@ -137,7 +137,7 @@ def heads_against_bits(scale: Scale, rng: Generator, *, less: int = 0) -> Iterat
             signs = (rng.integers(1, 30, (2, m + 1)) * rng.choice([-1, 1], (2, m + 1))).tolist()
             c = [Rational(a, abs(b)) for a, b in zip(*signs, strict=True)]
             thresholds = [Rational(*row) for row in rng.integers(1, 60, (m, 2)).tolist()]
-            if draw == 0 and m <= 2:  # nearly construction D: y is 2^N, from the middle of its counts
+            if draw == 0 and m <= 2:  # nearly construction D: y is 2^N, N from the middle
                 powers, thresholds, c = np.array([1, 3])[:m], [1] * m, [[1, 0], [-20, 9, 0]][m - 1]
             odds = [t * y ** int(b) for t, b in zip(thresholds, powers, strict=True)]
             total = c[-1] * prod(one + 1 for one in odds)

@@ -138,8 +138,8 @@ def copies_tell_signs(scale: Scale, rng: Generator, *, odds: int = 2) -> Iterato
 )
 def two_token_fibre(scale: Scale, rng: Generator, *, taken: int = 2) -> Iterator[Comparison]:
     """On two tokens, the sign of every head is free if one head, with Theta = c = 0, may take the difference: negating
-    (Theta_i, c_i, W_i) for i in a set S and adding twice the sum of their W_i to its W_0 changes no answer. Three tokens
-    show every such change.
+    (Theta_i, c_i, W_i) for i in a set S and adding twice the sum of their W_i to its W_0 changes no answer. Three
+    tokens show every such change.
 
     Three heads with biases and a uniform one. Every set of heads is negated in turn, and the exact answers to random
     queries are compared.
