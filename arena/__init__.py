@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     )
     from arena.learning import UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
-    from arena.phase_figures import draw_phases
-    from arena.phase_page import save_phases
+    from arena.views.phase_figures import draw_phases
+    from arena.views.phases import save_phases
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
     from arena.results import Results
     from arena.run_store import export_cells, stored_cells

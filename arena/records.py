@@ -26,15 +26,34 @@ class Status(StrEnum):
         return self in (Status.FAILED, Status.TIMED_OUT)
 
 
+def make_printable(record: Any) -> None:
+    """Escape control characters in the texts of a new record, and replace NaN and infinities by None.
+
+    Names of files, learners and errors may hold any character; JSON has no number that is not finite.
+    """
+    for part in fields(record):
+        value = getattr(record, part.name)
+        if type(value) in (str, dict, list, tuple):
+            object.__setattr__(record, part.name, escaped(value))
+        elif isinstance(value, float):
+            object.__setattr__(record, part.name, float(value) if math.isfinite(value) else None)
+
+
 @dataclass(frozen=True)
-class TargetRecord:
+class _Record:
+    def __post_init__(self) -> None:
+        make_printable(self)
+
+
+@dataclass(frozen=True)
+class TargetRecord(_Record):
     """The record of a target.
 
     Attributes
     ----------
     name, title : str
         A short unique name, and a readable title.
-        kind : str
+    kind : str
         "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller.
     heads, tokens, dim : int
         The numbers m of heads, k of tokens and d of coordinates.
@@ -48,7 +67,7 @@ class TargetRecord:
         One sentence about the part known in advance.
     certificate : Certificate or None
         The certificate of a hard instance; None for a layer without a secret.
-        conditions : tuple of dict of str to str
+    conditions : tuple of dict of str to str
         The non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`.
     """
 
@@ -65,9 +84,6 @@ class TargetRecord:
     certificate: Certificate | None = None
     conditions: tuple[dict[str, str], ...] = ()
 
-    def __post_init__(self) -> None:
-        make_printable(self)
-
     @property
     def group(self) -> str:
         """The targets that are counted together: "nice", "given" (the caller's own), or the kind of a hard family."""
@@ -80,14 +96,14 @@ class TargetRecord:
 
 
 @dataclass(frozen=True)
-class LearnerRecord:
+class LearnerRecord(_Record):
     """The record of a learner.
 
     Attributes
     ----------
     name, title : str
         A short unique name, and a readable title.
-        guarantee : str
+    guarantee : str
         One sentence: the guarantee and its source.
     parameters : dict
         The hyper-parameters it ran with.
@@ -101,12 +117,14 @@ class LearnerRecord:
     parameters: dict[str, Any] = field(default_factory=dict)
     access: str = "random examples"
 
-    def __post_init__(self) -> None:
-        make_printable(self)
+    @property
+    def asks(self) -> bool:
+        """Whether its cost is counted in value queries, not in examples."""
+        return self.access == "value queries"
 
 
 @dataclass(frozen=True)
-class TracePoint:
+class TracePoint(_Record):
     """One step of a fit: the cost so far, and the error on the unknown part (None if not finite)."""
 
     name: str
@@ -114,13 +132,9 @@ class TracePoint:
     seconds: float | None
     error: float | None = None
 
-    def __post_init__(self) -> None:
-        make_printable(self)
-        _make_finite(self, "seconds", "error")
-
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(_Record):
     """The fit of one learner on one target with one seed.
 
     Attributes
@@ -172,26 +186,16 @@ class Cell:
     alone: str = ""
     trace: tuple[TracePoint, ...] = ()
 
-    def __post_init__(self) -> None:
-        make_printable(self)
-        _make_finite(self, "relative_error", "unknown_part_error", "theta_error", "w_error", "seconds")
-
     @property
     def fitted(self) -> bool:
         """Whether there is a fit that applies to this target."""
         return self.status is Status.DONE and self.outcome != "NOT_APPLICABLE"
 
-
-def make_printable(record: Any) -> None:
-    """Escape control characters in all texts: names of files, learners and errors may hold any."""
-    for part in fields(record):
-        if type(value := getattr(record, part.name)) in (str, dict, list, tuple):
-            object.__setattr__(record, part.name, escaped(value))
-
-
-def _make_finite(record: Any, *names: str) -> None:
-    """Replace NaN and infinities in fields by None, because JSON has no such numbers."""
-    for name in names:
-        value = getattr(record, name)
-        if value is not None:
-            object.__setattr__(record, name, float(value) if math.isfinite(value) else None)
+    def points(self, against: str) -> list[tuple[float, float]]:
+        """The points (cost, error) of its curve: its trace and its final error, where both are finite."""
+        if not self.fitted:
+            return []
+        pairs = [(getattr(point, against), point.error) for point in self.trace]
+        end = self.examples_used if against == "examples" else self.seconds
+        pairs.append((end, self.unknown_part_error))
+        return [(float(cost), error) for cost, error in pairs if cost is not None and error is not None]

@@ -24,11 +24,10 @@ from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
 from arena.generated_targets import preset_count, preset_targets
 from arena.learners import LEARNERS, choose_budgets, choose_learners
-from arena.page import render_page
-from arena.records import Cell
 from arena.results import Results
-from arena.table import print_table
 from arena.targets import load_targets
+from arena.views.page import render_page
+from arena.views.table import print_table
 from attention.files import write_whole
 from attention.validation import count
 
@@ -126,7 +125,7 @@ def _report_failures(results: Results, total: int) -> None:
             )
         kept = " and kept" if by_hand else ""
         raise error(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
-    failed: list[Cell] = [cell for cell in results.cells if cell.status.lost]
+    failed = [cell for cell in results.cells if cell.status.lost]
     if failed:
         first = failed[0]
         raise WorkFailedError(

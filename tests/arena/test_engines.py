@@ -81,12 +81,12 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
         1
     ] * 3
     stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in (row["engine"] for row in stored.rows)] == [
+    assert [engine.split()[0] for engine in (row["engine"] for row in stored)] == [
         "numpy",
         "numpy",
         "torch",
     ]
-    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored.rows)] == [
+    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored)] == [
         None,
         "cpu",
         "cpu",

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from arena.figures import heat_map, learning_curves
+from arena.views.figures import heat_map, learning_curves
 from arena.learner_table import learner_looks
 from arena.records import TracePoint
 from runs.figures import heat_colours, heat_level

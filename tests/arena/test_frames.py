@@ -8,7 +8,8 @@ from dataclasses import replace
 import pandas
 import pytest
 
-from arena.frames import cell_table, pair_table, step_table
+from arena.formats import csv_text
+from arena.views.page import pair_rows, step_rows
 from attention.foreign import printable
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://a","b")', "="]
@@ -38,7 +39,7 @@ def test_there_is_a_row_for_every_fit_with_numbers_of_their_types(sample_results
 
 
 def test_there_is_a_row_for_every_pair(eventful_results):
-    lines = {(line["target"], line["learner"]): line for line in rows(pair_table(eventful_results).to_csv())}
+    lines = {(line["target"], line["learner"]): line for line in rows(csv_text(pair_rows(eventful_results)))}
     assert len(lines) == 25
     for (target, learner), line in lines.items():
         summary = eventful_results.summary(target, learner)
@@ -54,7 +55,7 @@ def test_there_is_a_row_for_every_pair(eventful_results):
 
 
 def test_there_is_a_row_for_every_step_and_for_the_end(eventful_results):
-    lines = iter(rows(step_table(eventful_results).to_csv()))
+    lines = iter(rows(csv_text(step_rows(eventful_results))))
     for target in eventful_results.targets:
         for learner in eventful_results.learners:
             for cell in eventful_results.cell(target.name, learner.name):

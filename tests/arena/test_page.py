@@ -10,8 +10,9 @@ import pytest
 
 from arena import Cell, LearnerRecord, Results, Status, TargetRecord
 from arena.formats import error_text
-from arena.frames import pair_table, step_table
-from arena.page import render_page
+from arena.formats import csv_text
+from arena.views.page import pair_rows, step_rows
+from arena.views.page import render_page
 from lower import Certificate, Fact, Key
 from lower import Status as FactStatus
 
@@ -111,8 +112,8 @@ def test_the_data_of_the_page_are_the_results(page, sample_results):
     assert held == {
         "heat-map.svg": sample_results.plot().svg,
         "results.csv": sample_results.to_csv(),
-        "table.csv": pair_table(sample_results).to_csv(),
-        "curves.csv": step_table(sample_results).to_csv(),
+        "table.csv": csv_text(pair_rows(sample_results)),
+        "curves.csv": csv_text(step_rows(sample_results)),
     }
 
 

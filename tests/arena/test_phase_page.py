@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arena import draw_phases, learn, load_target, lwr_target, nice_target, parity_target, save_phases
-from arena.phase_page import LAYER_FILE, phase_rows, phase_table
+from arena.views.phases import LAYER_FILE, phase_rows, phase_table
 from attention import Outcome
 
 PAPER = ["phase-1-sum", "phase-2-agreement", "phase-3-sum", "phase-4-agreement", "phase-4-spectrum"]

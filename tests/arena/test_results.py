@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import Cell, LearnerRecord, Results, Status, TargetRecord, TracePoint
-from arena.summary import summarise
+from arena.results import summarise
 from attention import FileFormatError
 
 TARGET = TargetRecord("t", "T", "nice", 1, 2, 3, {"name": "boolean"}, "Made.")
@@ -178,7 +178,7 @@ def test_save_and_load_give_back_equal_records(sample_results, tmp_path):
     sample_results = sample_results.only("parity", "elimination")
     folder = tmp_path / "new" / "folder"
     data, page = sample_results.save(folder)
-    assert page.read_text(encoding="utf-8") == sample_results.page()
+    assert page.read_text(encoding="utf-8") == render_page(sample_results)
     assert Results.load(data) == Results.load(str(folder)) == sample_results
     assert sorted(path.name for path in folder.iterdir()) == ["index.html", "results.json"]
 

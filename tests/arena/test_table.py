@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from arena.formats import count_text, error_text, seconds_text
-from arena.table import print_table, table_text
+from arena.views.table import print_table, table_text
 
 
 def block(text, title):

@@ -5,24 +5,22 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from arena.comparison_record import ComparisonRecord
-from arena.figures import curve_points, heat_map, learning_curves
-from arena.formats import count_text, error_text, number_text, seconds_text
-from arena.frames import cell_table, pair_table, step_table
+from arena.formats import count_text, csv_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
-from arena.summary import Summary
-from arena.table import legend, outcome_legend
+from arena.results import Results, Summary
+from arena.views.figures import heat_map, learning_curves
+from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
-__all__ = ["render_map", "render_page", "template"]
+__all__ = ["pair_rows", "render_map", "render_page", "step_rows", "template"]
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class _Pair:
         return " ".join(filter(None, (self.summary.outcome_text, self.summary.vouched)))
 
 
-def render_page(results: ComparisonRecord) -> str:
+def render_page(results: Results) -> str:
     """The page of a comparison: one HTML document with its figures, data, style and script inside.
 
     Notes
@@ -72,16 +70,17 @@ def render_page(results: ComparisonRecord) -> str:
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
-        asked=any(_asks(learner) for learner in results.learners),
+        tallies=[results.tally(learner.name) for learner in results.learners],
+        asked=any(learner.asks for learner in results.learners),
         lost=[cell for cell in results.cells if cell.status.lost],
         looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
         sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", cell_table(results).to_csv())),
-            ("table.csv", "one line per target and learner", _link("text/csv", pair_table(results).to_csv())),
-            ("curves.csv", "one line per step of every fit", _link("text/csv", step_table(results).to_csv())),
+            ("results.csv", "one line per fit", _link("text/csv", results.to_csv())),
+            ("table.csv", "one line per target and learner", _link("text/csv", csv_text(pair_rows(results)))),
+            ("curves.csv", "one line per step of every fit", _link("text/csv", csv_text(step_rows(results)))),
         ],
         made=made,
         json=_json_in_script(results.to_json()),
@@ -90,7 +89,7 @@ def render_page(results: ComparisonRecord) -> str:
     )
 
 
-def render_map(results: ComparisonRecord) -> str:
+def render_map(results: Results) -> str:
     """The map of errors as HTML for a notebook: no script, its colours written into every cell."""
     return template("map.html.j2").render(
         rows=_rows(results), learners=results.learners, legend=legend(results)
@@ -115,6 +114,7 @@ def template(name: str) -> Any:
         "number": number_text,
         "setting": _setting,
         "inputs": describe_inputs,
+        "tally": tally_text,
         "words": lambda name: str(name).replace("_", " "),
         "finite": lambda value: (
             "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
@@ -128,8 +128,34 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
-    """The data of each target for the template, with its learners."""
+def pair_rows(results: Results) -> list[dict[str, Any]]:
+    """One row per target and learner, summarised over seeds, in the order of display."""
+    rows = []
+    for target, pairs in _rows(results):
+        about = {"target": target.name, "target_title": target.title, "family": target.group}
+        for pair in pairs:
+            summary = {key: value for key, value in asdict(pair.summary).items() if key != "status"}
+            learner = {"learner": pair.learner.name, "learner_title": pair.learner.title}
+            rows.append(about | learner | {"verdict": pair.summary.verdict} | summary)
+    return rows
+
+
+def step_rows(results: Results) -> list[dict[str, Any]]:
+    """One row per step of every finished fit, in the order of display, and a last row, "end", per fit."""
+    rows = []
+    for target in results.shown:
+        for learner in results.learners:
+            for cell in results.cell(target.name, learner.name):
+                if cell.fitted:
+                    about = {"target": cell.target, "learner": cell.learner, "seed": cell.seed}
+                    end = {"name": "end", "examples": cell.examples_used, "seconds": cell.seconds}
+                    steps = [*map(asdict, cell.trace), end | {"error": cell.unknown_part_error}]
+                    rows += [about | {"step": number} | step for number, step in enumerate(steps, start=1)]
+    return rows
+
+
+def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:
+    """Each target with its learners, in the order of display."""
     return [
         (
             target,
@@ -142,30 +168,24 @@ def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
     ]
 
 
-def _curves(results: ComparisonRecord, target: TargetRecord, place: int) -> list[dict[str, str]]:
+def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
+    """The figures of a target against examples and against time; a curve's title has a line for each point."""
+    cells = [cell for cell in results.cells if cell.target == target.name]
     drawn = []
     for against in ("examples", "seconds"):
-        cells = [cell for cell in results.cells if cell.target == target.name]
         titles = {
-            f"curve-{cell.learner}-{cell.seed}": _points_text(
-                cell, against, asked=_asks(results.learner(cell.learner))
-            )
+            f"curve-{cell.learner}-{cell.seed}": _points_text(cell, results.learner(cell.learner), against)
             for cell in cells
         }
-        drawing = learning_curves(results, target.name, "examples" if against == "examples" else "seconds")
+        drawing = learning_curves(results, target.name, against)
         drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
     return drawn
 
 
-def _asks(learner: LearnerRecord) -> bool:
-    return learner.access == "value queries"
-
-
-def _points_text(cell: Cell, against: str, *, asked: bool) -> str:
-    """A line of text for each point of a curve, in order; the page shows it under the pointer."""
+def _points_text(cell: Cell, learner: LearnerRecord, against: str) -> str:
     text = count_text if against == "examples" else seconds_text
-    unit = (" queries" if asked else " examples") if against == "examples" else ""
-    return "\n".join(f"{error_text(y)} after {text(x)}{unit}" for x, y in curve_points(cell, against))
+    unit = "" if against == "seconds" else " queries" if learner.asks else " examples"
+    return "\n".join(f"{error_text(error)} after {text(cost)}{unit}" for cost, error in cell.points(against))
 
 
 def _link(kind: str, text: str) -> str:
