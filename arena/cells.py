@@ -21,7 +21,7 @@ from attention import Fit, Learner, ValueOracle
 from attention.fits import Progress
 from attention.inputs import inputs_to_json
 from attention.learning import access_of
-from attention.validation import count, require_instance
+from attention.validation import count
 from lower import FAMILIES
 from runs import Cell as EngineCell
 from runs import Result, Store, fingerprint, single_thread
@@ -53,29 +53,44 @@ LEAST_COST = 0.05
 """The cost of a learner that takes milliseconds, in seconds."""
 
 
-def run_cell(
-    target: Target, entry: LearnerEntry, seed: int, budgets: Budgets, *, progress: Progress | None = None
-) -> Cell:
+def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> Cell:
     """Run one learner on one target; the cell says if the learner does not apply or a package is missing.
 
     Notes
     -----
     Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
-    require_instance("target", target, Target, needed="a Target")
-    require_instance("entry", entry, LearnerEntry, needed="a LearnerEntry, as choose_learners gives it,")
-    seed = count("seed", seed, least=0)
-    require_instance("budgets", budgets, Budgets, needed="Budgets, one of PRESETS,")
     try:
-        learner = entry.build(target, budgets)
-        fit, measures = fit_target(target, learner, seed, progress=progress)
+        fit, measures = fit_target(target, entry.build(target, budgets), seed)
     except DoesNotApplyError as error:
         return Cell(target.name, entry.name, seed, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
         if not entry.extra or find_spec(entry.extra) is not None:
             raise
         return Cell(target.name, entry.name, seed, Status.NOT_INSTALLED, message=str(error))
-    return _done(target, entry, seed, fit, measures)
+    trace = [
+        TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
+        for step in fit.trace
+    ]
+    return Cell(
+        target.name,
+        entry.name,
+        seed,
+        Status.DONE,
+        outcome=fit.outcome.name,
+        outcome_text=fit.explanation,
+        succeeded=fit.outcome.succeeded,
+        relative_error=measures["relative_error"],
+        unknown_part_error=measures["unknown_part_error"],
+        theta_error=measures.get("theta_error"),
+        w_error=measures.get("w_error"),
+        error_rate_bound=fit.error_rate_bound,
+        examples_used=fit.examples_used,
+        seconds=fit.seconds,
+        engine=fit.engine,
+        alone=fit.alone,
+        trace=tuple(trace),
+    )
 
 
 def fit_target(
@@ -160,31 +175,6 @@ def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **record
     cell = asdict(run_cell(target, entry, seed, budgets))
     msgspec.convert(cell, Cell)  # a learner may return anything
     return cell
-
-
-def _done(target: Target, entry: LearnerEntry, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
-    return Cell(
-        target.name,
-        entry.name,
-        seed,
-        Status.DONE,
-        outcome=fit.outcome.name,
-        outcome_text=fit.explanation,
-        succeeded=fit.outcome.succeeded,
-        relative_error=measures["relative_error"],
-        unknown_part_error=measures["unknown_part_error"],
-        theta_error=measures.get("theta_error"),
-        w_error=measures.get("w_error"),
-        error_rate_bound=fit.error_rate_bound,
-        examples_used=fit.examples_used,
-        seconds=fit.seconds,
-        engine=fit.engine,
-        alone=fit.alone,
-        trace=tuple(
-            TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
-            for step in fit.trace
-        ),
-    )
 
 
 def target_stream(target: Target) -> int:

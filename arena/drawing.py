@@ -84,7 +84,10 @@ class Drawing:
         def own(tag: re.Match[str]) -> str:
             named = re.search(r' id="([^"]*)"', tag[0])
             if named is not None and (title := wanted.get(unescape(named[1]))) is not None:
-                return tag[0].replace(named[0], ' class="curve"') + f"<title>{escape(title, quote=False)}</title>"
+                return (
+                    tag[0].replace(named[0], ' class="curve"')
+                    + f"<title>{escape(title, quote=False)}</title>"
+                )
             return re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{prefix}-", tag[0])
 
         # matplotlib escapes names: what stands between < and > is a tag

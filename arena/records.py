@@ -47,41 +47,20 @@ class _Record:
 
 @dataclass(frozen=True)
 class TargetRecord(_Record):
-    """The record of a target.
+    """The record of a target."""
 
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and a readable title.
-    kind : str
-        "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller.
-    heads, tokens, dim : int
-        The numbers m of heads, k of tokens and d of coordinates.
-    inputs : dict
-        The distribution of the tokens, as `attention.inputs.inputs_to_json` writes it.
-    how : str
-        One sentence: how it was made.
-    seed : int or None
-        The seed it was made with; None if it was not made here.
-    known : str
-        One sentence about the part known in advance.
-    certificate : Certificate or None
-        The certificate of a hard instance; None for a layer without a secret.
-    conditions : tuple of dict of str to str
-        The non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`.
-    """
-
-    name: str
+    name: str  #: short and unique
     title: str
-    kind: str
-    heads: int
-    tokens: int
-    dim: int
-    inputs: dict[str, Any]
-    how: str
-    seed: int | None = None
-    known: str = ""
-    certificate: Certificate | None = None
+    kind: str  #: "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller
+    heads: int  #: m
+    tokens: int  #: k
+    dim: int  #: d
+    inputs: dict[str, Any]  #: the distribution of the tokens, as `attention.inputs.inputs_to_json` writes it
+    how: str  #: one sentence: how it was made
+    seed: int | None = None  #: the seed it was made with; None if it was not made here
+    known: str = ""  #: one sentence about the part known in advance
+    certificate: Certificate | None = None  #: of a hard instance; None for a layer without a secret
+    #: the non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`
     conditions: tuple[dict[str, str], ...] = ()
 
     @property
@@ -97,25 +76,13 @@ class TargetRecord(_Record):
 
 @dataclass(frozen=True)
 class LearnerRecord(_Record):
-    """The record of a learner.
+    """The record of a learner."""
 
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and a readable title.
-    guarantee : str
-        One sentence: the guarantee and its source.
-    parameters : dict
-        The hyper-parameters it ran with.
-    access : str
-        How it sees a target: "random examples", "value queries" or "samples of rounding".
-    """
-
-    name: str
+    name: str  #: short and unique
     title: str
-    guarantee: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    access: str = "random examples"
+    guarantee: str  #: one sentence: the guarantee and its source
+    parameters: dict[str, Any] = field(default_factory=dict)  #: the hyper-parameters it ran with
+    access: str = "random examples"  #: how it sees a target, as of `attention.Learner`
 
     @property
     def asks(self) -> bool:
@@ -135,56 +102,27 @@ class TracePoint(_Record):
 
 @dataclass(frozen=True)
 class Cell(_Record):
-    """The fit of one learner on one target with one seed.
+    """The fit of one learner on one target with one seed; errors and seconds that are not finite are None."""
 
-    Attributes
-    ----------
-    target, learner : str
-        The names of the two.
-    seed : int
-        The seed of the fit.
-    status : Status
-        Whether a fit was returned.
-    message : str
-        Why no fit was returned.
-    outcome, outcome_text : str
-        The name of the outcome and its sentence; empty without a fit.
-    succeeded : bool
-        Whether the learner met its guarantee.
-    relative_error, unknown_part_error, theta_error, w_error : float or None
-        Errors on fresh inputs; None if there is no error or it is not finite.
-    error_rate_bound : float or None
-        Of a success, the share of inputs on which the fit may be wrong, with confidence .95, as in `attention.Fit`.
-    examples_used : int or None
-        Examples drawn.
-    seconds : float or None
-        Wall-clock seconds, without measuring.
-    engine : str
-        The engine, as of `attention.Fit`; empty for a learner without a choice.
-    alone : str
-        The part of the learner that did all the work if the others found nothing, as in `attention.Fit`; else empty.
-    trace : tuple of TracePoint
-        One point per phase or step.
-    """
-
-    target: str
-    learner: str
-    seed: int
+    target: str  #: its name
+    learner: str  #: its name
+    seed: int  #: of the fit
     status: Status
-    message: str = ""
-    outcome: str = ""
-    outcome_text: str = ""
-    succeeded: bool = False
-    relative_error: float | None = None
+    message: str = ""  #: why no fit was returned
+    outcome: str = ""  #: the name of the outcome; empty without a fit
+    outcome_text: str = ""  #: its sentence
+    succeeded: bool = False  #: whether the learner met its guarantee
+    relative_error: float | None = None  #: this and the next three: on fresh inputs
     unknown_part_error: float | None = None
     theta_error: float | None = None
     w_error: float | None = None
+    #: of a success, the share of inputs on which the fit may be wrong, with confidence .95, as in `attention.Fit`
     error_rate_bound: float | None = None
-    examples_used: int | None = None
-    seconds: float | None = None
-    engine: str = ""
-    alone: str = ""
-    trace: tuple[TracePoint, ...] = ()
+    examples_used: int | None = None  #: examples drawn, or value queries asked
+    seconds: float | None = None  #: wall-clock, without measuring
+    engine: str = ""  #: as in `attention.Fit`; empty for a learner without a choice
+    alone: str = ""  #: the part of the learner that did all the work, as in `attention.Fit`; else empty
+    trace: tuple[TracePoint, ...] = ()  #: one point per phase or step
 
     @property
     def fitted(self) -> bool:

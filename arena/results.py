@@ -35,41 +35,28 @@ _HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "sto
 
 @dataclass(frozen=True)
 class Summary:
-    """One learner on one target over all seeds.
+    """One learner on one target over all seeds."""
 
-    Attributes
-    ----------
-    status : Status or None
-        DONE if any fit applies to this target, otherwise the gravest status; None without a cell.
-    error, error_min, error_max : float
-        Median, least and largest error on the unknown part; infinite if not finite, NaN without a fit.
-    examples, seconds : float
-        Medians; NaN if there are no values.
-    outcome, outcome_text : str
-        The name of the most frequent outcome, and its sentence; empty without a fit.
-    error_rate_bound : float or None
-        The largest one of the fits with this outcome, as in `attention.Fit`; None if it is no success.
-    alone : str
-        The part of the learner that did all the work in most fits, as in `attention.Fit`; else empty.
-    seeds, done : int
-        The number of cells, and the number of cells with a fit.
-    message : str
-        Why the first of the other cells has no fit.
-    """
-
+    #: DONE if any fit applies to this target, otherwise the gravest status; None without a cell
     status: Status | None = None
-    error: float = math.nan
+    error: float = math.nan  #: median error on the unknown part; infinite if not finite, NaN without a fit
     error_min: float = math.nan
     error_max: float = math.nan
-    examples: float = math.nan
-    seconds: float = math.nan
-    outcome: str = ""
+    examples: float = math.nan  #: median; NaN if there are no values
+    seconds: float = math.nan  #: likewise
+    outcome: str = ""  #: the most frequent outcome; empty without a fit
     outcome_text: str = ""
+    #: the largest one of the fits with this outcome, as in `attention.Fit`; None if it is no success
     error_rate_bound: float | None = None
-    alone: str = ""
-    seeds: int = 0
-    done: int = 0
-    message: str = ""
+    alone: str = ""  #: the part of the learner that did all the work in most of these fits; else empty
+    seeds: int = 0  #: how many cells there are
+    done: int = 0  #: how many of them have a fit
+    message: str = ""  #: why the first of the other cells has no fit
+
+    @property
+    def lost(self) -> bool:
+        """Whether no fit returned, and the gravest of them failed or timed out."""
+        return self.status is not None and self.status.lost
 
     @property
     def vouched(self) -> str:
@@ -191,9 +178,11 @@ class Results:
     @property
     def interruption(self) -> str:
         """Why the comparison stopped early and how far it got; empty if it is complete."""
-        why = self.made.get("interrupted")
+        if not (why := self.made.get("interrupted")):
+            return ""
         whole = len(self.targets) * len(self.learners) * self.seeds
-        return f"Stopped before the end ({why}): {len(self.cells)} of {whole} fits are here." if why else ""
+        reason = "interactively" if why is True else why
+        return f"Stopped before the end ({reason}): {len(self.cells)} of {whole} fits are here."
 
     def target(self, name: str) -> TargetRecord:
         """The target of that name."""
@@ -280,7 +269,7 @@ class Results:
         return csv_text(self.rows())
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The same as a data frame; missing values are NA.
+        """The same as a data frame.
 
         Raises
         ------
@@ -289,7 +278,7 @@ class Results:
         """
         import pandas
 
-        return pandas.DataFrame(self.rows()).convert_dtypes()
+        return pandas.DataFrame(self.rows())
 
     def to_json(self) -> str:
         """As JSON text; `from_json` gives back equal records, every float to its last bit."""

@@ -114,7 +114,7 @@ def _parquet(cells: Rows) -> bytes:
         import pandas
 
         out = io.BytesIO()
-        pandas.DataFrame(cells).convert_dtypes().to_parquet(out, index=False)
+        pandas.DataFrame(cells).to_parquet(out, index=False)
     except (OverflowError, ValueError):
         raise ValueError(
             "A whole number does not fit into the 64 bits of Parquet: write .csv or .json."

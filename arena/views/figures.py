@@ -64,9 +64,7 @@ def heat_map(results: Results) -> Drawing:
         return Drawing(figure, words)
 
 
-def learning_curves(
-    results: Results, target: str, against: Literal["examples", "seconds"]
-) -> Drawing:
+def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
     Raises

@@ -5,11 +5,10 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from arena.formats import count_text, csv_text, error_text, number_text, seconds_text
+from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
@@ -18,13 +17,12 @@ from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
-__all__ = ["pair_rows", "render_map", "render_page", "step_rows", "template"]
+__all__ = ["render_map", "render_page", "template"]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
-@dataclass(frozen=True)
-class _Pair:
+class _Pair(NamedTuple):
     """One learner on one target, as the page shows it."""
 
     target: TargetRecord
@@ -35,10 +33,6 @@ class _Pair:
     @property
     def measured(self) -> bool:
         return self.summary.status is Status.DONE
-
-    @property
-    def lost(self) -> bool:
-        return self.summary.status is not None and self.summary.status.lost
 
     @property
     def level(self) -> int:
@@ -66,7 +60,7 @@ def render_page(results: Results) -> str:
     return template("index.html.j2").render(
         results=results,
         rows=rows,
-        idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.lost],
+        idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.summary.lost],
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
@@ -77,11 +71,7 @@ def render_page(results: Results) -> str:
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
-        sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", results.to_csv())),
-            ("table.csv", "one line per target and learner", _link("text/csv", csv_text(pair_rows(results)))),
-            ("curves.csv", "one line per step of every fit", _link("text/csv", csv_text(step_rows(results)))),
-        ],
+        fits=_link("text/csv", results.to_csv()),
         made=made,
         json=_json_in_script(results.to_json()),
         script=script,
@@ -126,32 +116,6 @@ def template(name: str) -> Any:
         for theme in ("", "dark_")
     }
     return environment.get_template(name)
-
-
-def pair_rows(results: Results) -> list[dict[str, Any]]:
-    """One row per target and learner, summarised over seeds, in the order of display."""
-    rows = []
-    for target, pairs in _rows(results):
-        about = {"target": target.name, "target_title": target.title, "family": target.group}
-        for pair in pairs:
-            summary = {key: value for key, value in asdict(pair.summary).items() if key != "status"}
-            learner = {"learner": pair.learner.name, "learner_title": pair.learner.title}
-            rows.append(about | learner | {"verdict": pair.summary.verdict} | summary)
-    return rows
-
-
-def step_rows(results: Results) -> list[dict[str, Any]]:
-    """One row per step of every finished fit, in the order of display, and a last row, "end", per fit."""
-    rows = []
-    for target in results.shown:
-        for learner in results.learners:
-            for cell in results.cell(target.name, learner.name):
-                if cell.fitted:
-                    about = {"target": cell.target, "learner": cell.learner, "seed": cell.seed}
-                    end = {"name": "end", "examples": cell.examples_used, "seconds": cell.seconds}
-                    steps = [*map(asdict, cell.trace), end | {"error": cell.unknown_part_error}]
-                    rows += [about | {"step": number} | step for number, step in enumerate(steps, start=1)]
-    return rows
 
 
 def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from arena import compare, learn, stored_cells
+from arena import compare, learn
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
+from arena.run_store import stored_cells
 from arena.engines import on_engine, require_engine
 from arena.learners import LEARNERS, PRESETS, as_learners
 from runs import Store
