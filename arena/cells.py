@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import Enum
 from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
@@ -187,27 +186,26 @@ def target_stream(target: Target) -> int:
 
 
 def identity(value: Any) -> Any:
-    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, functions by their names."""
+    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, other objects by a fingerprint."""
     parts: list[Any] = []
     top, described = _described(value, parts), []
     for part in parts:  # the list grows during the loop
         # a field that is not given, None or False, is left out: streams stay as they were when a class gets one
         fields = {
-            one.name: _described(getattr(part, one.name), parts)
-            for one in dataclasses.fields(part)
-            if not (one.default in (None, False) and getattr(part, one.name) is one.default)
+            field.name: _described(getattr(part, field.name), parts)
+            for field in dataclasses.fields(part)
+            if not (field.default in (None, False) and getattr(part, field.name) is field.default)
         }
-        described.append({"dataclass": [{"named": _name(type(part))}, fields]})
+        name = f"{type(part).__module__}.{type(part).__qualname__}"
+        described.append({"dataclass": [{"named": name}, fields]})
     return {"is": top, "parts": described}
 
 
 def _described(value: Any, parts: list[Any]) -> Any:
     if value is None or isinstance(value, bool | str | int):
         return value
-    if isinstance(value, float):
-        return float(value) if np.isfinite(value) else {"float": repr(float(value))}
-    if isinstance(value, Enum):
-        return {"enum": [_name(type(value)), value.name]}
+    if isinstance(value, float) and np.isfinite(value):
+        return float(value)
     if isinstance(value, Mapping):
         return {"mapping": [[key, _described(value[key], parts)] for key in sorted(value)]}
     if isinstance(value, list | tuple):
@@ -219,11 +217,4 @@ def _described(value: Any, parts: list[Any]) -> Any:
         if not any(value is part for part in parts):
             parts.append(value)
         return {"part": next(number for number, part in enumerate(parts) if part is value)}
-    if hasattr(value, "__qualname__"):
-        return {"named": _name(value)}
-    state = getattr(value, "__dict__", {})
-    return {"object": [_name(type(value)), {name: repr(state[name]) for name in sorted(state)}]}
-
-
-def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    return {"fingerprint": fingerprint(value)}

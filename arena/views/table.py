@@ -45,18 +45,12 @@ def print_table(results: Results, *, file: Any = None, width: int | None = None)
         Columns; by default the width of the terminal, or 100 without a terminal.
     """
     file = sys.stdout if file is None else file
+    if hasattr(file, "reconfigure"):
+        file.reconfigure(errors="replace")  # a name that cannot be encoded must not end the run
     if width is None and not file.isatty():
         width = 100
     console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
-    encoding = getattr(file, "encoding", None) or "utf-8"
-    text = table_text(results, width=console.width)
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        # a name that cannot be encoded must not end the run: its letters are replaced, and the table has no colours
-        file.write(text.encode(encoding, "replace").decode(encoding))
-    else:
-        console.print(_table(results, console.width))
+    console.print(_table(results, console.width))
 
 
 def table_text(results: Results, *, width: int = 100) -> str:

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from arena.formats import error_text
-from arena.formats import csv_text
-from arena.views.page import pair_rows, step_rows
-from arena.views.page import render_page
 from arena.results import Results
+from arena.views.page import render_page
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -147,8 +145,6 @@ def test_every_download_holds_its_content(show, sample_results):
 
     assert Results.from_json(saved("#save-json")) == sample_results
     assert saved("#repeat [download='results.csv']") == sample_results.to_csv()
-    assert saved("#repeat [download='table.csv']") == csv_text(pair_rows(sample_results))
-    assert saved("#repeat [download='curves.csv']") == csv_text(step_rows(sample_results))
     assert saved("#glance [download='heat-map.svg']") == sample_results.plot().svg
     assert "Newton" in saved(".save[data-name='nice-2-2-32-error-against-seconds.svg']")
 

@@ -11,9 +11,9 @@ import pytest
 from arena import compare, learn
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
-from arena.run_store import stored_cells
 from arena.engines import on_engine, require_engine
 from arena.learners import LEARNERS, PRESETS, as_learners
+from arena.run_store import stored_cells
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines

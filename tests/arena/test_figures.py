@@ -23,19 +23,30 @@ def texts(drawing):
 def edited(results, **fields):
     """The comparison with the cells of Newton on the first target edited."""
     key = ("nice-2-2-32", "newton")
-    cells = [replace(cell, **fields) if (cell.target, cell.learner) == key else cell for cell in results.cells]
+    cells = [
+        replace(cell, **fields) if (cell.target, cell.learner) == key else cell for cell in results.cells
+    ]
     return replace(results, cells=tuple(cells))
 
 
 def curves(drawing, learner):
     """The paths of every curve of a learner."""
     groups = ElementTree.fromstring(drawing.svg).iter(f"{SVG}g")
-    return [group.find(f"{SVG}path") for group in groups if group.get("id", "").startswith(f"curve-{learner}-")]
+    return [
+        group.find(f"{SVG}path") for group in groups if group.get("id", "").startswith(f"curve-{learner}-")
+    ]
 
 
 def test_the_heat_map_names_and_numbers_every_pair(sample_results):
     shown = texts(heat_map(sample_results))
-    for word in ("Newton", "elimination", "5e-15", "1.16", "1.0e+30 queries at tau 0.1", "broken by BKW in 2^20"):
+    for word in (
+        "Newton",
+        "elimination",
+        "5e-15",
+        "1.16",
+        "1.0e+30 queries at tau 0.1",
+        "broken by BKW in 2^20",
+    ):
         assert word in shown
     assert shown.count("learned") == 7
     assert shown.index("Two-head parity") > shown.index("Nice, 4 heads")

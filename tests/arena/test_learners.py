@@ -70,7 +70,9 @@ def test_what_is_no_learner_is_a_sentence(given, complaint):
 )
 def test_two_of_one_name_are_found_before_the_work(given, tmp_path):
     with pytest.raises(ValueError, match=r"^Two learners are named 'known-part'"):
-        compare([nice_target(heads=1, tokens=2, dim=4)], given, store=tmp_path / "runs.sqlite", isolated=False)
+        compare(
+            [nice_target(heads=1, tokens=2, dim=4)], given, store=tmp_path / "runs.sqlite", isolated=False
+        )
     assert not (tmp_path / "runs.sqlite").exists()
 
 

@@ -61,7 +61,9 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(page, stopped, tex
         assert len(set(parts.ids)) == len(parts.ids)
     wanted = {link[1:] for link in page.links if link.startswith("#") and len(link) > 1}
     wanted |= set(re.findall(r"url\(#([^)]+)\)", text))
-    wanted |= {attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes}
+    wanted |= {
+        attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes
+    }
     assert len(wanted) > 30
     assert wanted <= set(page.ids)
 
@@ -106,7 +108,9 @@ def test_headers_of_tables_say_what_they_head(page, text, parsed):
     assert {header.get("scope") for header in page.all("th")} == {"col", "row"}
     # where rows become cards, browsers forget that it was a table: the roles are written out
     for table in re.findall(r'<table [^>]*role="table".*?</table>', text, re.DOTALL):
-        cells = [(tag, attributes.get("role")) for tag, attributes in parsed(table).tags if tag in ("th", "td")]
+        cells = [
+            (tag, attributes.get("role")) for tag, attributes in parsed(table).tags if tag in ("th", "td")
+        ]
         assert set(cells) == {("th", "columnheader"), ("th", "rowheader"), ("td", "cell")}
 
 

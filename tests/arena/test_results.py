@@ -35,7 +35,9 @@ cells = st.builds(
     unknown_part_error=numbers,
     examples_used=st.integers(0, 10**15) | st.none(),
     seconds=numbers,
-    trace=st.lists(st.builds(TracePoint, texts, st.integers(0, 10**12), numbers, numbers), max_size=3).map(tuple),
+    trace=st.lists(st.builds(TracePoint, texts, st.integers(0, 10**12), numbers, numbers), max_size=3).map(
+        tuple
+    ),
 )
 
 
