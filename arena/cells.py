@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.engines import may_use_torch
 from arena.learners import Budgets, DoesNotApplyError, LearnerEntry, set_up_for
 from arena.records import Cell, Status, TracePoint
 from arena.targets import Target
@@ -31,6 +30,7 @@ __all__ = [
     "engine_cell",
     "fit_target",
     "identity",
+    "may_use_torch",
     "run_cell",
     "stored_cell",
     "stored_results",
@@ -127,6 +127,11 @@ def fit_target(
         seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
+
+
+def may_use_torch(learner: Learner) -> bool:
+    """Whether a fit of this learner may load torch, so that its threads are to be limited first."""
+    return getattr(learner, "engine", "torch" if hasattr(learner, "device") else "numpy") != "numpy"
 
 
 def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> EngineCell:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.engines import asked_settings, on_engine, require_known_engine
+from arena.engines import on_engine
 from arena.generated_targets import preset_targets
 from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
 from arena.records import Cell
@@ -96,9 +96,10 @@ def compare(
     budgets = choose_budgets(preset)
     seeds = budgets.seeds if seeds is None else count("seeds", seeds)
     chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
-    require_known_engine(engine, device)
-    entries = on_engine(as_learners(learners), engine=engine, device=device)
-    asked = asked_settings(engine, device)
+    entries = as_learners(learners)
+    asked = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
+    if asked:
+        entries = on_engine(entries, engine=engine, device=device)
     learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
     for name in asked:
         if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):

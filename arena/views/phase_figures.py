@@ -94,7 +94,11 @@ def _panel(below: str, above: str, *, height: float = 3.3) -> Iterator[tuple[Any
 
 
 def _plot(
-    axes: Any, curves: Mapping[str, Sequence[float] | np.ndarray], *, least: float = _LEAST, **look: float
+    axes: Any,
+    curves: Mapping[str, Sequence[float] | np.ndarray],
+    *,
+    least: float = _LEAST,
+    **look: float | int,
 ) -> None:
     """Curves by their label on a logarithmic axis; the horizontal one counts from 0."""
     values = {label: np.maximum(curve, least) for label, curve in curves.items()}
