@@ -13,14 +13,12 @@ from runs.figures import (
     CARD,
     FAINT,
     INK,
-    LEAST_EXPONENT,
     axes_in,
     canvas,
     decade_limits,
     decade_ticks,
     heat_colours,
     heat_level,
-    power_of_ten,
     text_on,
 )
 
@@ -31,23 +29,19 @@ _LEAST_ERROR, _MOST_ERROR = 1e-17, 1e2
 _LEAST_COST = {"examples": 1.0, "seconds": 1e-3}
 _PANELS = 4  # side by side
 _PANEL = (2.3, 2.45)  # inches from one panel to the next
-_HATCHES = {"failed": "xxxx", "timed out": "....", "does not apply": "////"}
 
 
 def heat_map(results: Results) -> Drawing:
-    """Targets down, learners across, log10 of the median error on the unknown part.
-
-    Pairs without a number have no colour: each kind has its own hatch and a label.
-    """
+    """Targets down, learners across: the median error on the unknown part; cells without one are white."""
     targets, learners = results.shown, results.learners
     secrets_from = sum(target.certificate is None for target in targets)
     gap = 0.22 if 0 < secrets_from < len(targets) else 0.0
     rows, columns = max(len(targets), 1), max(len(learners), 4)
-    with canvas(1.12 * (1.66 + columns), 1.35 + 0.62 * rows) as figure:
+    with canvas(1.12 * (1.66 + columns), 0.95 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(-1.6, columns + 0.06)
-        axes.set_ylim(rows + gap + 1.32, -0.82)
+        axes.set_ylim(rows + gap + 0.54, -0.82)
         for place, learner in enumerate(learners):
             _text(axes, place + 0.5, -0.12, _fold(learner.title, 13), va="bottom", weight="bold")
         for row, target in enumerate(targets):
@@ -59,7 +53,8 @@ def heat_map(results: Results) -> Drawing:
             _text(axes, -0.1, below, _fold(target.label, 26, lines=2), ha="right", fontsize=7.5, **style)
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), results.seeds)
-        _scale(axes, columns, rows + gap + 0.42)
+        remark = "error on the unknown part: 1 = nothing learned beyond what is known in advance"
+        _text(axes, columns - 0.03, rows + gap + 0.27, remark, ha="right", fontsize=8.5, color=FAINT)
         words = f"Error on the unknown part: {len(targets)} targets down, {len(learners)} learners across"
         return Drawing(figure, words)
 
@@ -140,39 +135,21 @@ def _paint(axes: Any, column: int, top: float | int, summary: Summary, seeds: in
     """One cell of the heat map."""
     from matplotlib.patches import Rectangle
 
-    box = ((column + 0.03, top + 0.04), 0.94, 0.92)
+    box, middle = ((column + 0.03, top + 0.04), 0.94, 0.92), column + 0.5
     if math.isnan(summary.error):
-        look: dict[str, Any] = {"facecolor": CARD, "edgecolor": FAINT, "linewidth": 0.8, "alpha": 0.55}
-        axes.add_patch(Rectangle(*box, hatch=_HATCHES.get(summary.verdict), **look))
-        plate = {"facecolor": CARD, "edgecolor": "none", "pad": 2.0}
-        _text(axes, column + 0.5, top + 0.5, _fold(summary.verdict, 9), fontsize=8.5, bbox=plate)
+        axes.add_patch(Rectangle(*box, facecolor=CARD, edgecolor=FAINT, linewidth=0.8, alpha=0.55))
+        _text(axes, middle, top + 0.5, _fold(summary.verdict, 9), fontsize=8.5)
         return
     ground = heat_colours()[heat_level(summary.error)]
-    colour = text_on(ground)
     axes.add_patch(Rectangle(*box, facecolor=ground, edgecolor="none"))
-    note = f"{summary.done} of {seeds} seeds" if summary.done < seeds else ""
-    heights = (0.29, 0.57, 0.8) if note else (0.39, 0.72, 0.0)
+    colour, below = text_on(ground), 0.0
+    if summary.done < seeds:
+        below = 0.1
+        seeds_done = f"{summary.done} of {seeds} seeds"
+        _text(axes, middle, top + 0.8, seeds_done, fontsize=8.5, style="italic", color=colour)
     number = error_text(summary.error)
-    _text(axes, column + 0.5, top + heights[0], number, fontsize=11, weight="bold", color=colour)
-    _text(axes, column + 0.5, top + heights[1], summary.verdict, fontsize=8.5, color=colour)
-    _text(axes, column + 0.5, top + heights[2], note, fontsize=8.5, style="italic", color=colour)
-
-
-def _scale(axes: Any, columns: int, top: float) -> None:
-    """The colour scale below the heat map."""
-    from matplotlib.patches import Rectangle
-
-    left, width, colours = 0.03, columns - 0.06, heat_colours()[2:]
-    for place, colour in enumerate(reversed(colours)):
-        corner = (left + width * place / len(colours), top)
-        axes.add_patch(Rectangle(corner, width / len(colours), 0.16, facecolor=colour, edgecolor=colour))
-    for exponent in range(LEAST_EXPONENT, 1, 4):
-        side = "left" if exponent == LEAST_EXPONENT else "right" if exponent == 0 else "center"
-        x = left + width * (1 - exponent / LEAST_EXPONENT)
-        _text(axes, x, top + 0.3, power_of_ten(exponent), ha=side, fontsize=8.5)
-    _text(axes, -0.1, top + 0.08, "error on the\nunknown part", ha="right", fontsize=8.5)
-    remark = "1 = nothing learned beyond what is known in advance"
-    _text(axes, left + width, top + 0.6, remark, ha="right", fontsize=8.5, color=FAINT)
+    _text(axes, middle, top + 0.39 - below, number, fontsize=11, weight="bold", color=colour)
+    _text(axes, middle, top + 0.72 - 1.5 * below, summary.verdict, fontsize=8.5, color=colour)
 
 
 def _text(
