@@ -183,19 +183,6 @@ def test_on_paper_and_without_scripts_the_page_is_light_open_and_whole(show, sam
     assert 5 <= (ARTEFACTS / "print.pdf").read_bytes().count(b"/Type /Page\n") <= 20
 
 
-def test_the_keyboard_goes_through_the_page_from_top_to_bottom(show, sample_results):
-    tab = show(sample_results)
-    where = """() => {
-      const all = [...document.querySelectorAll("a[href], button, summary, input, [tabindex]")];
-      return [all.indexOf(document.activeElement), getComputedStyle(document.activeElement).outlineStyle];
-    }"""
-    for place in range(25):
-        tab.keyboard.press("Tab")
-        at, outline = tab.evaluate(where)
-        assert at == place
-        assert outline in ("solid", "auto")
-
-
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_nothing_hostile_runs_or_widens_the_page(show, sample_results, width):
     long = EVIL + 30 * "endless"

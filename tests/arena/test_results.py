@@ -94,6 +94,15 @@ def test_what_is_no_comparison_is_refused(text):
         Results.from_json(text)
 
 
+def test_an_older_record_says_what_interrupted_it(sample_results):
+    for reason in ("interactively", True):  # text before, True now
+        data = json.loads(sample_results.to_json())
+        data["made"]["interrupted"] = reason
+        assert Results.from_json(json.dumps(data)).interruption.startswith(
+            "Stopped before the end (interactively)"
+        )
+
+
 def test_a_summary_is_the_median_and_the_range_over_seeds():
     three = (cell(0, 0.5, examples_used=10), cell(1, 1e-9, examples_used=30), cell(2, 0.1, examples_used=20))
     summary = of(*three).summary("t", "l")
