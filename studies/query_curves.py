@@ -62,7 +62,7 @@ def query_curves(
         dims, bits, tau, learners=learners, oracle=oracle, batch=batch, seed=seed, family=family, noise=noise
     )
     return Study(
-        name="curves",
+        name="sq",
         title="Statistical queries against the dimension",
         question="How many statistical queries do learners need to find a secret, and how many does any learner?",
         cells=lambda scale: [asdict(cell) for cell in sorted(cells, key=lambda cell: cell.targets)],
@@ -142,6 +142,8 @@ def _drawn(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:
 def six_phase_curves(
     dims: Annotated[Sequence[PositiveInt], Option("dimensions d")] = (8, 16, 32, 64, 128, 256, 512, 1024),
     heads: Annotated[Sequence[PositiveInt], Option("heads m of the hard families")] = (2, 4, 8, 16),
+    *,
+    seed: int = 0,
 ) -> Study:
     """Count the queries of the six phases on nice targets, beside the tolerance at which as many fail on parities.
 

@@ -20,7 +20,6 @@ from attention.foreign import json_text, printable
 from attention.validation import count
 
 if TYPE_CHECKING:
-    from arena.drawing import Drawing
     from arena.targets import Target
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "gather",
     "listed",
     "print_json",
-    "report_curve",
     "require_all",
     "require_counts",
     "require_layer_file",
@@ -303,28 +301,6 @@ def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list
         return list(work(done.append)), True
     except KeyboardInterrupt:
         return done, False
-
-
-def report_curve(
-    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
-) -> None:
-    """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
-    from arena.frames import csv_of
-    from runs import versions
-
-    data = {"versions": versions(), "points": as_plain(list(rows))}
-    write_json(out / f"{name}.json", data)
-    flat = [
-        {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
-        for row in data["points"]
-    ]
-    columns = list(dict.fromkeys(key for row in flat for key in row))
-    write_whole(out / f"{name}.csv", csv_of(columns, flat).encode())
-    for ending in ("svg", "pdf"):
-        figure.save(out / f"{name}.{ending}")
-    if as_json:
-        print_json(data)
-    say(f"{table}\n\n{out / name}.svg, .pdf, .csv, .json", quiet=as_json)
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -1,11 +1,10 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,23 +17,20 @@ from arena.cli.console import (
     OutOption,
     PrefixOption,
     SeedOption,
-    listed,
     print_json,
     require_counts,
     require_writable,
     say,
     write_target,
 )
+from arena.cli.options import read_options, with_options
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
     from lower import Family
-    from lower.family import Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
-
-_PLAIN = (int, float, str, bool)
 
 
 class _FamilyCommands(typer.core.TyperGroup):
@@ -209,59 +205,19 @@ def _command(family: "type[Family]") -> Any:
     options = family.options()
 
     def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
-        read = {name: _read(options[name], name, value) for name, value in given.items() if value is not None}
-        made = family.preset(**read)
+        made = family.preset(**read_options(options, given))
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    kinds: dict[str, tuple[Any, Any]] = {"out": (OutOption, inspect.Parameter.empty)}
-    kinds |= {
-        name: (Annotated[_kind(one.kind), typer.Option(_flag(name, one), help=one.help)], _default(one))
-        for name, one in options.items()
+    others = {
+        "out": (OutOption, inspect.Parameter.empty),
+        "seed": (SeedOption, 0),
+        "as_json": (JsonOption, False),
     }
-    kinds |= {"seed": (SeedOption, 0), "as_json": (JsonOption, False)}
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in kinds.items()
-        ]
-    )
-    make.__annotations__ = {name: kind for name, (kind, _) in kinds.items()}
+    with_options(make, options, **others)
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
     app.command(family.name, help=words)(make)
     return typer.main.get_command(app)
-
-
-def _flag(name: str, one: "Option") -> str:
-    return one.flag or f"--{name.replace('_', '-')}"
-
-
-def _kind(hint: Any) -> Any:
-    """The type of an option: numbers, texts and choices unchanged, everything else as text."""
-    parts = [one for one in _alternatives(hint) if one is not NoneType]
-    kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
-    return kind | None
-
-
-def _alternatives(hint: Any) -> Sequence[Any]:
-    """The types of a union, without their annotations."""
-    if get_origin(hint) is Annotated:
-        return _alternatives(get_args(hint)[0])
-    if get_origin(hint) in (Sequence, Literal) or not get_args(hint):
-        return [hint]
-    return [one for part in get_args(hint) for one in _alternatives(part)]
-
-
-def _default(one: "Option") -> Any:
-    if isinstance(one.preset, tuple):
-        return ",".join(f"{number:g}" for number in one.preset)
-    return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
-
-
-def _read(one: "Option", name: str, value: Any) -> Any:
-    if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
-        return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
-    return value if one.read is None else one.read(value)
