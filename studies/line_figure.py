@@ -22,7 +22,7 @@ from runs.figures import (
 __all__ = ["Curve", "Panel", "curve_of", "decade_axis", "line_figure", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
-_BOUND = {"color": FAINT, "linewidth": 1.3, "marker": "_", "zorder": 2}
+_BOUND = {"color": FAINT, "linewidth": 4.0, "alpha": 0.4, "marker": "_", "zorder": 2}
 _DASHES = ((1, 0), (1, 1.5), (6, 2))  # of bounds
 _ROW, _BELOW, _ABOVE = 3.3, 0.5, 0.5  # inches: a row of panels, and the room for titles in it
 

@@ -154,7 +154,8 @@ def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[st
     tables, numbers = study.tables(result.rows), study.numbers(result.rows)
     lines = [study.title, *folded([study.question])]
     for table in filter(None, tables.values()):
-        lines += ["", *aligned(text_table(table)).split("\n")]
+        named = isinstance(next(iter(table[0].values())), str)
+        lines += ["", *aligned(text_table(table), left=int(named)).split("\n")]
     lines += (
         ["", *folded([f"{name}: {number_text(value)}" for name, value in numbers.items()])] if numbers else []
     )
