@@ -94,8 +94,8 @@ def learning_curve(
     return Study(
         name="examples",
         title="What examples give away",
-        question="How large are the errors in F and in Theta, by examples as a fraction of the counting floor, below "
-        "which no learner can tell the layer (derived), and by queries as a fraction of those that the learner takes?",
+        question="How large are the errors in F and in Theta? Fractions are of the counting floor, below which no "
+        "learner can tell the layer (derived), or of the queries that the learner takes.",
         cells=lambda scale: cells,
         measure=measure,
         objects=objects,
