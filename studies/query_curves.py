@@ -74,8 +74,7 @@ def query_curves(
 
 
 def _asked(*, rng: Any, **cell: Any) -> dict[str, Any]:
-    row = measure_cell(CurveCell(**cell)).row()
-    return row | {"secret": None if row["secret"] is None else " ".join(map(str, row["secret"]))}
+    return measure_cell(CurveCell(**cell)).row()
 
 
 def _missing(rows: Sequence[Row]) -> dict[str, str]:
