@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         as_learners,
         choose_learners,
     )
-    from arena.learning import UnusedSettingError, learn
+    from arena.learning import learn
     from arena.lwr_reach import lwr_curve
     from arena.phase_figures import draw_phases
     from arena.phase_page import save_phases
@@ -64,7 +64,6 @@ __all__ = [
     "Target",
     "TargetRecord",
     "TracePoint",
-    "UnusedSettingError",
     "as_learners",
     "attack",
     "checkpoint_target",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -12,13 +12,12 @@ import numpy as np
 from arena.cells import fit_target, target_stream
 from arena.drawing import Drawing
 from arena.formats import aligned, as_plain, error_text
-from arena.given_examples import learn_examples
 from arena.learner_table import LEARNERS
-from arena.learning import set_up
+from arena.learning import learn, set_up
 from arena.targets import Target
 from attention import Outcome
 from attention.learning import Access
-from attention.validation import count
+from attention.validation import PositiveInt, count
 from runs import Cell, Result, fingerprint, run
 from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import grouped
@@ -97,8 +96,8 @@ class _UnderdeterminedNewton(Newton):
 def learning_curve(
     source: Target | Sequence[Path],
     *,
-    heads: int | str = "auto",
-    seeds: int = 3,
+    heads: PositiveInt | Literal["auto"] = "auto",
+    seeds: PositiveInt = 3,
     seed: int = 0,
     on_point: Callable[[LearningPoint], None] | None = None,
     **options: Any,
@@ -108,12 +107,14 @@ def learning_curve(
     Parameters
     ----------
     source : Target or sequence of path
-        A target, with biases and a causal mask if its layer has them. Or files of examples, as for `learn_examples`:
+        A target, with biases and a causal mask if its layer has them. Or files of examples, as for `arena.learn`:
         there are no queries then, and the examples are taken in their order.
     heads : int or "auto"
-        For given examples: the number of heads.
-    seeds, seed : int
-        How many runs for each budget, and the first seed.
+        For given examples: heads; found by default.
+    seeds : int
+        Runs for each number of examples; medians are shown.
+    seed : int
+        The first seed.
     on_point : callable, optional
         Called with each point as soon as it exists.
     **options
@@ -248,7 +249,7 @@ def _from_files(
     if number is not None:
         work = _PASSES if number > floor else _PASSES_BELOW
         learner = _UnderdeterminedNewton(heads, number, work=work, biases=biases, causal=causal)  # type: ignore[arg-type]
-    learned = learn_examples(files, learner, heads=heads, seed=seed)
+    learned = learn(files, learner, heads=heads, seed=seed)
     layer, certificate = learned.layer, learned.certificate
     k, d = learned.data["tokens"], learned.data["dim"]
     if number is None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from lower.family import FamilyConstructor
 
 __all__ = [
     "INPUTS",
+    "InputsName",
     "Target",
     "checkpoint_target",
     "inputs_named",
@@ -48,6 +49,7 @@ __all__ = [
     "save_target",
 ]
 
+InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
 

@@ -23,7 +23,7 @@ from arena.cli.console import (
     takes_run_options,
 )
 from arena.cli.errors import WorkFailedError
-from arena.cli.learn import given_examples, number_of_heads
+from arena.cli.options import takes
 from arena.curves import (
     curve_table,
     draw_curves,
@@ -33,6 +33,7 @@ from arena.curves import (
     run_curves,
 )
 from arena.learning_curve import draw_learning_curve, learning_curve, learning_table
+from arena.learning import open_source
 from arena.lwr_reach import draw_lwr_curve, lwr_curve, lwr_table
 from arena.names import find_names
 from arena.targets import load_target
@@ -162,7 +163,7 @@ def lwr_curve_command(
 
 
 @curves_app.command("examples")
-@takes_run_options
+@takes(learning_curve)
 def examples_curve_command(
     files: Annotated[
         list[Path],
@@ -171,10 +172,6 @@ def examples_curve_command(
             help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
         ),
     ],
-    heads: Annotated[
-        str | None, typer.Option(metavar="NUMBER|auto", help="For examples: heads; found by default.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs for each number of examples; medians are shown.")] = 3,
     tokens: TokensOption = None,
     inputs: InputsOption = None,
     out: FolderOption = Path("learning-curve"),
@@ -183,6 +180,7 @@ def examples_curve_command(
     timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Show what examples give away: errors in F and in Theta against the number of examples, and of value queries.
 
@@ -198,18 +196,13 @@ def examples_curve_command(
         raise ValueError(
             f"{len(files)} files are named: a layer, or one or two files of examples, are needed."
         )
-    given = given_examples(files[0], None) if len(files) == 1 else given_examples(None, (files[0], files[1]))
-    unused = {"--tokens": tokens, "--inputs": inputs} if given else {"--heads": heads}
-    for option, value in unused.items():
-        if value is not None:
-            kind = "layers, examples are as they are" if given else "examples, a layer has its own"
-            raise ValueError(f"{option} is for {kind}: leave it out.")
-    require_counts(seeds=seeds)
-    number = number_of_heads(heads) or "auto"
-    source: Any = given or load_target(files[0], tokens=tokens, inputs=inputs)
-    options = run.begin(out, "examples") | {"timeout": timeout}
+    source = open_source(files if len(files) > 1 else files[0], tokens=tokens, inputs=inputs)
+    given = getattr(source, "files", None)
+    if given is None and settings["heads"] != "auto":
+        raise ValueError("--heads is for examples, a layer has its own: leave it out.")
+    options = run.begin(out, "examples") | {"timeout": timeout, "seed": seed} | settings
     done, whole = gather(
-        lambda keep: learning_curve(source, heads=number, seeds=seeds, seed=seed, on_point=keep, **options),
+        lambda keep: learning_curve(given or source, on_point=keep, **options),  # type: ignore[arg-type]
     )
     if any(point.outcome for point in done):
         rows = [point.row() for point in done]

@@ -1,0 +1,156 @@
+"""Options of a command from the signature of the function that it calls: each is declared once, where it is used."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from attention.validation import check
+
+__all__ = ["alternatives", "as_option", "options_of", "takes"]
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+_TYPES = (int, float, str, bool, Path)
+
+
+def takes(function: Callable[..., Any] | None = None, *, without: Collection[str] = ()) -> Callable[[Any], Any]:
+    """A decorator of commands: it replaces parameters that stand for several options.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``.
+    without : collection of str
+        The parameters of the function that are no options; those that the command declares itself are none either.
+
+    Notes
+    -----
+    A parameter of the command whose type is a dataclass, such as `RunOptions`, is replaced by the fields of it.
+    """
+
+    def decorated(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+        parts = {name: list(options_of(group)) for name, group in groups.items()}
+
+        @functools.wraps(command)
+        def taking(**given: Any) -> None:
+            held: dict[str, Any] = {}
+            for name, group in groups.items():
+                held[name] = group(**{field: given.pop(field) for field in parts[name]})
+            command(**given, **held)
+
+        options: dict[str, inspect.Parameter] = {}
+        for name, one in own.items():
+            if name in groups:
+                options |= options_of(groups[name])
+            elif one.kind is not inspect.Parameter.VAR_KEYWORD:
+                options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            elif function is not None:
+                found = options_of(function)
+                options |= {name: found[name] for name in found if name not in {*own, *without}}
+        taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+        taking.__annotations__ = {name: one.annotation for name, one in options.items()}
+        return taking  # type: ignore[return-value]
+
+    return decorated
+
+
+def options_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The keyword-only parameters of a function, or the fields of a dataclass, as options of a command.
+
+    Name, type, default and bounds are those of the signature, and the help is the text of the parameter in the
+    docstring. A parameter of a type that no word on a command line has, such as a callback, is left out.
+    """
+    texts = _parameter_texts(inspect.getdoc(function) or "")
+    maker = function.__init__ if isinstance(function, type) else inspect.unwrap(function)  # type: ignore[misc]
+    hints = get_type_hints(maker, include_extras=True)
+    fields = isinstance(function, type)
+    return {
+        name: option
+        for name, one in inspect.signature(function).parameters.items()
+        if (fields or one.kind is inspect.Parameter.KEYWORD_ONLY)
+        and (option := as_option(name, hints[name], one.default, texts.get(name, ""))) is not None
+    }
+
+
+def as_option(
+    name: str,
+    hint: Any,
+    default: Any,
+    help: str,
+    *,
+    flag: str = "",
+    read: Callable[[Any], Any] | None = None,
+) -> inspect.Parameter | None:
+    """A parameter of a command; None if a command line has no word for its type.
+
+    Parameters
+    ----------
+    name, hint, default
+        As in a signature. A value is held to the annotation as `attention.validation.checked` does.
+    help, flag : str
+        The help, and the name on the command line if it is not that of the parameter.
+    read : callable, optional
+        Makes the value from text, where the type alone does not say how.
+    """
+    flag = flag or f"--{name.replace('_', '-')}"
+    wanted = [one for one in alternatives(hint) if one is not NoneType]
+    kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in wanted]
+    kind = str if read is not None else _kind(kinds)
+    if kind is None:
+        return None
+    words = [word for one in kinds if get_origin(one) is Literal and len(kinds) > 1 for word in get_args(one)]
+
+    def held(value: Any) -> Any:
+        if value is None:
+            return None
+        if read is not None:
+            return read(value)
+        if words and value not in words:
+            value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
+        return check(flag, value, Union[tuple(wanted)])  # noqa: UP007 - of a list
+
+    names = f"{flag}/--no-{name.replace('_', '-')}" if kind is bool and default is not False else flag
+    metavar = "|".join(["NUMBER", *words]) if words else None
+    option = typer.Option(names, help=help, metavar=metavar, callback=held)
+    annotation = Annotated[kind | None if default is None else kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The types of a union; an annotation stays with a type that it describes alone."""
+    if get_origin(hint) is Annotated and len(alternatives(get_args(hint)[0])) > 1:
+        return alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [one for part in get_args(hint) for one in alternatives(part)]
+    return [hint]
+
+
+def _kind(kinds: Sequence[Any]) -> Any:
+    """The type that a word on the command line is read as."""
+    if len(kinds) > 1:
+        plain = [one for one in (Path, str) if one in kinds]
+        return plain[0] if plain else str if int in kinds else None
+    kind = kinds[0] if kinds else None
+    enum = isinstance(kind, type) and issubclass(kind, Enum)
+    return kind if kind in _TYPES or enum or get_origin(kind) is Literal else None
+
+
+def _parameter_texts(doc: str) -> dict[str, str]:
+    """What a docstring in the style of numpydoc says of each parameter or attribute."""
+    section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", doc, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^(\w[^\n:]*).*\n((?: .*\n|\n)*)", f"{section[1]}\n" if section else "", re.MULTILINE)
+    return {
+        name.strip(): " ".join(text.replace("`", "").split())
+        for names, text in entries
+        for name in names.split(",")
+    }
