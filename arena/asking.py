@@ -1,7 +1,7 @@
 """A function of one's own that answers value queries: its layer is learned, and the examples it would have taken."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ValueOracle
 from attention.evaluation import relative_error
 from attention.fits import Progress
-from attention.learning import access_of
+from attention.learning import Access
 from runs import single_thread
 from upper import Newton
 from upper.floor import counting_floor
@@ -43,6 +43,8 @@ class AskedFunction:
     function: str | Callable[[Any], Any]
     tokens: int | None
     dim: int | None
+    what: ClassVar[str] = "a function"
+    access: ClassVar[Sequence[Access]] = ("value queries",)
     usual_learner: ClassVar[str] = "by-queries"
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": "auto"}
 
@@ -55,21 +57,22 @@ class AskedFunction:
             If the shape is not given.
         """
         if self.tokens is None or self.dim is None:
-            raise ValueError("A function does not say what it takes: give tokens and dim, the shape of a query.")
+            raise ValueError(
+                "A function does not say what it takes: give tokens and dim, the shape of a query."
+            )
         zero = np.zeros((1, self.dim, self.dim))
         record = TargetRecord("function", "Function", "file", 1, self.tokens, self.dim, inputs={}, how="")
         inputs = BooleanInputs(self.tokens, self.dim)
         return Target(record, AttentionLayer(zero, zero), inputs, instance=None, made={})
 
-    def learned(self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None) -> dict[str, Any]:
+    def learned(
+        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
+    ) -> dict[str, Any]:
         """The fit of a learner, its error on fresh queries, and counts of random examples: as in `Learned`."""
-        if access_of(learner) != "value queries":
-            raise ValueError(
-                f"{type(learner).__name__} learns from random examples: a function is asked by by-queries, which is "
-                "the default."
-            )
         tokens, dim, function = self.tokens or 1, self.dim or 1, self.function
-        name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+        name = (
+            function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+        )
         asked = _named(function) if isinstance(function, str) else function
         oracle = ValueOracle.from_callable(answering(asked, tokens, dim), tokens, dim)
         for_learner, for_check = np.random.default_rng(seed).spawn(2)
@@ -81,7 +84,10 @@ class AskedFunction:
         if (layer := fit.layer) is not None and fit.outcome.succeeded:
             known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
-            counts = {"counting_floor": counting_floor(tokens=tokens, dim=dim, **known), "examples_for_newton": newton}
+            counts = {
+                "counting_floor": counting_floor(tokens=tokens, dim=dim, **known),
+                "examples_for_newton": newton,
+            }
         return {
             "fit": fit,
             "source": f"{name}, {tokens} tokens in {dim} dimensions",

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float
 from arena.engines import may_use_torch
 from arena.records import TargetRecord
 from arena.targets import Target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Learner, Outcome
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome
 from attention.evaluation import HeldOut, orbits, which_held_out
 from attention.files import FilePath, tensor_types
 from attention.fits import Progress
-from attention.learning import access_of
+from attention.learning import Access
 from runs import single_thread
 from upper import certify_layer
 from upper.newton.causal import examples_are_causal
@@ -45,6 +45,8 @@ class GivenExamples:
     x: Float[np.ndarray, "n k d"]
     y: Float[np.ndarray, "n k d"]
     files: tuple[Path, ...] = ()
+    what: ClassVar[str] = "given examples"
+    access: ClassVar[Sequence[Access]] = ("random examples", "samples of rounding")
     usual_learner: ClassVar[str] = "newton"
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": None, "biases": "auto"}
 
@@ -60,7 +62,9 @@ class GivenExamples:
             If there are not one or two files.
         """
         if len(files) not in (1, 2):
-            raise ValueError(f"{len(files)} files are named: the token matrices and their labels, or one file of both.")
+            raise ValueError(
+                f"{len(files)} files are named: the token matrices and their labels, or one file of both."
+            )
         paths = tuple(Path(file) for file in files)
         given = ExampleOracle.from_files(*paths)
         return cls(*given.draw(given.remaining or 0), paths)
@@ -73,14 +77,10 @@ class GivenExamples:
         record = TargetRecord("examples", "Examples", "file", len(zero), k, d, inputs={}, how="")
         return Target(record, layer, BooleanInputs(k, d), instance=None, made={})
 
-    def learned(self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None) -> dict[str, Any]:
+    def learned(
+        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
+    ) -> dict[str, Any]:
         """The fit of a learner, its error on held-out examples, and what the examples determine: as in `Learned`."""
-        name = type(learner).__name__
-        if access_of(learner) == "value queries":
-            raise ValueError(
-                f"{name} learns from value queries, which given examples cannot answer: choose a learner of random "
-                "examples, such as newton."
-            )
         x, y = self.x, self.y
         for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
         held = _held_out(x, for_split)
@@ -119,7 +119,9 @@ def holds_examples(file: Path) -> bool:
             with zipfile.ZipFile(file) as archive:
                 names = set(archive.namelist())
             if "b.npy" in names and "x.npy" not in names:
-                raise ValueError(f"{file} holds samples, not examples of a layer: give it to attention-bounds attack.")
+                raise ValueError(
+                    f"{file} holds samples, not examples of a layer: give it to attention-bounds attack."
+                )
         return True
     try:
         names = set(tensor_types(file))
@@ -161,4 +163,3 @@ def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[n
     held = np.zeros(len(x), dtype=bool)
     held[order] = which_held_out(x[order])
     return held
-

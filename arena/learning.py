@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from arena.asking import AskedFunction
 from arena.cells import fit_target
@@ -16,6 +16,7 @@ from arena.learners import LearnerEntry, as_learners, choose_budgets
 from arena.targets import InputsName, Target, load_target
 from attention import Learner
 from attention.fits import Progress
+from attention.learning import Access, access_of
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.engine import EngineName
 
@@ -27,16 +28,26 @@ class _Drawn:
     """A target as a source of examples and of answers, with everything that it is compared with."""
 
     target: Target
+    what: ClassVar[str] = "a target"
+    access: ClassVar[Sequence[Access]] = get_args(Access)
     usual_learner: ClassVar[str] = "newton"
     usual_settings: ClassVar[Mapping[str, Any]] = {}
 
     def stand_in(self, heads: int | str | None) -> Target:
         return self.target
 
-    def learned(self, learner: Learner, *, noise: float | None, seed: int, progress: Progress | None) -> dict[str, Any]:
+    def learned(
+        self, learner: Learner, *, noise: float | None, seed: int, progress: Progress | None
+    ) -> dict[str, Any]:
         fit, measures = fit_target(self.target, learner, seed, noise=noise or 0.0, progress=progress)
         record = self.target.record
-        return {"fit": fit, "source": record.title, "measures": measures, "target": record, "noise": noise or 0.0}
+        return {
+            "fit": fit,
+            "source": record.title,
+            "measures": measures,
+            "target": record,
+            "noise": noise or 0.0,
+        }
 
 
 Source = Target | GivenExamples | AskedFunction
@@ -140,7 +151,14 @@ def learn(
     opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
     seen = _Drawn(opened) if isinstance(opened, Target) else opened
     entry = one_learner(learner or seen.usual_learner)
-    settings = {"heads": heads, "rank": rank, "biases": biases, "causal": causal, "examples": examples, "work": work}
+    settings = {
+        "heads": heads,
+        "rank": rank,
+        "biases": biases,
+        "causal": causal,
+        "examples": examples,
+        "work": work,
+    }
     settings |= {"accuracy": accuracy, "engine": engine, "device": device}
     if isinstance(seen, AskedFunction):
         settings["noise"] = noise
@@ -148,12 +166,20 @@ def learn(
         raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
     built = set_up(seen.stand_in(heads), entry, preset=preset, **settings)
     fields = {field.name for field in dataclasses.fields(built)}
-    usual = {name: value for name, value in seen.usual_settings.items() if name in fields and settings[name] is None}
+    usual = {
+        name: value
+        for name, value in seen.usual_settings.items()
+        if name in fields and settings[name] is None
+    }
     if not isinstance(learner, Learner):
         if None in usual.values():
-            raise ValueError(f"Examples do not say how many heads {entry.title} is to fit: give heads a number.")
+            raise ValueError(
+                f"Examples do not say how many heads {entry.title} is to fit: give heads a number."
+            )
         built = dataclasses.replace(built, **usual)
-    return Learned(entry.record([built]), seed, **seen.learned(built, noise=noise, seed=seed, progress=progress))
+    return Learned(
+        entry.record([built]), seed, **seen.learned(built, noise=noise, seed=seed, progress=progress)
+    )
 
 
 def open_source(
@@ -166,7 +192,9 @@ def open_source(
             raise ValueError("inputs is for tokens that are drawn: a function is asked, so leave it out.")
         return AskedFunction(source, tokens, dim)
     if dim is not None:
-        raise ValueError("dim is for a function that is asked: leave it out, a layer or examples have their own.")
+        raise ValueError(
+            "dim is for a function that is asked: leave it out, a layer or examples have their own."
+        )
     several = isinstance(source, Sequence) and not isinstance(source, str)
     if isinstance(source, Source) or several or holds_examples(Path(source)):
         for name, value in (("tokens", tokens), ("inputs", inputs)):

@@ -18,7 +18,6 @@ from arena.cli.console import (
     listed,
     report_curve,
     require_all,
-    require_counts,
     require_writable,
     takes_run_options,
 )
@@ -32,11 +31,10 @@ from arena.curves import (
     learner_side_table,
     run_curves,
 )
-from arena.learning_curve import draw_learning_curve, learning_curve, learning_table
 from arena.learning import open_source
+from arena.learning_curve import draw_learning_curve, learning_curve, learning_table
 from arena.lwr_reach import draw_lwr_curve, lwr_curve, lwr_table
 from arena.names import find_names
-from arena.targets import load_target
 from lower.bounds import exact_fraction
 from sq import curve_cells
 from sq.curves import CURVE_LEARNERS

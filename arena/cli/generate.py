@@ -123,9 +123,9 @@ def samples_command(
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
     rounding: Annotated[
-        Literal["down", "nearest"],
+        Literal["down", "nearest"] | None,
         typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber."),
-    ] = "down",
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:

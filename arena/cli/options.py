@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -21,7 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., None])
 _TYPES = (int, float, str, bool, Path)
 
 
-def takes(function: Callable[..., Any] | None = None, *, without: Collection[str] = ()) -> Callable[[Any], Any]:
+def takes(
+    function: Callable[..., Any] | None = None,
+    *,
+    without: Collection[str] = (),
+    flags: Mapping[str, str] | None = None,
+) -> Callable[[Any], Any]:
     """A decorator of commands: it replaces parameters that stand for several options.
 
     Parameters
@@ -30,6 +35,8 @@ def takes(function: Callable[..., Any] | None = None, *, without: Collection[str
         Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``.
     without : collection of str
         The parameters of the function that are no options; those that the command declares itself are none either.
+    flags : mapping, optional
+        The options that have another name than their parameter.
 
     Notes
     -----
@@ -55,7 +62,7 @@ def takes(function: Callable[..., Any] | None = None, *, without: Collection[str
             elif one.kind is not inspect.Parameter.VAR_KEYWORD:
                 options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             elif function is not None:
-                found = options_of(function)
+                found = options_of(function, flags)
                 options |= {name: found[name] for name in found if name not in {*own, *without}}
         taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
         taking.__annotations__ = {name: one.annotation for name, one in options.items()}
@@ -64,7 +71,9 @@ def takes(function: Callable[..., Any] | None = None, *, without: Collection[str
     return decorated
 
 
-def options_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def options_of(
+    function: Callable[..., Any], flags: Mapping[str, str] | None = None
+) -> dict[str, inspect.Parameter]:
     """The keyword-only parameters of a function, or the fields of a dataclass, as options of a command.
 
     Name, type, default and bounds are those of the signature, and the help is the text of the parameter in the
@@ -78,7 +87,12 @@ def options_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         name: option
         for name, one in inspect.signature(function).parameters.items()
         if (fields or one.kind is inspect.Parameter.KEYWORD_ONLY)
-        and (option := as_option(name, hints[name], one.default, texts.get(name, ""))) is not None
+        and (
+            option := as_option(
+                name, hints[name], one.default, texts.get(name, ""), flag=(flags or {}).get(name, "")
+            )
+        )
+        is not None
     }
 
 
@@ -147,8 +161,12 @@ def _kind(kinds: Sequence[Any]) -> Any:
 
 def _parameter_texts(doc: str) -> dict[str, str]:
     """What a docstring in the style of numpydoc says of each parameter or attribute."""
-    section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", doc, re.MULTILINE | re.DOTALL)
-    entries = re.findall(r"^(\w[^\n:]*).*\n((?: .*\n|\n)*)", f"{section[1]}\n" if section else "", re.MULTILINE)
+    section = re.search(
+        r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", doc, re.MULTILINE | re.DOTALL
+    )
+    entries = re.findall(
+        r"^(\w[^\n:]*).*\n((?: .*\n|\n)*)", f"{section[1]}\n" if section else "", re.MULTILINE
+    )
     return {
         name.strip(): " ".join(text.replace("`", "").split())
         for names, text in entries
