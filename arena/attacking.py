@@ -339,8 +339,8 @@ def open_samples(
     if kind is None:
         if unused := [*given, *(["rounding"] * (rounding is not None and not named))]:
             raise ValueError(
-                f"{', '.join(unused)}: such options are for samples, and {source} holds none. An instance says them itself; save a "
-                "matrix with numpy.save."
+                f"{', '.join(unused)}: such options are for samples, and {source} holds none. An instance "
+                "says them itself; save a matrix with numpy.save."
             )
         if named:
             parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]

@@ -166,6 +166,11 @@ def learn(
         raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
     built = set_up(seen.stand_in(heads), entry, preset=preset, **settings)
     fields = {field.name for field in dataclasses.fields(built)}
+    if (access := access_of(built)) not in seen.access:
+        raise ValueError(
+            f"{entry.title} learns from {access}, which {seen.what} cannot answer: choose a learner of "
+            f"{seen.access[0]}, such as {seen.usual_learner}."
+        )
     usual = {
         name: value
         for name, value in seen.usual_settings.items()
