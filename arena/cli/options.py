@@ -116,12 +116,15 @@ def as_option(
     read : callable, optional
         Makes the value from text, where the type alone does not say how.
     """
-    flag = flag or f"--{name.replace('_', '-')}"
+    names = flag or f"--{name.replace('_', '-')}"
     wanted = [one for one in alternatives(hint) if one is not NoneType]
     kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in wanted]
     kind = str if read is not None else _kind(kinds)
     if kind is None:
         return None
+    flag = names.partition("/")[0]
+    if kind is bool and default is not False and flag == names:
+        names = f"{flag}/--no-{flag.removeprefix('--')}"
     words = [word for one in kinds if get_origin(one) is Literal and len(kinds) > 1 for word in get_args(one)]
 
     def held(value: Any) -> Any:
@@ -133,7 +136,6 @@ def as_option(
             value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
         return check(flag, value, Union[tuple(wanted)])  # noqa: UP007 - of a list
 
-    names = f"{flag}/--no-{name.replace('_', '-')}" if kind is bool and default is not False else flag
     metavar = "|".join(["NUMBER", *words]) if words else None
     option = typer.Option(names, help=help, metavar=metavar, callback=held)
     annotation = Annotated[kind | None if default is None else kind, option]
