@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from arena.phase_figures import draw_phases
     from arena.phase_page import save_phases
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+    from arena.recovery import Recovery, recover
     from arena.results import Results
     from arena.run_store import export_cells, stored_cells
     from arena.targets import (
@@ -59,6 +60,7 @@ __all__ = [
     "LearnerEntry",
     "LearnerRecord",
     "LearnerSide",
+    "Recovery",
     "Results",
     "Status",
     "Target",
@@ -85,6 +87,7 @@ __all__ = [
     "nice_target",
     "parity_target",
     "preset_targets",
+    "recover",
     "run_cell",
     "run_curves",
     "save_phases",
