@@ -5,18 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
 from arena.cli.console import (
-    BiasesOption,
-    CoordinatesOption,
-    HeadsOption,
-    InputsName,
     JsonOption,
     OutOption,
-    PrefixOption,
     SeedOption,
     listed,
     print_json,
@@ -25,6 +20,7 @@ from arena.cli.console import (
     say,
     write_target,
 )
+from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
@@ -79,25 +75,13 @@ generate_app = typer.Typer(
 
 
 @generate_app.command("nice")
-def nice_command(
-    out: OutOption,
-    heads: Annotated[int, typer.Option(help="Number m of heads.")] = 2,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 2,
-    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 32,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of a logit on Boolean tokens.")] = 2.0,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
+@takes(nice_target, without=("name",))
+def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -> None:
     """Make a nice random layer.
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    write_target(
-        nice_target(heads=heads, tokens=tokens, dim=dim, sigma=sigma, inputs=inputs, seed=seed),
-        out,
-        as_json,
-    )
+    write_target(nice_target(**settings), out, as_json)
 
 
 @generate_app.command("samples")
@@ -168,35 +152,21 @@ def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
 
 
 @generate_app.command("from-checkpoint")
+@takes(checkpoint_target, without=("name",))
 def checkpoint_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
     ],
-    layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
     out: OutOption,
-    heads: HeadsOption = None,
-    prefix: PrefixOption = None,
-    biases: BiasesOption = "kept",
-    coordinates: CoordinatesOption = None,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Take an attention layer out of a model's checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """
     require_writable(out, source=checkpoint)
-    target = checkpoint_target(
-        checkpoint,
-        layer=layer,
-        tokens=tokens,
-        heads=heads,
-        prefix=prefix,
-        biases=biases,
-        coordinates=coordinates,
-        inputs=inputs,
-    )
+    target = checkpoint_target(checkpoint, **settings)
     write_target(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
@@ -209,25 +179,19 @@ def _command(family: "type[Family]") -> Any:
     options = family.options()
 
     def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
-        read = {name: _read(options[name], name, value) for name, value in given.items() if value is not None}
-        made = family.preset(**read)
+        made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    kinds: dict[str, tuple[Any, Any]] = {"out": (OutOption, inspect.Parameter.empty)}
-    kinds |= {
-        name: (Annotated[_kind(one.kind), typer.Option(_flag(name, one), help=one.help)], _default(one))
-        for name, one in options.items()
-    }
-    kinds |= {"seed": (SeedOption, 0), "as_json": (JsonOption, False)}
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in kinds.items()
-        ]
-    )
-    make.__annotations__ = {name: kind for name, (kind, _) in kinds.items()}
+    parameters = [
+        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=OutOption),
+        *filter(None, (_option(name, one) for name, one in options.items())),
+        inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, annotation=SeedOption, default=0),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
+    ]
+    make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    make.__annotations__ = {one.name: one.annotation for one in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
@@ -235,33 +199,23 @@ def _command(family: "type[Family]") -> Any:
     return typer.main.get_command(app)
 
 
-def _flag(name: str, one: "Option") -> str:
-    return one.flag or f"--{name.replace('_', '-')}"
+def _option(name: str, one: "Option") -> inspect.Parameter | None:
+    """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
+    flag = one.flag or f"--{name.replace('_', '-')}"
+    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    read = one.read
+    if any(get_origin(kind) is Sequence for kind in kinds):
 
+        def read(text: str) -> Any:
+            return tuple(listed(flag, text, float, "numbers", "0.5,1"))
 
-def _kind(hint: Any) -> Any:
-    """The type of an option: numbers, texts and choices unchanged, everything else as text."""
-    parts = [one for one in _alternatives(hint) if one is not NoneType]
-    kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
-    return kind | None
-
-
-def _alternatives(hint: Any) -> Sequence[Any]:
-    """The types of a union, without their annotations."""
-    if get_origin(hint) is Annotated:
-        return _alternatives(get_args(hint)[0])
-    if get_origin(hint) in (Sequence, Literal) or not get_args(hint):
-        return [hint]
-    return [one for part in get_args(hint) for one in _alternatives(part)]
-
-
-def _default(one: "Option") -> Any:
-    if isinstance(one.preset, tuple):
-        return ",".join(f"{number:g}" for number in one.preset)
-    return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
-
-
-def _read(one: "Option", name: str, value: Any) -> Any:
-    if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
-        return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
-    return value if one.read is None else one.read(value)
+    elif read is None and not (len(kinds) == 1 and (kinds[0] in _PLAIN or get_origin(kinds[0]) is Literal)):
+        read = str
+    default = one.preset
+    if isinstance(default, tuple):
+        default = ",".join(f"{number:g}" for number in default)
+    elif not isinstance(default, (*_PLAIN, NoneType)):
+        default = str(default)
+    hint = Union[tuple(kinds)] if read is None else str  # noqa: UP007 - of a list
+    return as_option(name, hint, default, one.help, flag=flag, read=read)

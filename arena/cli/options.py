@@ -55,6 +55,7 @@ def takes(
                 held[name] = group(**{field: given.pop(field) for field in parts[name]})
             command(**given, **held)
 
+        taken = {*own, *without, *(field for fields in parts.values() for field in fields)}
         options: dict[str, inspect.Parameter] = {}
         for name, one in own.items():
             if name in groups:
@@ -63,7 +64,7 @@ def takes(
                 options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             elif function is not None:
                 found = options_of(function, flags)
-                options |= {name: found[name] for name in found if name not in {*own, *without}}
+                options |= {name: found[name] for name in found if name not in taken}
         taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
         taking.__annotations__ = {name: one.annotation for name, one in options.items()}
         return taking  # type: ignore[return-value]

@@ -173,7 +173,7 @@ WRONG = [
     ("compare nice.safetensors --out nice.safetensors", "is a file: give the path of a folder"),
     ("compare nice.safetensors --jobs 0 --out r", "jobs is 0: a whole number of at least 1"),
     ("compare nice.safetensors nice.safetensors --out r", "Two targets are named"),
-    ("compare --preset slow --out r", "'quick' or 'full'"),
+    ("compare --preset slow --out r", "'quick', 'full'"),
     ("compare nice.safetensors --learners linear --engine numpy -o r", "None of these learners has a choice"),
     ("check nonsense", "No claim is called 'nonsense'"),
     ("check layer/row-from", "'layer/row-form'"),
