@@ -25,10 +25,11 @@ if TYPE_CHECKING:
         as_learners,
         choose_learners,
     )
-    from arena.learning import UnusedSettingError, learn
+    from arena.learning import learn
     from arena.phase_figures import draw_phases
     from arena.phase_page import save_phases
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+    from arena.recovery import Recovery, recover
     from arena.results import Results
     from arena.run_store import export_cells, stored_cells
     from arena.targets import (
@@ -56,12 +57,12 @@ __all__ = [
     "Learned",
     "LearnerEntry",
     "LearnerRecord",
+    "Recovery",
     "Results",
     "Status",
     "Target",
     "TargetRecord",
     "TracePoint",
-    "UnusedSettingError",
     "as_learners",
     "attack",
     "checkpoint_target",
@@ -80,6 +81,7 @@ __all__ = [
     "nice_target",
     "parity_target",
     "preset_targets",
+    "recover",
     "run_cell",
     "save_phases",
     "save_target",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,12 +30,21 @@ from attention.files import StoredLayer, load_layer, save_layer
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
-from attention.validation import check, count, require_instance
+from attention.validation import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check,
+    checked,
+    count,
+    require_instance,
+)
 from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
 from lower.family import FamilyConstructor
 
 __all__ = [
     "INPUTS",
+    "InputsName",
     "Target",
     "checkpoint_target",
     "inputs_named",
@@ -48,6 +57,7 @@ __all__ = [
     "save_target",
 ]
 
+InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
 
@@ -201,25 +211,41 @@ def layer_target(
     )
 
 
+@checked
 def nice_target(
     *,
-    heads: int,
-    tokens: int,
-    dim: int,
-    sigma: float = 2.0,
-    inputs: str = "boolean",
-    seed: int = 0,
+    heads: PositiveInt = 2,
+    tokens: PositiveInt = 2,
+    dim: PositiveInt = 32,
+    sigma: PositiveFloat = 2.0,
+    inputs: InputsName = "boolean",
+    seed: NonNegativeInt = 0,
     name: str = "",
 ) -> Target:
     """A nice random layer, as drawn by `attention.make_nice_layer`.
+
+    Parameters
+    ----------
+    heads : int
+        Number m of heads.
+    tokens : int
+        Number k of tokens.
+    dim : int
+        Number d of coordinates of a token.
+    sigma : float
+        Standard deviation of a logit on Boolean tokens.
+    inputs : {"boolean", "gaussian", "sphere"}
+        Distribution of the tokens.
+    seed : int
+        Seed of every random choice.
+    name : str
+        The unique name; made of the numbers if empty.
 
     Raises
     ------
     ValueError
         If a parameter is out of range or `inputs` names no distribution.
     """
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
     tokens_in = inputs_named(inputs, tokens, dim)
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
@@ -232,16 +258,17 @@ def nice_target(
     )
 
 
+@checked
 def checkpoint_target(
     path: str | Path,
     *,
-    layer: int,
-    tokens: int = 4,
-    heads: int | None = None,
+    layer: NonNegativeInt,
+    tokens: PositiveInt = 4,
+    heads: PositiveInt | None = None,
     prefix: str | None = None,
     biases: Biases = "kept",
-    coordinates: int | None = None,
-    inputs: str = "boolean",
+    coordinates: PositiveInt | None = None,
+    inputs: InputsName = "boolean",
     name: str = "",
 ) -> Target:
     """An attention layer of a trained model, as read by `attention.read_checkpoint_layer`.
@@ -250,12 +277,20 @@ def checkpoint_target(
     ----------
     path : path
         The checkpoint, its index, or its folder.
-    layer, heads, prefix, biases, coordinates
-        As for `attention.read_checkpoint_layer`.
+    layer : int
+        Number of the layer, from 0.
     tokens : int
-        The number k of tokens.
-    inputs : str
-        The distribution of the tokens.
+        Number k of tokens.
+    heads : int, optional
+        Number m of heads of a checkpoint's layer; by default as in its config.json.
+    prefix : str, optional
+        Prefix of the names of a checkpoint's layer, if it holds several models.
+    biases : "kept" or "dropped"
+        Biases of a checkpoint's layer: kept, or dropped.
+    coordinates : int, optional
+        Number of first coordinates of a checkpoint's layer to keep; by default all.
+    inputs : {"boolean", "gaussian", "sphere"}
+        Distribution of the tokens.
     name : str
         The unique name; if empty, made from the file name and the layer's number.
 

@@ -1,30 +1,16 @@
 """``attention-bounds curves``: the needs and the reach of learners and attacks as sizes grow, each as a study."""
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import (
-    FolderOption,
-    InputsOption,
-    JsonOption,
-    RunOptions,
-    SeedOption,
-    TimeoutOption,
-    TokensOption,
-    require_counts,
-    takes_run_options,
-)
-from arena.cli.learn import given_examples, number_of_heads
-from arena.cli.options import read_options, with_options
+from arena.cli.console import FolderOption, JsonOption, RunOptions, TimeoutOption
+from arena.cli.options import takes
 from arena.cli.study import measure_studies
 from arena.learning_curve import learning_curve
 from arena.lwr_reach import lwr_reach
-from arena.targets import load_target
-from lower.family import options_of
 from studies import Study
 from studies.query_curves import query_curves, six_phase_curves
 
@@ -37,34 +23,36 @@ curves_app = typer.Typer(
 )
 
 
-def _add(make: Callable[..., Study], name: str, example: str) -> None:
+def _add(make: Callable[..., Study], name: str, example: str, *, flags: dict[str, str] | None = None) -> None:
     """Add the command of a study; its options are the parameters of the function that makes the study."""
-    options = options_of(make)
 
     def command(
-        out: Path, run: RunOptions, timeout: float | None, seed: int, as_json: bool, **given: Any
+        out: FolderOption = Path("curves"),
+        *,
+        run: RunOptions,
+        timeout: TimeoutOption = None,
+        as_json: JsonOption = False,
+        **settings: Any,
     ) -> None:
-        study = make(**read_options(options, given), seed=seed)
+        study, seed = make(**settings), settings.get("seed", 0)
         measure_studies([study], out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
 
-    others = {"out": (FolderOption, Path("curves")), "run": (RunOptions, inspect.Parameter.empty)}
-    others |= {"timeout": (TimeoutOption, None), "seed": (SeedOption, 0), "as_json": (JsonOption, False)}
     summary = (make.__doc__ or "").partition("\n")[0]
     words = (
         f"{summary}\n\nWrites {name}.csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: "
         f"after an interruption the same command continues.\n\nExample: attention-bounds curves {name} {example}"
     )
-    curves_app.command(name, help=words)(takes_run_options(with_options(command, options, **others)))
+    curves_app.command(name, help=words)(takes(make, flags=flags)(command))
 
 
 _add(query_curves, "sq", "--dims 10,16,20 --bits 3 --tau 0.3,0.1")
-_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5")
+_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5", flags={"Xs": "--Xs"})
 _add(six_phase_curves, "learner-side", "--dims 64,128,256")
 
 
 @curves_app.command("examples")
-@takes_run_options
-def examples_curve_command(
+@takes(learning_curve)
+def examples_command(
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -72,18 +60,12 @@ def examples_curve_command(
             help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
         ),
     ],
-    heads: Annotated[
-        str | None, typer.Option(metavar="NUMBER|auto", help="For examples: heads; found by default.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs for each number of examples; medians are shown.")] = 3,
-    tokens: TokensOption = None,
-    inputs: InputsOption = None,
     out: FolderOption = Path("curves"),
     *,
     run: RunOptions,
     timeout: TimeoutOption = None,
-    seed: SeedOption = 0,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Show what examples give away: errors in F and in Theta against the number of examples, and of value queries.
 
@@ -93,19 +75,7 @@ def examples_curve_command(
     Writes examples.csv, .svg and .pdf into the folder of --out. Every finished run is kept there: after an
     interruption the same command continues.
 
-    Example: attention-bounds curves examples nice.safetensors --out curves
+    Example: attention-bounds curves examples nice.safetensors
     """
-    if len(files) > 2:
-        raise ValueError(
-            f"{len(files)} files are named: a layer, or one or two files of examples, are needed."
-        )
-    given = given_examples(files[0], None) if len(files) == 1 else given_examples(None, (files[0], files[1]))
-    unused = {"--tokens": tokens, "--inputs": inputs} if given else {"--heads": heads}
-    for option, value in unused.items():
-        if value is not None:
-            kind = "layers, examples are as they are" if given else "examples, a layer has its own"
-            raise ValueError(f"{option} is for {kind}: leave it out.")
-    require_counts(seeds=seeds)
-    source: Any = given or load_target(files[0], tokens=tokens, inputs=inputs)
-    study = learning_curve(source, heads=number_of_heads(heads) or "auto", seeds=seeds, seed=seed)
-    measure_studies([study], out=out, run=run, timeout=timeout, as_json=as_json)
+    study = learning_curve(files if len(files) > 1 else files[0], **settings)
+    measure_studies([study], out=out, run=run, timeout=timeout, seed=settings["seed"], as_json=as_json)

@@ -1,21 +1,17 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
 from arena.cli.console import (
-    BiasesOption,
-    CoordinatesOption,
-    HeadsOption,
-    InputsName,
     JsonOption,
     OutOption,
-    PrefixOption,
     SeedOption,
     print_json,
     require_counts,
@@ -23,14 +19,17 @@ from arena.cli.console import (
     say,
     write_target,
 )
-from arena.cli.options import read_options, with_options
+from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
     from lower import Family
+    from lower.family import Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
+
+_PLAIN = (int, float, str, bool)
 
 
 class _FamilyCommands(typer.core.TyperGroup):
@@ -75,25 +74,13 @@ generate_app = typer.Typer(
 
 
 @generate_app.command("nice")
-def nice_command(
-    out: OutOption,
-    heads: Annotated[int, typer.Option(help="Number m of heads.")] = 2,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 2,
-    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 32,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of a logit on Boolean tokens.")] = 2.0,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
+@takes(nice_target, without=("name",))
+def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -> None:
     """Make a nice random layer.
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    write_target(
-        nice_target(heads=heads, tokens=tokens, dim=dim, sigma=sigma, inputs=inputs, seed=seed),
-        out,
-        as_json,
-    )
+    write_target(nice_target(**settings), out, as_json)
 
 
 @generate_app.command("samples")
@@ -119,9 +106,9 @@ def samples_command(
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
     rounding: Annotated[
-        Literal["down", "nearest"],
+        Literal["down", "nearest"] | None,
         typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber."),
-    ] = "down",
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -164,35 +151,21 @@ def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
 
 
 @generate_app.command("from-checkpoint")
+@takes(checkpoint_target, without=("name",))
 def checkpoint_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
     ],
-    layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
     out: OutOption,
-    heads: HeadsOption = None,
-    prefix: PrefixOption = None,
-    biases: BiasesOption = "kept",
-    coordinates: CoordinatesOption = None,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Take an attention layer out of a model's checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """
     require_writable(out, source=checkpoint)
-    target = checkpoint_target(
-        checkpoint,
-        layer=layer,
-        tokens=tokens,
-        heads=heads,
-        prefix=prefix,
-        biases=biases,
-        coordinates=coordinates,
-        inputs=inputs,
-    )
+    target = checkpoint_target(checkpoint, **settings)
     write_target(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
@@ -205,19 +178,36 @@ def _command(family: "type[Family]") -> Any:
     options = family.options()
 
     def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
-        made = family.preset(**read_options(options, given))
+        made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    others = {
-        "out": (OutOption, inspect.Parameter.empty),
-        "seed": (SeedOption, 0),
-        "as_json": (JsonOption, False),
-    }
-    with_options(make, options, **others)
+    parameters = [
+        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=OutOption),
+        *filter(None, (_option(name, one) for name, one in options.items())),
+        inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, annotation=SeedOption, default=0),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
+    ]
+    make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    make.__annotations__ = {one.name: one.annotation for one in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
     app.command(family.name, help=words)(make)
     return typer.main.get_command(app)
+
+
+def _option(name: str, one: "Option") -> inspect.Parameter | None:
+    """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
+    flag = one.flag or f"--{name.replace('_', '-')}"
+    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    read, default = one.read, one.preset
+    own = kinds[0] in _PLAIN or get_origin(kinds[0]) in (Literal, Sequence)
+    if read is None and not (len(kinds) == 1 and own):
+        read = str
+    if not isinstance(default, (*_PLAIN, tuple, NoneType)):
+        default = str(default)
+    hint = Union[tuple(kinds)] if read is None else str  # noqa: UP007 - of a list
+    return as_option(name, hint, default, one.help, flag=flag, read=read)

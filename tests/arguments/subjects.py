@@ -49,7 +49,7 @@ RECORDS = """
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
-    compare attack attack_samples draw_phases save_phases queried_phases samples_of run_study
+    compare attack draw_phases save_phases queried_phases samples_of run_study
     run_cell load_result
     study_text write_study write_index stored_cells claim run_claim run_claims LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
