@@ -195,7 +195,7 @@ def _from_examples(
     rng: Any,
     source: GivenExamples,
     content: str,
-    heads: int | str,
+    heads: PositiveInt | Literal["auto"],
     seed: int,
     budget: int | None,
     floor: int = 0,
@@ -205,7 +205,7 @@ def _from_examples(
     learner: Any = "newton"
     if budget is not None:
         work = _passes(budget, floor)
-        learner = _UnderdeterminedNewton(heads, budget, work=work, biases=biases, causal=causal)  # type: ignore[arg-type]
+        learner = _UnderdeterminedNewton(heads, budget, work=work, biases=biases, causal=causal)
     learned = learn(source, learner, heads=heads, seed=seed)
     layer, certificate, number = learned.layer, learned.certificate, learned.fit.examples_used
     if budget is None:

@@ -1,6 +1,6 @@
 """Statistical queries against the dimension, beside what is proved: of three learners, and of the six phases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,7 @@ from runs.figures import MOST_DRAWN
 from sq import CurveCell, SecretSet, curve_cells, measure_cell
 from sq.curves import CURVE_LEARNERS, visible_below
 from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, grouped
+from studies.rows import chosen, grouped, table
 from studies.study import Row, Study, Table
 from upper.six_phase import QueryPlan, six_phase_queries
 
@@ -96,27 +96,31 @@ def _missing(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _sizes(rows: Sequence[Row]) -> dict[str, str]:
+def _bounds(rows: Sequence[Row]) -> dict[str, str]:
     """The columns that belong to no learner, by their titles; the group learner's bound where it is proved."""
     bounded = any(row["learner"] == "group" and row["oracle"] in _BOUNDED_ORACLES for row in rows)
-    sizes = {"lower bound (proved)": "lower_bound", "number N of targets": "targets"}
-    return sizes | ({"group's bound (proved)": "group_bound"} if bounded else {})
+    bounds = {"number N of targets": "targets", "lower bound (proved)": "lower_bound"}
+    return bounds | ({"group's bound (proved)": "group_bound"} if bounded else {})
 
 
 def _asked_table(rows: Sequence[Row]) -> dict[str, Table]:
-    learners, bounded = [name for name in CURVE_LEARNERS if chosen(rows, learner=name)], len(_sizes(rows)) > 2
-    lines = []
-    for (bits, minus_tau, dim), those in sorted(
-        grouped([{**row, "minus": -row["tolerance"]} for row in rows], "bits", "minus", "dim").items()
-    ):
-        asked = {row["learner"]: row["status"] if row["queries"] is None else row["queries"] for row in those}
-        lines.append(
-            {"l": bits, "tau": -minus_tau, "d": dim}
-            | {"targets N": _short(those[0]["targets"]), "at least": _short(those[0]["lower_bound"])}
-            | {name: _short(asked.get(name)) for name in learners}
-            | ({"group's bound": _short(those[0]["group_bound"])} if bounded else {})
+    def bound(name: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda those: _short(those[0][name])
+
+    def asked(learner: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda those: next(
+            (
+                row["status"] if row["queries"] is None else row["queries"]
+                for row in chosen(those, learner=learner)
+            ),
+            None,
         )
-    return {"queries": lines}
+
+    columns = {"targets N": bound("targets"), "at least": bound("lower_bound")}
+    columns |= {name: asked(name) for name in CURVE_LEARNERS if chosen(rows, learner=name)}
+    columns |= {"group's bound": bound("group_bound")} if len(_bounds(rows)) > 2 else {}
+    ordered = sorted(rows, key=lambda row: (row["bits"], -row["tolerance"], row["dim"]))
+    return {"queries": table(ordered, {"l": "bits", "tau": "tolerance", "d": "dim"}, columns)}
 
 
 def _short(number: Any) -> Any:
@@ -132,7 +136,7 @@ def _asked_figure(rows: Sequence[Row]) -> Any:
         for tau in taus:
             those = chosen(rows, bits=bits, tolerance=tau)
             learners = {name: _drawn(chosen(those, learner=name), "queries") for name in CURVE_LEARNERS}
-            bounds = {title: _drawn(those, name) for title, name in _sizes(rows).items()}
+            bounds = {title: _drawn(those, name) for title, name in _bounds(rows).items()}
             title = f"queries, l = {bits}, τ = {tau:g}, {rows[0]['oracle']} oracle"
             panels.append(Panel("d", title, learners, log_x=True, bounds=bounds))
     return line_figure(panels, columns=len(taus))

@@ -157,7 +157,7 @@ def _entries(flag: str, kind: Any, text: str) -> Sequence[Any]:
     """The parts of a comma-separated option, converted."""
     from lower.bounds import exact_fraction
 
-    read = {int: int, float: lambda part: float(exact_fraction(flag, part))}.get(kind, str)
+    read: Any = {int: int, float: lambda part: float(exact_fraction(flag, part))}.get(kind, str)
     parts = [part.strip() for part in text.split(",")]
     try:
         if not all(parts):
