@@ -93,7 +93,7 @@ def lwr_reach(
         cells=lambda scale: following(()),
         measure=_attacked,
         following=following,
-        numbers=_not_run,
+        numbers=lambda rows: {},
         tables=lambda rows: _table(rows, sizes),
         figure=lambda rows: _figure(rows, sizes),
         seconds=longest,
@@ -149,18 +149,16 @@ def _tried(sizes: Sequence[int], largest: int | None) -> Sequence[int]:
     return sizes[: (0 if largest is None else sizes.index(largest) + 1) + _PATIENCE]
 
 
-def _not_run(rows: Sequence[Row]) -> dict[str, str]:
-    missing = grouped(chosen(rows, outcome=AttackOutcome.MISSING.name), "attack")
-    return {"for want of a package, not run": ", ".join(name for (name,) in missing)} if missing else {}
-
-
 def _table(rows: Sequence[Row], sizes: Sequence[int]) -> dict[str, Table]:
     """The largest n broken, a line for each attack and a column for each p."""
     largest = _largest(rows)
 
     def reach(name: str, p: int) -> str:
         reached = largest.get((name, p))
-        whole = {row["n"] for row in chosen(rows, attack=name, p=p)} >= set(_tried(sizes, reached))
+        own = chosen(rows, attack=name, p=p)
+        if own and all(row["outcome"] == AttackOutcome.MISSING.name for row in own):
+            return "not installed"
+        whole = {row["n"] for row in own} >= set(_tried(sizes, reached))
         return f"{reached or '-'}{'+' if reached == sizes[-1] else '' if whole else '?'}"
 
     levels = sorted({row["p"] for row in rows})

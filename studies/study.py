@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -190,7 +190,7 @@ def run_study(
         )
     if options.get("timeout") is None and options.get("isolated", True):
         options["timeout"] = study.seconds
-    cells = [_cell(study, dict(cell), seed) for cell in study.cells(scale)]
+    cells = _cells(study, study.cells(scale), seed)
     if len({cell.key for cell in cells}) != len(cells):
         raise ValueError(f"The study {study.name} has the same cell twice: give each parameters of its own.")
     places: dict[str, int] = {}
@@ -198,7 +198,7 @@ def run_study(
     failures: dict[int, str] = {}
     while cells:
         places |= {cell.key: place for place, cell in enumerate(cells, len(places))}
-        for result in run(_labelled(cells), retry_failed=True, **options):
+        for result in run(cells, retry_failed=True, **options):
             place, cell = places[result.cell.key], result.cell.arguments["cell"]
             if result.status == "done":
                 rows[place] = [{**cell, **measured} for measured in result.value]
@@ -207,29 +207,29 @@ def run_study(
             else:
                 failures[place] = f"{result.cell.label}: {result.message}"
         measured = tuple(row for place in sorted(rows) for row in rows[place])
-        further = [_cell(study, dict(cell), seed) for cell in study.following(measured)]
+        further = _cells(study, study.following(measured), seed)
         cells = [cell for cell in further if cell.key not in places]
     return StudyResult(
         study.name, scale, seed, measured, tuple(failures[place] for place in sorted(failures)), versions()
     )
 
 
-def _cell(study: Study, cell: dict[str, Any], seed: int) -> Cell:
-    deciding = {name: value for name, value in cell.items() if study.stream is None or name in study.stream}
-    text = json.dumps([study.name, deciding], sort_keys=True, allow_nan=False)
-    stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
-    arguments = {"study": study.name, "cell": cell, "stream": stream, "code": fingerprint(study.measure)}
-    return Cell(_measured, arguments, {"measure": study.measure, "objects": study.objects})
-
-
-def _labelled(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, each with the parameters as its label in which they differ."""
-    given = [cell.arguments["cell"] for cell in cells]
-    same = {name for name in given[0] if len({one.get(name) for one in given}) == 1 < len(given)}
-    return [
-        replace(cell, label=", ".join(f"{name} {value}" for name, value in own.items() if name not in same))
-        for cell, own in zip(cells, given, strict=True)
-    ]
+def _cells(study: Study, given: Sequence[Parameters], seed: int) -> list[Cell]:
+    """The cells of the engine; their labels are the parameters in which they differ."""
+    code = fingerprint(study.measure)
+    objects = {"measure": study.measure, "objects": study.objects}
+    same = {name for name in given[0] if len({one.get(name) for one in given}) == 1} if given[1:] else set()
+    cells = []
+    for cell in given:
+        deciding = {
+            name: value for name, value in cell.items() if study.stream is None or name in study.stream
+        }
+        text = json.dumps([study.name, deciding], sort_keys=True, allow_nan=False)
+        stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
+        arguments = {"study": study.name, "cell": dict(cell), "stream": stream, "code": code}
+        label = ", ".join(f"{name} {value}" for name, value in cell.items() if name not in same)
+        cells.append(Cell(_measured, arguments, objects, label))
+    return cells
 
 
 def _measured(
