@@ -1,7 +1,7 @@
 """Learning curves: the errors in F and in Theta against the number of random examples, and of value queries."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,9 @@ from upper.floor import LayerClass
 __all__ = ["learning_curve"]
 
 _FRACTIONS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
+# Below the floor there is nothing to find: more passes bring no layer closer.
+_PASSES, _PASSES_BELOW = 20_000, 2000
+_FOUND = ("heads", "biases", "causal", "floor")
 _NAMES = {"random examples": "Newton, random examples", "value queries": "By queries"}
 
 
@@ -95,23 +98,34 @@ def learning_curve(
     True
     """
     opened = open_source(source, tokens=tokens, inputs=inputs)
-    runs = range(seed, seed + seeds)
     if isinstance(opened, GivenExamples):
         content = fingerprint((opened.x, opened.y))  # other examples in the same files are learned anew
-        cells = [{"content": content, "heads": heads, "seed": one, "budget": None} for one in runs]
-        measure: Any = _from_examples
+        budgets: list[dict[str, Any]] = [{"access": "random examples", "heads": heads}]
     else:
         assert isinstance(opened, Target)
         if heads != "auto":
             raise ValueError("heads is for examples, a layer has its own: leave it out.")
-        cells, measure = _target_cells(opened, runs), _from_target
+        content, layer, k = str(target_stream(opened)), opened.layer, opened.inputs.tokens
+        if k < 2 or layer.dim < 2:
+            raise ValueError(
+                f"The layer has {k} token(s) in {layer.dim} dimension(s): at least two of both are needed, or there is "
+                "no attention to learn; set the number of tokens by --tokens."
+            )
+        shape = {"biases": layer.biased, "causal": layer.causal}
+        floor = counting_floor(heads=layer.heads, tokens=k, dim=layer.dim, **shape)
+        found = shape | {"heads": set_up(opened, LEARNERS["newton"]).heads, "floor": floor}
+        budgets = [*_budgets("random examples", floor, found), {"access": "value queries", "floor": floor}]
     return Study(
         name="examples",
         title="What examples give away",
         question="How large are the errors in F and in Theta? Fractions are of the counting floor, below which no "
         "learner can tell the layer (derived), or of the queries that the learner takes.",
-        cells=lambda scale: cells,
-        measure=measure,
+        cells=lambda scale: [
+            {"content": content, **budget, "seed": one}
+            for budget in budgets
+            for one in range(seed, seed + seeds)
+        ],
+        measure=_learned,
         objects={"source": opened},
         following=_fewer,
         numbers=lambda rows: {
@@ -122,119 +136,71 @@ def learning_curve(
     )
 
 
-def _target_cells(target: Target, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    layer, k = target.layer, target.inputs.tokens
-    if k < 2 or layer.dim < 2:
-        raise ValueError(
-            f"The layer has {k} token(s) in {layer.dim} dimension(s): at least two of both are needed, or there is no "
-            "attention to learn; set the number of tokens by --tokens."
-        )
-    floor = counting_floor(
-        heads=layer.heads, tokens=k, dim=layer.dim, biases=layer.biased, causal=layer.causal
-    )
+def _budgets(access: Access, unit: int, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A part of a cell for each fraction of a unit: the counting floor, or the queries that are needed."""
     return [
-        {
-            "access": access,
-            "fraction": fraction,
-            "seed": seed,
-            "floor": floor,
-            "stream": target_stream(target),
-        }
-        for access in _NAMES
+        {"access": access, "fraction": fraction, "budget": max(2, math.ceil(fraction * unit)), **found}
         for fraction in _FRACTIONS
-        if access == "random examples" or fraction <= 1
-        for seed in seeds
     ]
-
-
-def _from_target(
-    *, rng: Any, source: Target, access: Access, fraction: float, seed: int, floor: int, stream: int
-) -> dict[str, Any]:
-    """The stream of the target's random numbers distinguishes targets."""
-    number = max(2, math.ceil(fraction * floor))
-    if access == "value queries":
-        learner: Any = ByQueries()
-        if fraction < 1:
-            whole, _ = fit_target(source, learner, seed, each_step=False)
-            number = max(source.layer.dim + 1, math.ceil(fraction * whole.examples_used))
-            learner = ByQueries(examples=number)
-    else:
-        newton = set_up(source, LEARNERS["newton"], examples=number, work=_passes(number, floor))
-        learner = _UnderdeterminedNewton(**vars(newton))
-    fit, measures = fit_target(source, learner, seed, each_step=False)
-    return as_plain(
-        {
-            "number": fit.examples_used if access == "value queries" and fraction >= 1 else number,
-            "outcome": fit.outcome.name,
-            "error": measures["unknown_part_error"],
-            "theta_error": 1.0 if fit.layer is None else measures.get("theta_error"),
-            "seconds": fit.seconds,
-        }
-    )
-
-
-def _passes(number: int, floor: int) -> int:
-    """Below the floor there is nothing to find: more passes bring no layer closer."""
-    return 20_000 if number > floor else 2000
 
 
 def _fewer(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Cells with fewer given examples than a run on all of them, for the heads, biases and mask that it found."""
-    shape = ("content", "seed", "heads", "biases", "causal", "floor")
-    return [
-        {name: row[name] for name in shape} | {"budget": number}
-        for row in rows
-        if row.get("budget", 0) is None
-        for number in (max(2, math.ceil(fraction * row["floor"])) for fraction in _FRACTIONS)
-        if number < row["number"]
-    ]
+    """Cells with fewer examples or queries than each run that had no budget, for what it found."""
+    cells = []
+    for row in rows:
+        if row.get("budget") is None:
+            unit = row["floor"] if row["access"] == "random examples" else row["number"]
+            found = {name: row[name] for name in ("content", "seed", *_FOUND) if name in row}
+            cells += [cell for cell in _budgets(row["access"], unit, found) if cell["budget"] < row["number"]]
+    return cells
 
 
-def _from_examples(
+def _learned(
     *,
     rng: Any,
-    source: GivenExamples,
+    source: Target | GivenExamples,
     content: str,
-    heads: PositiveInt | Literal["auto"],
+    access: Access,
     seed: int,
-    budget: int | None,
-    floor: int = 0,
+    fraction: float | None = None,
+    budget: int | None = None,
+    heads: PositiveInt | Literal["auto"] = "auto",
     biases: bool = False,
     causal: bool = False,
+    floor: int = 0,
 ) -> dict[str, Any]:
-    learner: Any = "newton"
-    if budget is not None:
-        work = _passes(budget, floor)
+    """One run; without a budget it has what there is, or as much as it takes. The content distinguishes sources."""
+    learner: Any = ByQueries(examples=budget) if access == "value queries" else "newton"
+    if budget is not None and access == "random examples":
+        work = _PASSES if budget > floor else _PASSES_BELOW
         learner = _UnderdeterminedNewton(heads, budget, work=work, biases=biases, causal=causal)
-    learned = learn(source, learner, heads=heads, seed=seed)
-    layer, certificate, number = learned.layer, learned.certificate, learned.fit.examples_used
-    if budget is None:
-        if layer is None or not layer.heads:
-            raise ValueError("No attention head explains these examples: there is no Theta to learn.")
-        heads, biases, causal = layer.heads, layer.biased, layer.causal
-        _, k, d = source.x.shape
-        floor = counting_floor(heads=heads, tokens=k, dim=d, biases=biases, causal=causal)
-    return as_plain(
-        {
-            "access": "random examples",
-            "heads": heads,
-            "biases": biases,
-            "causal": causal,
-            "floor": floor,
-            "fraction": number / floor,
-            "number": number,
-            "outcome": learned.fit.outcome.name,
+    if isinstance(source, Target):
+        fit, measures = fit_target(source, learner, seed, each_step=False)
+        theta = 1.0 if fit.layer is None else measures.get("theta_error")
+        errors = {"error": measures["unknown_part_error"], "theta_error": theta}
+    else:
+        learned = learn(source, learner, heads=heads, seed=seed)
+        fit, certificate = learned.fit, learned.certificate
+        errors = {
             "error": learned.error,
             "theta_error": None if certificate is None else max(certificate.theta_error),
             "determined": None if certificate is None else sum(certificate.theta) / sum(certificate.free),
-            "seconds": learned.fit.seconds,
         }
-    )
+        if budget is None:
+            layer, (_, k, d) = fit.layer, source.x.shape
+            if layer is None or not layer.heads:
+                raise ValueError("No attention head explains these examples: there is no Theta to learn.")
+            heads, biases, causal = layer.heads, layer.biased, layer.causal
+            floor = counting_floor(heads=heads, tokens=k, dim=d, biases=biases, causal=causal)
+            fraction = fit.examples_used / floor
+    row = {"fraction": fraction or 1.0, "number": budget or fit.examples_used, "outcome": fit.outcome.name}
+    found = {"heads": heads, "biases": biases, "causal": causal, "floor": floor}
+    return as_plain({**row, **found, **errors, "seconds": fit.seconds})
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """A line for each budget, with the medians of its runs."""
-    given = "content" in rows[0]
+    given = "determined" in rows[0]
     columns: dict[str, Any] = {
         "number": "number",
         "error in F": "error",
@@ -249,7 +215,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 def _figure(rows: Sequence[Row]) -> Any:
     """Medians against the numbers of examples and of queries; the dotted line is the counting floor."""
     floor = float(np.median(values(rows, "floor")))
-    of_theta = "bound on the error in Theta" if "content" in rows[0] else "error in Theta"
+    of_theta = "bound on the error in Theta" if "determined" in rows[0] else "error in Theta"
     panels = [
         Panel(
             f"examples or queries (dotted: the counting floor, {floor:g})",

@@ -44,7 +44,7 @@ def test_theta_is_lost_below_the_counting_floor_and_exact_from_two(rows):
 
 def test_queries_below_what_is_needed_show_no_theta_and_all_of_them_do(rows):
     queries = by_fraction(rows, "value queries")
-    assert list(queries) == [0.5, 0.75, 1.0]
+    assert set(queries) == {0.5, 0.75, 1.0}
     assert queries[0.5]["theta_error"] == queries[0.75]["theta_error"] == 1
     assert queries[1.0]["theta_error"] < 1e-10
     assert queries[0.5]["number"] == -(-queries[1.0]["number"] // 2)
