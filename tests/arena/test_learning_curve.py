@@ -13,7 +13,7 @@ from runs import Store
 from studies import load_result, run_study
 from upper import counting_floor
 
-HEADS, TOKENS, DIM = 2, 3, 8
+HEADS, TOKENS, DIM = 2, 3, 6
 LAYER = make_nice_layer(heads=HEADS, dim=DIM, rng=0)
 FLOOR = counting_floor(heads=HEADS, tokens=TOKENS, dim=DIM)
 STUDY = learning_curve(layer_target(LAYER, tokens=TOKENS), seeds=1)
