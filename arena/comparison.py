@@ -16,7 +16,7 @@ from arena.generated_targets import preset_targets
 from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
 from arena.records import Cell
 from arena.results import Results
-from arena.targets import Target, load_targets, require_path
+from arena.targets import Target, load_targets
 from attention import Learner
 from attention.validation import PositiveInt, count, require_instance
 from runs import Cell as EngineCell
@@ -167,7 +167,7 @@ def _as_targets(
     targets = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
     if not targets:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    loaded = iter(load_targets([require_path(one) for one in targets if not isinstance(one, Target)]))
+    loaded = iter(load_targets([one for one in targets if not isinstance(one, Target)]))
     return [target if isinstance(target, Target) else next(loaded) for target in targets]
 
 

@@ -1,7 +1,7 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -20,6 +20,7 @@ from arena.cli.console import (
     say,
     write_target,
 )
+from arena.cli.main import LazyCommands
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
@@ -39,27 +40,14 @@ class _FamilyCommands(typer.core.TyperGroup):
     @property  # type: ignore[override]
     def commands(self) -> Mapping[str, Any]:
         """The group's own commands, and those of the families."""
-        return _Commands(self._own)
+        return LazyCommands(
+            lambda: [*self._own, *sorted(registered_families())],
+            lambda name: self._own[name] if name in self._own else _command(registered_families()[name]),
+        )
 
     @commands.setter
     def commands(self, own: Any) -> None:
         self._own = own
-
-
-class _Commands(Mapping[str, Any]):
-    """The group's own commands, then those of the families, which are imported only when one is not the group's own."""
-
-    def __init__(self, own: Mapping[str, Any]) -> None:
-        self._own = own
-
-    def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else _command(registered_families()[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *sorted(registered_families())])
-
-    def __len__(self) -> int:
-        return len(self._own) + len(registered_families())
 
 
 generate_app = typer.Typer(

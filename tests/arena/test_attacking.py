@@ -126,11 +126,10 @@ def test_noise_is_met_as_it_is():
 
 def test_a_periodic_wave_is_attacked_by_lattices_and_shown_in_comparisons(cli, tmp_path):
     pytest.importorskip("fpylll")
-    path, out = tmp_path / "wave.safetensors", tmp_path / "found.json"
+    path = tmp_path / "wave.safetensors"
     cli("generate", "sq-periodic", "--dim", 8, "--seed", 1, "-o", path)
-    cli("attack", path, "--out", out)
-    assert json.loads(out.read_text())["outcome"] == "EXACT"
-    assert "lattice alone" in cli("attack", path, "--attacks", "bkw", status=2).err
+    assert json.loads(cli("learn", path, "--learner", "lattice", "--json").out)["outcome"] == "EXACT"
+    assert "learn --learner lattice" in cli("attack", path, status=2).err
     cli("compare", path, "--learners", "lattice,elimination", "--out", tmp_path / "results")
     cells = json.loads((tmp_path / "results" / "results.json").read_text())["cells"]
     assert [one["outcome"] for one in cells] == ["EXACT", ""]
