@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from arena.cli.console import JsonOption, print_json, say, showing_steps
-from arena.cli.options import takes
 from arena.names import find_name
-from attention.validation import PositiveInt
 from lwe import PRESETS, LWEParameters, estimate, parse_distribution
 from lwe.costs import Cost
 from lwe.costs.reduction import CostModelName
@@ -21,59 +19,6 @@ _LONGEST_MODULUS = 8192  # bits
 _COLUMNS = ("beta", "d")
 
 
-def _problem(
-    name: str | None,
-    *,
-    n: PositiveInt | None = None,
-    q: str | None = None,
-    p: str | None = None,
-    Xs: str = "uniform",
-    Xe: str | None = None,
-    m: PositiveInt | None = None,
-) -> LWEParameters:
-    """The problem of a name or of numbers.
-
-    Parameters
-    ----------
-    n : int, optional
-        Number of entries of the secret.
-    q : str, optional
-        Modulus: a number, or a power such as 2^64.
-    p : str, optional
-        Rounding levels: a number, or a power such as 2^10.
-    Xs : str
-        Distribution of the secret: uniform, binary, ternary, interval:-2,2, binomial:2, gaussian:3,
-        sparse-ternary:32,32.
-    Xe : str, optional
-        Distribution of the errors: gaussian:3, binomial:2, interval:-2,2, sparse-ternary:127,127.
-    m : int, optional
-        How many samples there are; by default those of the named set.
-    """
-    if name is not None:
-        if not (n is q is p is Xe is None and Xs == "uniform"):
-            raise ValueError(f"{name} has numbers of its own: leave --n, --q, --p, --Xs and --Xe out.")
-        found = PRESETS[find_name(name, PRESETS, "set of parameters")]
-        return found if m is None else found.updated(m=m)
-    if n is None or q is None or Xe is p is None:
-        raise ValueError(
-            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --Xe and --p: without "
-            "errors or rounding there is nothing to estimate."
-        )
-    levels = 0 if p is None else _whole("p", p)
-    secret, errors = parse_distribution(Xs), parse_distribution(Xe or "zero")
-    return LWEParameters(n, _whole("q", q), levels, "uniform", secret, errors, m)
-
-
-def _whole(name: str, text: str) -> int:
-    base, _, power = text.partition("^")
-    if not base.isdecimal() or (power and not power.isdecimal()) or len(base + power) > 2500:
-        raise ValueError(f"{name} is {text[:60]!r}: a whole number, or a power such as 2^64, is needed.")
-    if power and int(power) * int(base).bit_length() > _LONGEST_MODULUS:
-        raise ValueError(f"{name} is {text[:60]!r}: at most 2^{_LONGEST_MODULUS // 2} is allowed.")
-    return int(base) ** int(power or 1)
-
-
-@takes(_problem)
 def estimate_command(
     name: Annotated[
         str | None,
@@ -81,12 +26,33 @@ def estimate_command(
             help="A named set of parameters, instead of numbers; `attention-bounds presets` lists them."
         ),
     ] = None,
+    n: Annotated[int | None, typer.Option(help="Number of entries of the secret.")] = None,
+    q: Annotated[str | None, typer.Option(help="Modulus: a number, or a power such as 2^64.")] = None,
+    p: Annotated[str | None, typer.Option(help="Rounding levels: a number, or a power such as 2^10.")] = None,
+    Xs: Annotated[
+        str,
+        typer.Option(
+            "--Xs",
+            help="Distribution of the secret: uniform, binary, ternary, interval:-2,2, binomial:2, gaussian:3, "
+            "sparse-ternary:32,32.",
+        ),
+    ] = "uniform",
+    Xe: Annotated[
+        str | None,
+        typer.Option(
+            "--Xe",
+            help="Distribution of the errors: gaussian:3, binomial:2, interval:-2,2, sparse-ternary:127,127.",
+        ),
+    ] = None,
+    m: Annotated[
+        int | None,
+        typer.Option(help="How many samples there are; by default those of the named set."),
+    ] = None,
     model: Annotated[
         CostModelName,
         typer.Option(help="Cost model of lattice reduction: one sieve (core-SVP), or all gates (MATZOV)."),
     ] = "core-SVP",
     as_json: JsonOption = False,
-    **numbers: Any,
 ) -> None:
     """Estimate the cost of each known attack on a problem, the cheapest first. This is no claim of security.
 
@@ -95,7 +61,7 @@ def estimate_command(
 
     Example: attention-bounds estimate kyber512
     """
-    parameters = _problem(name, **numbers)
+    parameters = _problem(name, n, q, p, Xs, Xe, m)
     with showing_steps("Estimates"):
         costs = estimate(parameters, model=model)
     if as_json:
@@ -136,3 +102,30 @@ def _show(costs: Sequence[Cost]) -> None:
         other = " ".join(f"{name}={value}" for name, value in numbers.items())
         table.add_row(cost.attack, cost.rop, *named, other)
     Console(highlight=False, width=_WIDTH).print(table)
+
+
+def _problem(
+    name: str | None, n: int | None, q: str | None, p: str | None, Xs: str, Xe: str | None, m: int | None
+) -> LWEParameters:
+    if name is not None:
+        if not (n is q is p is Xe is None and Xs == "uniform"):
+            raise ValueError(f"{name} has numbers of its own: leave --n, --q, --p, --Xs and --Xe out.")
+        found = PRESETS[find_name(name, PRESETS, "set of parameters")]
+        return found if m is None else found.updated(m=m)
+    if n is None or q is None or Xe is p is None:
+        raise ValueError(
+            "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --Xe and --p: without "
+            "errors or rounding there is nothing to estimate."
+        )
+    levels = 0 if p is None else _whole("p", p)
+    secret, errors = parse_distribution(Xs), parse_distribution(Xe or "zero")
+    return LWEParameters(n, _whole("q", q), levels, "uniform", secret, errors, m)
+
+
+def _whole(name: str, text: str) -> int:
+    base, _, power = text.partition("^")
+    if not base.isdecimal() or (power and not power.isdecimal()) or len(base + power) > 2500:
+        raise ValueError(f"{name} is {text[:60]!r}: a whole number, or a power such as 2^64, is needed.")
+    if power and int(power) * int(base).bit_length() > _LONGEST_MODULUS:
+        raise ValueError(f"{name} is {text[:60]!r}: at most 2^{_LONGEST_MODULUS // 2} is allowed.")
+    return int(base) ** int(power or 1)
