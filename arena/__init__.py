@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from arena.attacks import ATTACKS, choose_attacks
     from arena.cells import run_cell
     from arena.comparison import compare
-    from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
     from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
         choose_learners,
     )
     from arena.learning import learn
-    from arena.lwr_reach import lwr_curve
     from arena.phase_figures import draw_phases
     from arena.phase_page import save_phases
     from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
@@ -59,7 +57,6 @@ __all__ = [
     "Learned",
     "LearnerEntry",
     "LearnerRecord",
-    "LearnerSide",
     "Recovery",
     "Results",
     "Status",
@@ -72,7 +69,6 @@ __all__ = [
     "choose_attacks",
     "choose_learners",
     "compare",
-    "draw_curves",
     "draw_phases",
     "export_cells",
     "family_target",
@@ -80,16 +76,13 @@ __all__ = [
     "instance_target",
     "layer_target",
     "learn",
-    "learner_side",
     "load_target",
-    "lwr_curve",
     "lwr_target",
     "nice_target",
     "parity_target",
     "preset_targets",
     "recover",
     "run_cell",
-    "run_curves",
     "save_phases",
     "save_target",
     "stored_cells",

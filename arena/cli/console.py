@@ -2,23 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena.cli.errors import WorkInterruptedError
-from arena.cli.options import takes
 from arena.formats import as_plain
 from attention.files import write_whole
 from attention.foreign import json_text, printable
 from attention.validation import PositiveInt, count
 
 if TYPE_CHECKING:
-    from arena.drawing import Drawing
     from arena.targets import Target
 
 __all__ = [
@@ -30,22 +27,15 @@ __all__ = [
     "SeedOption",
     "TimeoutOption",
     "TokensOption",
-    "gather",
-    "listed",
     "print_json",
-    "report_curve",
-    "require_all",
     "require_counts",
     "require_layer_file",
     "require_writable",
     "say",
     "showing_steps",
-    "takes_run_options",
     "write_json",
     "write_target",
 ]
-
-Item = TypeVar("Item")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
@@ -103,9 +93,6 @@ class RunOptions:
             "fresh": self.fresh,
             "progress": True,
         }
-
-
-takes_run_options = takes()
 
 
 def _writable(out: Path) -> Path:
@@ -219,73 +206,9 @@ def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
         yield steps.take
 
 
-def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
-    """The parts of a comma-separated option, converted.
-
-    Raises
-    ------
-    ValueError
-        If a part cannot be converted.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    try:
-        if not all(parts):
-            raise ValueError
-        return [kind(part) for part in parts]
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
-        ) from None
-
-
-def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list[Any], bool]:
-    """The result of `work`; after an interruption, the parts reported so far, and False."""
-    done: list[Any] = []
-    try:
-        return list(work(done.append)), True
-    except KeyboardInterrupt:
-        return done, False
-
-
-def report_curve(
-    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
-) -> None:
-    """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
-    from arena.frames import csv_of
-    from runs import versions
-
-    data = {"versions": versions(), "points": as_plain(list(rows))}
-    write_json(out / f"{name}.json", data)
-    flat = [
-        {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
-        for row in data["points"]
-    ]
-    columns = list(dict.fromkeys(key for row in flat for key in row))
-    write_whole(out / f"{name}.csv", csv_of(columns, flat).encode())
-    for ending in ("svg", "pdf"):
-        figure.save(out / f"{name}.{ending}")
-    if as_json:
-        print_json(data)
-    say(f"{table}\n\n{out / name}.svg, .pdf, .csv, .json", quiet=as_json)
-
-
 def write_json(path: Path, data: Any) -> None:
     """Write one JSON document; values that are not finite become null."""
     write_whole(path, f"{json_text(as_plain(data))}\n".encode())
-
-
-def require_all(whole: bool, done: str) -> None:
-    """Raise if the work was interrupted; the message says how far it got.
-
-    Raises
-    ------
-    WorkInterruptedError
-        Unless the work is complete.
-    """
-    if not whole:
-        raise WorkInterruptedError(
-            f"Interrupted: {done} are done and kept; without --fresh the command goes on."
-        )
 
 
 def write_target(target: "Target", out: Path, as_json: bool) -> None:

@@ -1,11 +1,9 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,7 +11,6 @@ from arena.cli.console import (
     JsonOption,
     OutOption,
     SeedOption,
-    listed,
     print_json,
     require_counts,
     require_writable,
@@ -21,17 +18,14 @@ from arena.cli.console import (
     write_target,
 )
 from arena.cli.main import LazyCommands
-from arena.cli.options import alternatives, as_option, takes
+from arena.cli.options import declared, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
     from lower import Family
-    from lower.family import Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
-
-_PLAIN = (int, float, str, bool)
 
 
 class _FamilyCommands(typer.core.TyperGroup):
@@ -164,46 +158,15 @@ def checkpoint_command(
 def _command(family: "type[Family]") -> Any:
     from arena.generated_targets import family_target
 
-    options = family.options()
-
-    def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
+    @takes(declared(family.options()))
+    def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    parameters = [
-        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=OutOption),
-        *filter(None, (_option(name, one) for name, one in options.items())),
-        inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, annotation=SeedOption, default=0),
-        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
-    ]
-    make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    make.__annotations__ = {one.name: one.annotation for one in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
     app.command(family.name, help=words)(make)
     return typer.main.get_command(app)
-
-
-def _option(name: str, one: "Option") -> inspect.Parameter | None:
-    """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
-    flag = one.flag or f"--{name.replace('_', '-')}"
-    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
-    kinds = [kind for kind in kinds if kind is not NoneType]
-    read = one.read
-    if any(get_origin(kind) is Sequence for kind in kinds):
-
-        def read(text: str) -> Any:
-            return tuple(listed(flag, text, float, "numbers", "0.5,1"))
-
-    elif read is None and not (len(kinds) == 1 and (kinds[0] in _PLAIN or get_origin(kinds[0]) is Literal)):
-        read = str
-    default = one.preset
-    if isinstance(default, tuple):
-        default = ",".join(f"{number:g}" for number in default)
-    elif not isinstance(default, (*_PLAIN, NoneType)):
-        default = str(default)
-    hint = Union[tuple(kinds)] if read is None else str  # noqa: UP007 - of a list
-    return as_option(name, hint, default, one.help, flag=flag, read=read)

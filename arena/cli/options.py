@@ -8,21 +8,35 @@ from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
 from attention.validation import check
 
-__all__ = ["alternatives", "as_option", "options_of", "takes"]
+if TYPE_CHECKING:
+    from lower.family import Option
 
+__all__ = ["declared", "listed", "options_of", "takes"]
+
+Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., None])
 
 _TYPES = (int, float, str, bool, Path)
 
 
 def takes(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | Mapping[str, inspect.Parameter] | None = None,
     *,
     without: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
@@ -31,8 +45,9 @@ def takes(
 
     Parameters
     ----------
-    function : callable, optional
-        Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``.
+    function : callable or mapping, optional
+        Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``; or such
+        parameters, as `declared` gives them.
     without : collection of str
         The parameters of the function that are no options; those that the command declares itself are none either.
     flags : mapping, optional
@@ -63,7 +78,7 @@ def takes(
             elif one.kind is not inspect.Parameter.VAR_KEYWORD:
                 options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             elif function is not None:
-                found = options_of(function, flags)
+                found = function if isinstance(function, Mapping) else options_of(function, flags)
                 options |= {name: found[name] for name in found if name not in taken}
         taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
         taking.__annotations__ = {name: one.annotation for name, one in options.items()}
@@ -118,7 +133,7 @@ def as_option(
         Makes the value from text, where the type alone does not say how.
     """
     names = flag or f"--{name.replace('_', '-')}"
-    wanted = [one for one in alternatives(hint) if one is not NoneType]
+    wanted = [one for one in _alternatives(hint) if one is not NoneType]
     kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in wanted]
     kind = str if read is not None else _kind(kinds)
     if kind is None:
@@ -143,12 +158,66 @@ def as_option(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def alternatives(hint: Any) -> list[Any]:
+def declared(options: Mapping[str, "Option"]) -> dict[str, inspect.Parameter]:
+    """Parameters that are declared by an `lower.Option` each: lists are text with commas."""
+    from lower.bounds import exact_fraction
+
+    found = {}
+    for name, one in options.items():
+        flag, read, default = one.flag or f"--{name.replace('_', '-')}", one.read, one.preset
+        if isinstance(default, tuple):
+            default = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in default)
+        elif not isinstance(default, (*_TYPES, NoneType)):
+            default = str(default)
+        kinds = [
+            get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in _alternatives(one.kind)
+        ]
+        for kind in kinds:
+            if get_origin(kind) is Sequence:
+                (item,) = _alternatives(get_args(kind)[0])
+                item = get_args(item)[0] if get_origin(item) is Annotated else item
+                needed = {int: "whole numbers", float: "numbers"}.get(item, "names")
+                convert = {int: int, float: lambda text, name=name: float(exact_fraction(name, text))}.get(
+                    item, str
+                )
+                read = _reader(flag, convert, needed, str(default))
+        if read is None and _kind([kind for kind in kinds if kind is not NoneType]) is None:
+            read = str
+        parameter = as_option(name, one.kind, default, one.help, flag=flag, read=read)
+        if parameter is not None:
+            found[name] = parameter
+    return found
+
+
+def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
+    """The parts of a comma-separated option, converted.
+
+    Raises
+    ------
+    ValueError
+        If a part cannot be converted.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        if not all(parts):
+            raise ValueError
+        return [kind(part) for part in parts]
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
+        ) from None
+
+
+def _reader(flag: str, convert: Callable[[str], Any], needed: str, example: str) -> Callable[[str], Any]:
+    return lambda text: tuple(listed(flag, text, convert, needed, example))
+
+
+def _alternatives(hint: Any) -> list[Any]:
     """The types of a union; an annotation stays with a type that it describes alone."""
-    if get_origin(hint) is Annotated and len(alternatives(get_args(hint)[0])) > 1:
-        return alternatives(get_args(hint)[0])
+    if get_origin(hint) is Annotated and len(_alternatives(get_args(hint)[0])) > 1:
+        return _alternatives(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return [one for part in get_args(hint) for one in alternatives(part)]
+        return [one for part in get_args(hint) for one in _alternatives(part)]
     return [hint]
 
 
