@@ -6,18 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from arena.cells import fit_target, target_stream
 from arena.formats import as_plain
+from arena.given_examples import GivenExamples
 from arena.learner_table import LEARNERS
-from arena.learning import learn, set_up
-from arena.targets import Target
+from arena.learning import learn, open_source, set_up
+from arena.targets import InputsName, Target
 from attention import Outcome
 from attention.learning import Access
-from attention.validation import PositiveInt, count
+from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs import fingerprint
-from studies import Parameters, Row, Study
+from studies import Row, Study
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, median, of_all, table
+from studies.rows import chosen, curve, of_all, table, values
 from studies.study import Table
 from upper import ByQueries, Newton, counting_floor
 from upper.floor import LayerClass
@@ -25,8 +28,6 @@ from upper.floor import LayerClass
 __all__ = ["learning_curve"]
 
 _FRACTIONS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
-# Below the floor there is nothing to find: more passes bring no layer closer.
-_PASSES, _PASSES_BELOW = 20_000, 2000
 _NAMES = {"random examples": "Newton, random examples", "value queries": "By queries"}
 
 
@@ -38,22 +39,29 @@ class _UnderdeterminedNewton(Newton):
         return replace(super()._known, cap=None if self.examples is None else self.examples - 1)
 
 
+@checked
 def learning_curve(
-    source: Target | Sequence[Path],
+    source: Target | GivenExamples | str | Path | Sequence[str | Path],
     *,
     heads: PositiveInt | Literal["auto"] = "auto",
+    tokens: PositiveInt | None = None,
+    inputs: InputsName | None = None,
     seeds: PositiveInt = 3,
-    seed: int = 0,
+    seed: NonNegativeInt = 0,
 ) -> Study:
     """Learn a layer from more and more random examples, and from more and more value queries.
 
     Parameters
     ----------
-    source : Target or sequence of path
-        A target, with biases and a causal mask if its layer has them. Or files of examples, as for `arena.learn`:
-        there are no queries then, and the examples are taken in their order.
+    source : Target, path or paths
+        As for `arena.learn`: a target, with biases and a causal mask if its layer has them, or files of examples: there
+        are no queries then, and the examples are taken in their order.
     heads : int or "auto"
         For given examples: heads; found by default.
+    tokens : int, optional
+        Number k of tokens, instead of the file's.
+    inputs : {"boolean", "gaussian", "sphere"}, optional
+        Distribution of the tokens, instead of the file's.
     seeds : int
         Runs for each number of examples; medians are shown.
     seed : int
@@ -86,16 +94,17 @@ def learning_curve(
     >>> all(row["theta_error"] < 1e-10 for row in rows if row["fraction"] >= 2)
     True
     """
-    runs = range(count("seed", seed, least=0), seed + count("seeds", seeds))
-    of_target = isinstance(source, Target)
-    if isinstance(source, Target):
-        cells, measure, objects = _layer_cells(source, runs), _from_layer, {"target": source}
-    else:
-        paths = [Path(file).absolute() for file in source]
-        # other examples at the same place are learned anew
-        content = fingerprint([path.read_bytes() for path in paths])
+    opened = open_source(source, tokens=tokens, inputs=inputs)
+    runs = range(seed, seed + seeds)
+    if isinstance(opened, GivenExamples):
+        content = fingerprint((opened.x, opened.y))  # other examples in the same files are learned anew
         cells = [{"content": content, "heads": heads, "seed": one, "budget": None} for one in runs]
-        measure, objects = _from_files, {"files": paths}
+        measure: Any = _from_examples
+    else:
+        assert isinstance(opened, Target)
+        if heads != "auto":
+            raise ValueError("heads is for examples, a layer has its own: leave it out.")
+        cells, measure = _target_cells(opened, runs), _from_target
     return Study(
         name="examples",
         title="What examples give away",
@@ -103,8 +112,8 @@ def learning_curve(
         "learner can tell the layer (derived), or of the queries that the learner takes.",
         cells=lambda scale: cells,
         measure=measure,
-        objects=objects,
-        following=lambda rows: [] if of_target else _fewer(rows),
+        objects={"source": opened},
+        following=_fewer,
         numbers=lambda rows: {
             "counting floor": " or ".join(map(str, sorted({row["floor"] for row in rows})))
         },
@@ -113,7 +122,7 @@ def learning_curve(
     )
 
 
-def _layer_cells(target: Target, seeds: Sequence[int]) -> list[Parameters]:
+def _target_cells(target: Target, seeds: Sequence[int]) -> list[dict[str, Any]]:
     layer, k = target.layer, target.inputs.tokens
     if k < 2 or layer.dim < 2:
         raise ValueError(
@@ -138,23 +147,21 @@ def _layer_cells(target: Target, seeds: Sequence[int]) -> list[Parameters]:
     ]
 
 
-def _from_layer(
-    *, rng: Any, target: Target, access: Access, fraction: float, seed: int, floor: int, stream: int
+def _from_target(
+    *, rng: Any, source: Target, access: Access, fraction: float, seed: int, floor: int, stream: int
 ) -> dict[str, Any]:
     """The stream of the target's random numbers distinguishes targets."""
     number = max(2, math.ceil(fraction * floor))
     if access == "value queries":
         learner: Any = ByQueries()
         if fraction < 1:
-            whole, _ = fit_target(target, learner, seed, each_step=False)
-            number = max(target.layer.dim + 1, math.ceil(fraction * whole.examples_used))
+            whole, _ = fit_target(source, learner, seed, each_step=False)
+            number = max(source.layer.dim + 1, math.ceil(fraction * whole.examples_used))
             learner = ByQueries(examples=number)
     else:
-        work = _PASSES if fraction > 1 else _PASSES_BELOW
-        learner = _UnderdeterminedNewton(
-            **vars(set_up(target, LEARNERS["newton"], examples=number, work=work))
-        )
-    fit, measures = fit_target(target, learner, seed, each_step=False)
+        newton = set_up(source, LEARNERS["newton"], examples=number, work=_passes(number, floor))
+        learner = _UnderdeterminedNewton(**vars(newton))
+    fit, measures = fit_target(source, learner, seed, each_step=False)
     return as_plain(
         {
             "number": fit.examples_used if access == "value queries" and fraction >= 1 else number,
@@ -166,25 +173,29 @@ def _from_layer(
     )
 
 
-def _fewer(rows: Sequence[Row]) -> list[Parameters]:
-    """Cells with fewer examples than a run on all of them, for the heads, biases and mask that it found."""
+def _passes(number: int, floor: int) -> int:
+    """Below the floor there is nothing to find: more passes bring no layer closer."""
+    return 20_000 if number > floor else 2000
+
+
+def _fewer(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Cells with fewer given examples than a run on all of them, for the heads, biases and mask that it found."""
+    shape = ("content", "seed", "heads", "biases", "causal", "floor")
     return [
-        {
-            **{name: row[name] for name in ("content", "seed", "heads", "biases", "causal", "floor")},
-            "budget": number,
-        }
-        for row in chosen(rows, budget=None)
+        {name: row[name] for name in shape} | {"budget": number}
+        for row in rows
+        if row.get("budget", 0) is None
         for number in (max(2, math.ceil(fraction * row["floor"])) for fraction in _FRACTIONS)
         if number < row["number"]
     ]
 
 
-def _from_files(
+def _from_examples(
     *,
     rng: Any,
-    files: Sequence[Path],
+    source: GivenExamples,
     content: str,
-    heads: int | str,
+    heads: PositiveInt | Literal["auto"],
     seed: int,
     budget: int | None,
     floor: int = 0,
@@ -193,17 +204,16 @@ def _from_files(
 ) -> dict[str, Any]:
     learner: Any = "newton"
     if budget is not None:
-        work = _PASSES if budget > floor else _PASSES_BELOW
-        learner = _UnderdeterminedNewton(heads, budget, work=work, biases=biases, causal=causal)  # type: ignore[arg-type]
-    learned = learn(files, learner, heads=heads, seed=seed)
-    layer, certificate = learned.layer, learned.certificate
+        work = _passes(budget, floor)
+        learner = _UnderdeterminedNewton(heads, budget, work=work, biases=biases, causal=causal)
+    learned = learn(source, learner, heads=heads, seed=seed)
+    layer, certificate, number = learned.layer, learned.certificate, learned.fit.examples_used
     if budget is None:
         if layer is None or not layer.heads:
             raise ValueError("No attention head explains these examples: there is no Theta to learn.")
         heads, biases, causal = layer.heads, layer.biased, layer.causal
-        shape = {"tokens": learned.data["tokens"], "dim": learned.data["dim"]}
-        floor = counting_floor(heads=heads, **shape, biases=biases, causal=causal)
-    number = learned.fit.examples_used
+        _, k, d = source.x.shape
+        floor = counting_floor(heads=heads, tokens=k, dim=d, biases=biases, causal=causal)
     return as_plain(
         {
             "access": "random examples",
@@ -224,17 +234,12 @@ def _from_files(
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """A line for each budget, with the medians of its runs."""
-
-    def share(those: Sequence[Row]) -> str | None:
-        determined = median(those, "determined")
-        return None if determined is None else f"{determined:.0%}"
-
     given = "content" in rows[0]
     columns: dict[str, Any] = {
         "number": "number",
         "error in F": "error",
         "bound in Theta" if given else "in Theta": "theta_error",
-        **({"determined": share} if given else {}),
+        **({"determined": "determined"} if given else {}),
         "recovered": lambda those: of_all(Outcome[row["outcome"]].succeeded for row in those),
     }
     ordered = sorted(rows, key=lambda row: (row["access"], row["fraction"]))
@@ -243,7 +248,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Medians against the numbers of examples and of queries; the dotted line is the counting floor."""
-    floor = median(rows, "floor")
+    floor = float(np.median(values(rows, "floor")))
     of_theta = "bound on the error in Theta" if "content" in rows[0] else "error in Theta"
     panels = [
         Panel(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from arena.attacking import longest_seconds
 from arena.attacks import ATTACKS, choose_attacks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
-from lower.family import Option
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.attacks.attack import run_attack
 from lwe.parameters import Matrix
@@ -26,37 +25,47 @@ _PATIENCE = 2
 
 @checked
 def lwr_reach(
-    n: Annotated[Sequence[PositiveInt], Option("numbers n of entries of the secret")] = (
-        *(4, 8, 12, 16),
-        *(24, 32, 48, 64),
-    ),
-    q: Annotated[Modulus, Option("Modulus.")] = 64,
-    p: Annotated[Sequence[PositiveInt], Option("numbers of rounding levels, from 2 to q")] = (
-        2,
-        4,
-        8,
-        16,
-        32,
-    ),
     *,
-    matrix: Annotated[Matrix, Option("Public matrix; gadget takes q a power of 2.")] = "binary",
-    Xs: Annotated[
-        str, Option("Distribution of the secret: uniform, ternary, sparse:8, ...", flag="--Xs")
-    ] = "uniform",
-    attacks: Annotated[str, Option(f"Comma-separated among {', '.join(ATTACKS)}.")] = ",".join(ATTACKS),
-    budget: Annotated[PositiveFloat, Option("Seconds for each attack on each size.")] = 5.0,
-    samples: Annotated[int, Whole(5), Option("How many samples each attack gets.")] = 20_000,
+    n: Sequence[PositiveInt] = (4, 8, 12, 16, 24, 32, 48, 64),
+    q: Modulus = 64,
+    p: Sequence[PositiveInt] = (2, 4, 8, 16, 32),
+    matrix: Matrix = "binary",
+    Xs: str = "uniform",
+    attacks: Sequence[str] = tuple(ATTACKS),
+    budget: PositiveFloat = 5.0,
+    samples: Annotated[int, Whole(5)] = 20_000,
     seed: NonNegativeInt = 0,
 ) -> Study:
     """Plot the largest n at which each attack and each learner of layers breaks learning with rounding, against q/p.
 
-    Each attack at each p runs on growing n, until two sizes in a row stay unbroken: `broken` says whether it predicts
-    95 % of the fresh labels. All attacks get the same secret and the same samples.
+    Parameters
+    ----------
+    n : sequence of int
+        Numbers of entries of the secret.
+    q : int
+        Modulus.
+    p : sequence of int
+        Numbers of rounding levels, from 2 to q.
+    matrix : {"binary", "ternary", "gadget", "uniform"}
+        Public matrix: binary, ternary, gadget (q a power of 2) or uniform.
+    Xs : str
+        Distribution of the secret: uniform, ternary, sparse:8, ...
+    attacks : sequence of str
+        Names of attacks, learners among them.
+    budget : float
+        Seconds for each attack on each size; ten seconds later it is ended by force.
+    samples : int
+        How many samples each attack gets.
+    seed : int
+        Draws the secret and the samples, the same for all attacks.
 
-    What is broken within the seconds depends on the machine: attacks that run at the same time share it. Each size has
-    one secret: a lucky or unlucky secret moves a point. Ten seconds after its budget an attack is ended by force.
+    Notes
+    -----
+    Each attack at each p runs on growing n, until two sizes in a row stay unbroken: `broken` says whether it predicts
+    95 % of the fresh labels. What is broken within the seconds depends on the machine, which attacks that run at the
+    same time share. Each size has one secret: a lucky or unlucky secret moves a point.
     """
-    names = [attack.name for attack in choose_attacks(attacks)]
+    names = [attack.name for attack in choose_attacks(",".join(attacks))]
     sizes, levels = sorted(set(n)), sorted(set(p))
     for name, values in (("n", sizes), ("p", levels)):
         if not values:

@@ -151,7 +151,13 @@ def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> No
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
     for label, (xs, ys) in curves.items():
         look = {**looks[label], **({"linestyle": "none"} if panel.marks_only else {})}
-        axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
+        axes.plot(
+            xs,
+            np.maximum(np.array(ys, dtype=float), _LEAST) if panel.log_y else ys,
+            label=label,
+            clip_on=False,
+            **look,
+        )
     if panel.log_y:
         decade_axis(axes.yaxis, [max(y, _LEAST) for y in heights])
     else:

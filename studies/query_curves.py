@@ -1,18 +1,16 @@
 """Statistical queries against the dimension, beside what is proved: of three learners, and of the six phases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from attention.validation import PositiveInt, checked
-from lower.family import Option
-from runs import Scale
+from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs.figures import MOST_DRAWN
 from sq import CurveCell, SecretSet, curve_cells, measure_cell
 from sq.curves import CURVE_LEARNERS, visible_below
 from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, grouped
+from studies.rows import chosen, grouped, table
 from studies.study import Row, Study, Table
 from upper.six_phase import QueryPlan, six_phase_queries
 
@@ -22,39 +20,49 @@ _BOUNDED_ORACLES = ("reference", "exact")  # the oracles for which the group lea
 _CHECKED = 32  # the largest d at which the tolerances of the six phases' plan were checked
 
 
-@checked
 def query_curves(
-    dims: Annotated[Sequence[PositiveInt], Option("dimensions d")] = (10, 16, 20, 30, 40),
-    bits: Annotated[Sequence[PositiveInt], Option("numbers l of secret bits, below every d")] = (2, 3),
-    tau: Annotated[Sequence[float], Option("tolerances above 0 and below 1")] = (0.3, 0.1),
     *,
-    family: Annotated[
-        str, Option("The family of the targets, such as sq-bump or sq-periodic: two tokens.")
-    ] = "sq-parity",
-    oracle: Annotated[
-        str, Option("reference or most-preserving (adversaries), exact or honest.")
-    ] = "reference",
-    learners: Annotated[
-        Sequence[Literal[CURVE_LEARNERS]], Option(f"learners among {', '.join(CURVE_LEARNERS)}")
-    ] = CURVE_LEARNERS,
-    batch: Annotated[
-        PositiveInt | None,
-        Option("Examples per query of the honest oracle; by default 4 ln(200 Q)/tau^2 for Q queries."),
-    ] = None,
-    noise: Annotated[
-        float, Option("Rate below 1/2 at which labels are flipped; for the honest oracle.")
-    ] = 0.0,
-    seed: int = 0,
+    dims: Sequence[int] = (10, 16, 20, 30, 40),
+    bits: Sequence[int] = (2, 3),
+    tau: Sequence[float] = (0.3, 0.1),
+    family: str = "sq-parity",
+    oracle: str = "reference",
+    learners: Sequence[str] = CURVE_LEARNERS,
+    batch: PositiveInt | None = None,
+    noise: float = 0.0,
+    seed: NonNegativeInt = 0,
 ) -> Study:
     """Count the statistical queries that each learner needs to find a secret; draw them and the lower bound against d.
 
-    The parameters are those of `sq.curve_cells`. A run that does not find the right target has no number of queries;
-    the column `explanation` says why.
+    Parameters
+    ----------
+    dims : sequence of int
+        Dimensions d.
+    bits : sequence of int
+        Numbers l of secret bits, below every d.
+    tau : sequence of float
+        Tolerances above 0 and below 1.
+    family : str
+        The family of the targets, such as sq-bump or sq-periodic: two tokens.
+    oracle : str
+        Reference or most-preserving (adversaries), exact or honest.
+    learners : sequence of str
+        Among exhaustive, group and signed-group.
+    batch : int, optional
+        Examples per query of the honest oracle; by default 4 ln(200 Q)/tau^2 for Q queries.
+    noise : float
+        Rate below 1/2 at which labels are flipped; for the honest oracle.
+    seed : int
+        Draws targets, examples and the random choices of learners.
+
+    Notes
+    -----
+    A run that does not find the right target has no number of queries; the column `explanation` says why.
 
     Examples
     --------
     >>> from studies import run_study
-    >>> result = run_study(query_curves([10, 16], [2], [0.3]), isolated=False)
+    >>> result = run_study(query_curves(dims=[10, 16], bits=[2], tau=[0.3]), isolated=False)
     >>> [row["queries"] for row in result.rows]
     [35, 4, 5, 104, 10, 12]
     """
@@ -88,27 +96,31 @@ def _missing(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _sizes(rows: Sequence[Row]) -> dict[str, str]:
+def _bounds(rows: Sequence[Row]) -> dict[str, str]:
     """The columns that belong to no learner, by their titles; the group learner's bound where it is proved."""
     bounded = any(row["learner"] == "group" and row["oracle"] in _BOUNDED_ORACLES for row in rows)
-    sizes = {"lower bound (proved)": "lower_bound", "number N of targets": "targets"}
-    return sizes | ({"group's bound (proved)": "group_bound"} if bounded else {})
+    bounds = {"number N of targets": "targets", "lower bound (proved)": "lower_bound"}
+    return bounds | ({"group's bound (proved)": "group_bound"} if bounded else {})
 
 
 def _asked_table(rows: Sequence[Row]) -> dict[str, Table]:
-    learners, bounded = [name for name in CURVE_LEARNERS if chosen(rows, learner=name)], len(_sizes(rows)) > 2
-    lines = []
-    for (bits, minus_tau, dim), those in sorted(
-        grouped([{**row, "minus": -row["tolerance"]} for row in rows], "bits", "minus", "dim").items()
-    ):
-        asked = {row["learner"]: row["status"] if row["queries"] is None else row["queries"] for row in those}
-        lines.append(
-            {"l": bits, "tau": -minus_tau, "d": dim}
-            | {"targets N": _short(those[0]["targets"]), "at least": _short(those[0]["lower_bound"])}
-            | {name: _short(asked.get(name)) for name in learners}
-            | ({"group's bound": _short(those[0]["group_bound"])} if bounded else {})
+    def bound(name: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda those: _short(those[0][name])
+
+    def asked(learner: str) -> Callable[[Sequence[Row]], Any]:
+        return lambda those: next(
+            (
+                row["status"] if row["queries"] is None else row["queries"]
+                for row in chosen(those, learner=learner)
+            ),
+            None,
         )
-    return {"queries": lines}
+
+    columns = {"targets N": bound("targets"), "at least": bound("lower_bound")}
+    columns |= {name: asked(name) for name in CURVE_LEARNERS if chosen(rows, learner=name)}
+    columns |= {"group's bound": bound("group_bound")} if len(_bounds(rows)) > 2 else {}
+    ordered = sorted(rows, key=lambda row: (row["bits"], -row["tolerance"], row["dim"]))
+    return {"queries": table(ordered, {"l": "bits", "tau": "tolerance", "d": "dim"}, columns)}
 
 
 def _short(number: Any) -> Any:
@@ -124,7 +136,7 @@ def _asked_figure(rows: Sequence[Row]) -> Any:
         for tau in taus:
             those = chosen(rows, bits=bits, tolerance=tau)
             learners = {name: _drawn(chosen(those, learner=name), "queries") for name in CURVE_LEARNERS}
-            bounds = {title: _drawn(those, name) for title, name in _sizes(rows).items()}
+            bounds = {title: _drawn(those, name) for title, name in _bounds(rows).items()}
             title = f"queries, l = {bits}, τ = {tau:g}, {rows[0]['oracle']} oracle"
             panels.append(Panel("d", title, learners, log_x=True, bounds=bounds))
     return line_figure(panels, columns=len(taus))
@@ -139,13 +151,21 @@ def _drawn(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:
 
 @checked
 def six_phase_curves(
-    dims: Annotated[Sequence[PositiveInt], Option("dimensions d")] = (8, 16, 32, 64, 128, 256, 512, 1024),
-    heads: Annotated[Sequence[PositiveInt], Option("heads m of the hard families")] = (2, 4, 8, 16),
     *,
-    seed: int = 0,
+    dims: Sequence[PositiveInt] = (8, 16, 32, 64, 128, 256, 512, 1024),
+    heads: Sequence[PositiveInt] = (2, 4, 8, 16),
 ) -> Study:
     """Count the queries of the six phases on nice targets, beside the tolerance at which as many fail on parities.
 
+    Parameters
+    ----------
+    dims : sequence of int
+        Dimensions d.
+    heads : sequence of int
+        Heads m of the hard families.
+
+    Notes
+    -----
     Exact: the count of queries of the plan; none is asked. A rule of thumb, checked on nice targets of d up to 32: the
     learner needs the tolerances of the plan. Proved: at tolerances from `visible_below` on, no learner with this many
     queries tells the parities apart (labels two-valued on the gate, `lower.eliminated_per_query`). Not shown: that it
@@ -155,7 +175,7 @@ def six_phase_curves(
     Examples
     --------
     >>> from studies import run_study
-    >>> rows = run_study(six_phase_curves([64, 1024], [2, 16]), isolated=False).rows
+    >>> rows = run_study(six_phase_curves(dims=[64, 1024], heads=[2, 16]), isolated=False).rows
     >>> [(row["dim"], row["heads"], row["invisible"]) for row in rows]
     [(64, 2, False), (64, 16, False), (1024, 2, False), (1024, 16, True)]
     """
@@ -164,16 +184,12 @@ def six_phase_curves(
         raise ValueError(
             f"dims is {list(dims)}: no family of these heads has two targets there; take larger ones."
         )
-
-    def cells_of(scale: Scale) -> Sequence[Mapping[str, Any]]:
-        return cells
-
     return Study(
         name="learner-side",
         title="What six phases need on nice targets as d grows",
         question="How many queries of which tolerance do the six phases ask on nice targets, and at which tolerance do "
         "as many fail on parities (*: at that of the six phases)?",
-        cells=cells_of,
+        cells=lambda scale: cells,
         measure=_planned,
         numbers=lambda rows: {},
         tables=_planned_table,

@@ -6,21 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import (
-    FolderOption,
-    InputsOption,
-    JsonOption,
-    RunOptions,
-    SeedOption,
-    TimeoutOption,
-    TokensOption,
-)
-from arena.cli.options import declared, takes
+from arena.cli.console import FolderOption, JsonOption, RunOptions, TimeoutOption
+from arena.cli.options import takes
 from arena.cli.study import measure_studies
-from arena.learning import open_source
 from arena.learning_curve import learning_curve
 from arena.lwr_reach import lwr_reach
-from lower.family import options_of
 from studies import Study
 from studies.query_curves import query_curves, six_phase_curves
 
@@ -33,37 +23,36 @@ curves_app = typer.Typer(
 )
 
 
-def _add(make: Callable[..., Study], name: str, example: str) -> None:
+def _add(make: Callable[..., Study], name: str, example: str, *, flags: dict[str, str] | None = None) -> None:
     """Add the command of a study; its options are the parameters of the function that makes the study."""
-    summary = (make.__doc__ or "").partition("\n")[0]
-    words = (
-        f"{summary}\n\nWrites {name}.csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: "
-        f"after an interruption the same command continues.\n\nExample: attention-bounds curves {name} {example}"
-    )
 
-    @curves_app.command(name, help=words)
-    @takes(declared(options_of(make)))
     def command(
         out: FolderOption = Path("curves"),
         *,
         run: RunOptions,
         timeout: TimeoutOption = None,
-        seed: SeedOption = 0,
         as_json: JsonOption = False,
-        **given: Any,
+        **settings: Any,
     ) -> None:
-        study = make(**{key: value for key, value in given.items() if value is not None}, seed=seed)
+        study, seed = make(**settings), settings.get("seed", 0)
         measure_studies([study], out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+
+    summary = (make.__doc__ or "").partition("\n")[0]
+    words = (
+        f"{summary}\n\nWrites {name}.csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: "
+        f"after an interruption the same command continues.\n\nExample: attention-bounds curves {name} {example}"
+    )
+    curves_app.command(name, help=words)(takes(make, flags=flags)(command))
 
 
 _add(query_curves, "sq", "--dims 10,16,20 --bits 3 --tau 0.3,0.1")
-_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5")
+_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5", flags={"Xs": "--Xs"})
 _add(six_phase_curves, "learner-side", "--dims 64,128,256")
 
 
 @curves_app.command("examples")
 @takes(learning_curve)
-def examples_curve_command(
+def examples_command(
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -71,13 +60,10 @@ def examples_curve_command(
             help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
         ),
     ],
-    tokens: TokensOption = None,
-    inputs: InputsOption = None,
     out: FolderOption = Path("curves"),
     *,
     run: RunOptions,
     timeout: TimeoutOption = None,
-    seed: SeedOption = 0,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -89,15 +75,7 @@ def examples_curve_command(
     Writes examples.csv, .svg and .pdf into the folder of --out. Every finished run is kept there: after an
     interruption the same command continues.
 
-    Example: attention-bounds curves examples nice.safetensors --out curves
+    Example: attention-bounds curves examples nice.safetensors
     """
-    if len(files) > 2:
-        raise ValueError(
-            f"{len(files)} files are named: a layer, or one or two files of examples, are needed."
-        )
-    source: Any = open_source(files if len(files) > 1 else files[0], tokens=tokens, inputs=inputs)
-    given = getattr(source, "files", None)
-    if given is None and settings["heads"] != "auto":
-        raise ValueError("--heads is for examples, a layer has its own: leave it out.")
-    study = learning_curve(given or source, seed=seed, **settings)
-    measure_studies([study], out=out, run=run, timeout=timeout, as_json=as_json)
+    study = learning_curve(files if len(files) > 1 else files[0], **settings)
+    measure_studies([study], out=out, run=run, timeout=timeout, seed=settings["seed"], as_json=as_json)

@@ -1,9 +1,11 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -18,14 +20,17 @@ from arena.cli.console import (
     write_target,
 )
 from arena.cli.main import LazyCommands
-from arena.cli.options import declared, takes
+from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
     from lower import Family
+    from lower.family import Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
+
+_PLAIN = (int, float, str, bool)
 
 
 class _FamilyCommands(typer.core.TyperGroup):
@@ -158,7 +163,9 @@ def checkpoint_command(
 def _command(family: "type[Family]") -> Any:
     from arena.generated_targets import family_target
 
-    @takes(declared(family.options()))
+    parameters = {name: _option(name, option) for name, option in family.options().items()}
+
+    @takes({name: parameter for name, parameter in parameters.items() if parameter is not None})
     def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
@@ -170,3 +177,16 @@ def _command(family: "type[Family]") -> Any:
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
     app.command(family.name, help=words)(make)
     return typer.main.get_command(app)
+
+
+def _option(name: str, one: "Option") -> inspect.Parameter | None:
+    """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
+    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    read, default = one.read, one.preset
+    own = kinds[0] in _PLAIN or get_origin(kinds[0]) in (Literal, Sequence)
+    if read is None and not (len(kinds) == 1 and own):
+        read = str
+    if not isinstance(default, (*_PLAIN, tuple, NoneType)):
+        default = str(default)
+    return as_option(name, str if read else kinds[0], default, one.help, flag=one.flag, read=read)

@@ -8,28 +8,14 @@ from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from attention.validation import check
 
-if TYPE_CHECKING:
-    from lower.family import Option
+__all__ = ["alternatives", "as_option", "options_of", "takes"]
 
-__all__ = ["declared", "listed", "options_of", "takes"]
-
-Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., None])
 
 _TYPES = (int, float, str, bool, Path)
@@ -46,8 +32,8 @@ def takes(
     Parameters
     ----------
     function : callable or mapping, optional
-        Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``; or such
-        parameters, as `declared` gives them.
+        Its keyword-only parameters, as `options_of` has them, or such parameters, take the place of the command's
+        ``**settings``.
     without : collection of str
         The parameters of the function that are no options; those that the command declares itself are none either.
     flags : mapping, optional
@@ -130,11 +116,17 @@ def as_option(
     help, flag : str
         The help, and the name on the command line if it is not that of the parameter.
     read : callable, optional
-        Makes the value from text, where the type alone does not say how.
+        Makes the value from text, where the type alone does not say how. A sequence has commas between its entries.
     """
     names = flag or f"--{name.replace('_', '-')}"
-    wanted = [one for one in _alternatives(hint) if one is not NoneType]
-    kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in wanted]
+    wanted = [one for one in alternatives(hint) if one is not NoneType]
+    kinds = [_bare(one) for one in wanted]
+    metavar = None
+    if read is None and kinds and get_origin(kinds[0]) is Sequence:
+        metavar = "A,B,..."
+        read = functools.partial(_entries, names.partition("/")[0], _bare(get_args(kinds[0])[0]))
+        entries = default if isinstance(default, tuple) else ()
+        default = ",".join(f"{one:g}" if isinstance(one, float) else str(one) for one in entries) or default
     kind = str if read is not None else _kind(kinds)
     if kind is None:
         return None
@@ -152,72 +144,37 @@ def as_option(
             value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
         return check(flag, value, Union[tuple(wanted)])  # noqa: UP007 - of a list
 
-    metavar = "|".join(["NUMBER", *words]) if words else None
+    metavar = "|".join(["NUMBER", *words]) if words else metavar
     option = typer.Option(names, help=help, metavar=metavar, callback=held)
     annotation = Annotated[kind | None if default is None else kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def declared(options: Mapping[str, "Option"]) -> dict[str, inspect.Parameter]:
-    """Parameters that are declared by an `lower.Option` each: lists are text with commas."""
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _entries(flag: str, kind: Any, text: str) -> Sequence[Any]:
+    """The parts of a comma-separated option, converted."""
     from lower.bounds import exact_fraction
 
-    found = {}
-    for name, one in options.items():
-        flag, read, default = one.flag or f"--{name.replace('_', '-')}", one.read, one.preset
-        if isinstance(default, tuple):
-            default = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in default)
-        elif not isinstance(default, (*_TYPES, NoneType)):
-            default = str(default)
-        kinds = [
-            get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in _alternatives(one.kind)
-        ]
-        for kind in kinds:
-            if get_origin(kind) is Sequence:
-                (item,) = _alternatives(get_args(kind)[0])
-                item = get_args(item)[0] if get_origin(item) is Annotated else item
-                needed = {int: "whole numbers", float: "numbers"}.get(item, "names")
-                convert = {int: int, float: lambda text, name=name: float(exact_fraction(name, text))}.get(
-                    item, str
-                )
-                read = _reader(flag, convert, needed, str(default))
-        if read is None and _kind([kind for kind in kinds if kind is not NoneType]) is None:
-            read = str
-        parameter = as_option(name, one.kind, default, one.help, flag=flag, read=read)
-        if parameter is not None:
-            found[name] = parameter
-    return found
-
-
-def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
-    """The parts of a comma-separated option, converted.
-
-    Raises
-    ------
-    ValueError
-        If a part cannot be converted.
-    """
+    read: Any = {int: int, float: lambda part: float(exact_fraction(flag, part))}.get(kind, str)
     parts = [part.strip() for part in text.split(",")]
     try:
         if not all(parts):
             raise ValueError
-        return [kind(part) for part in parts]
+        return tuple(read(part) for part in parts)
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
-        ) from None
+        what = {int: "whole numbers", float: "numbers"}.get(kind, "names")
+        raise ValueError(f"{flag} is {text!r}: {what} with commas between them are needed.") from None
 
 
-def _reader(flag: str, convert: Callable[[str], Any], needed: str, example: str) -> Callable[[str], Any]:
-    return lambda text: tuple(listed(flag, text, convert, needed, example))
-
-
-def _alternatives(hint: Any) -> list[Any]:
+def alternatives(hint: Any) -> list[Any]:
     """The types of a union; an annotation stays with a type that it describes alone."""
-    if get_origin(hint) is Annotated and len(_alternatives(get_args(hint)[0])) > 1:
-        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) is Annotated and len(alternatives(get_args(hint)[0])) > 1:
+        return alternatives(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return [one for part in get_args(hint) for one in _alternatives(part)]
+        return [one for part in get_args(hint) for one in alternatives(part)]
     return [hint]
 
 

@@ -30,7 +30,7 @@ def ends(monkeypatch):
 def test_sizes_grow_until_two_are_not_broken_and_the_table_and_the_figure_say_how_far(ends):
     reached = lambda name, at: at.n <= REACH[name] // (2 if at.p > 2 else 1)  # noqa: E731
     ends(lambda name, at: ("BROKEN", 1.0) if reached(name, at) else ("NOTHING", 0.5))
-    study = lwr_reach([4, 8, 16, 32, 64], 16, [2, 4], attacks=",".join(REACH), samples=50)
+    study = lwr_reach(n=[4, 8, 16, 32, 64], q=16, p=[2, 4], attacks=list(REACH), samples=50)
     rows = run_study(study, isolated=False).rows
     tried = defaultdict(list)
     for row in rows:
@@ -53,7 +53,9 @@ def test_sizes_grow_until_two_are_not_broken_and_the_table_and_the_figure_say_ho
 def test_most_labels_count_as_broken_and_a_frequent_label_does_not(ends):
     by_size = {4: ("PREDICTS", 0.96), 5: ("PREDICTS", 0.94), 6: ("BROKEN", 1.0), 7: ("NOTHING", 0.97)}
     ends(lambda name, at: by_size[at.n])
-    rows = run_study(lwr_reach(list(by_size), 16, [2], attacks="adam", samples=50), isolated=False).rows
+    rows = run_study(
+        lwr_reach(n=list(by_size), q=16, p=[2], attacks=["adam"], samples=50), isolated=False
+    ).rows
     assert [row["broken"] for row in rows] == [True, False, True, False]
 
 

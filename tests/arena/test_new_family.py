@@ -78,7 +78,8 @@ def test_a_forged_one_is_refused(stair, tmp_path):
 
 def test_its_curve_is_measured():
     rows = run_study(
-        query_curves([8, 10], [3], [0.1], learners=["exhaustive"], family="sq-stair"), isolated=False
+        query_curves(dims=[8, 10], bits=[3], tau=[0.1], learners=["exhaustive"], family="sq-stair"),
+        isolated=False,
     ).rows
     assert [row["status"] for row in rows] == ["found"] * 2
     assert {row["family"] for row in rows} == {"sq-stair"}

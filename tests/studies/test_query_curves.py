@@ -14,7 +14,7 @@ def measured(study):
 
 
 def test_counts_hold_the_lower_bound_and_every_learner_and_bound_has_a_line():
-    study = query_curves([8, 10], [1, 2], [0.3, 0.1])
+    study = query_curves(dims=[8, 10], bits=[1, 2], tau=[0.3, 0.1])
     rows = measured(study)
     assert len(rows) == 2 * 2 * 2 * 3
     for row in rows:
@@ -27,13 +27,13 @@ def test_counts_hold_the_lower_bound_and_every_learner_and_bound_has_a_line():
     bounds = {"group's bound (proved)", "lower bound (proved)", "number N of targets"}
     for axes in study.figure(rows).axes:
         assert set(axes.get_legend_handles_labels()[1]) == {"exhaustive", "group", "signed-group"} | bounds
-    alone = query_curves([8, 10], [2], [0.3], learners=["exhaustive"])
+    alone = query_curves(dims=[8, 10], bits=[2], tau=[0.3], learners=["exhaustive"])
     (axes,) = alone.figure(measured(alone)).axes
     assert set(axes.get_legend_handles_labels()[1]) == {"exhaustive", *bounds} - {"group's bound (proved)"}
 
 
 def test_a_number_that_is_missing_has_its_reason():
-    study = query_curves([4, 10_000], [2], [0.3], learners=["exhaustive"])
+    study = query_curves(dims=[4, 10_000], bits=[2], tau=[0.3], learners=["exhaustive"])
     rows = measured(study)
     assert [line["exhaustive"] for line in study.tables(rows)["queries"]] == [2, "not run"]
     ((place, reason),) = study.numbers(rows).items()
@@ -54,4 +54,4 @@ def test_six_phases_mark_exactly_what_the_bound_hides():
     assert [title for title, entry in last.items() if str(entry).endswith("*")] == ["hides l=31, m=16"]
     assert len(study.figure(rows).axes) == 2
     with pytest.raises(ValueError, match="two targets"):
-        six_phase_curves([8], [16])
+        six_phase_curves(dims=[8], heads=[16])
