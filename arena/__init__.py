@@ -10,9 +10,7 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from arena.attacking import Attacked, attack
     from arena.attacks import ATTACKS, choose_attacks
-    from arena.cells import run_cell
     from arena.comparison import compare
-    from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
     from arena.learned import Learned
@@ -26,12 +24,8 @@ if TYPE_CHECKING:
         choose_learners,
     )
     from arena.learning import learn
-    from arena.phase_figures import draw_phases
-    from arena.phase_page import save_phases
-    from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
     from arena.recovery import Recovery, recover
     from arena.results import Results
-    from arena.run_store import export_cells, stored_cells
     from arena.targets import (
         Target,
         checkpoint_target,
@@ -41,6 +35,8 @@ if TYPE_CHECKING:
         nice_target,
         save_target,
     )
+    from arena.views.phase_figures import draw_phases
+    from arena.views.phases import save_phases
 
 __getattr__ = lazily(__name__, __file__)
 
@@ -50,19 +46,13 @@ __all__ = [
     "PRESETS",
     "Attacked",
     "Budgets",
-    "Cell",
     "DoesNotApplyError",
-    "Drawing",
     "Inspection",
     "Learned",
     "LearnerEntry",
-    "LearnerRecord",
     "Recovery",
     "Results",
-    "Status",
     "Target",
-    "TargetRecord",
-    "TracePoint",
     "as_learners",
     "attack",
     "checkpoint_target",
@@ -70,7 +60,6 @@ __all__ = [
     "choose_learners",
     "compare",
     "draw_phases",
-    "export_cells",
     "family_target",
     "inspect",
     "instance_target",
@@ -82,8 +71,6 @@ __all__ = [
     "parity_target",
     "preset_targets",
     "recover",
-    "run_cell",
     "save_phases",
     "save_target",
-    "stored_cells",
 ]

@@ -15,10 +15,10 @@ import numpy as np
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
 from arena.formats import aligned, as_plain, error_text, seconds_text
-from arena.page import template
 from arena.records import make_printable
 from arena.recovery_map import head_map
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named
+from arena.views.page import template
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
 from attention.conversion import Biases
