@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from arena.attacking import Attacked, attack
-    from arena.attacks import ATTACKS, choose_attacks
+    from arena.attacking import attack
+    from arena.attacks import ATTACKS
     from arena.comparison import compare
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
-    from arena.inspection import Inspection, inspect
+    from arena.inspection import inspect
     from arena.learned import Learned
-    from arena.learners import (
-        LEARNERS,
-        PRESETS,
-        Budgets,
-        DoesNotApplyError,
-        LearnerEntry,
-        as_learners,
-        choose_learners,
-    )
+    from arena.learner_table import LEARNERS, PRESETS, LearnerEntry
     from arena.learning import learn
-    from arena.recovery import Recovery, recover
+    from arena.recovery import recover
     from arena.results import Results
     from arena.targets import (
         Target,
@@ -35,8 +27,6 @@ if TYPE_CHECKING:
         nice_target,
         save_target,
     )
-    from arena.views.phase_figures import draw_phases
-    from arena.views.phases import save_phases
 
 __getattr__ = lazily(__name__, __file__)
 
@@ -44,22 +34,13 @@ __all__ = [
     "ATTACKS",
     "LEARNERS",
     "PRESETS",
-    "Attacked",
-    "Budgets",
-    "DoesNotApplyError",
-    "Inspection",
     "Learned",
     "LearnerEntry",
-    "Recovery",
     "Results",
     "Target",
-    "as_learners",
     "attack",
     "checkpoint_target",
-    "choose_attacks",
-    "choose_learners",
     "compare",
-    "draw_phases",
     "family_target",
     "inspect",
     "instance_target",
@@ -71,6 +52,5 @@ __all__ = [
     "parity_target",
     "preset_targets",
     "recover",
-    "save_phases",
     "save_target",
 ]

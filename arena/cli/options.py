@@ -46,7 +46,9 @@ def takes(
 
     def decorated(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
-        groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+        groups: dict[str, Any] = {
+            name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
+        }
         parts = {name: list(options_of(group)) for name, group in groups.items()}
 
         @functools.wraps(command)
@@ -142,7 +144,7 @@ def as_option(
             return read(value)
         if words and value not in words:
             value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
-        return check(flag, value, Union[tuple(wanted)])  # noqa: UP007 - of a list
+        return check(flag, value, Union[tuple(wanted)])  # type: ignore[valid-type]  # noqa: UP007 - of a list
 
     metavar = "|".join(["NUMBER", *words]) if words else metavar
     option = typer.Option(names, help=help, metavar=metavar, callback=held)

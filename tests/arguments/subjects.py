@@ -285,10 +285,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
         # the engine and the toolkit
-        partial(arena.as_learners),
         partial(arena.checkpoint_target, path="none", layer=0),
-        partial(arena.choose_attacks),
-        partial(arena.choose_learners),
         partial(arena.family_target, family=PARITY),
         partial(arena.inspect, target=TARGET),
         partial(arena.instance_target, name="mine", instance=INSTANCE, made={}),
