@@ -354,7 +354,7 @@ def open_samples(
     for name in ("labels", "q") if kind == "matrix" else ():
         if name not in given:
             raise ValueError(f"{source} holds a matrix: {name} is needed, too.")
-    stated = {name: given[name] for name in ("q", "p", "matrix") if name in given}
+    stated: dict[str, Any] = {name: given[name] for name in ("q", "p", "matrix") if name in given}
     stated |= {
         name: parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
         for name in ("Xs", "Xe")

@@ -284,7 +284,7 @@ def _recovered(
     head_dim: int,
     by: Way,
     tokens: int,
-    inputs: str,
+    inputs: InputsName,
     examples: int | None,
     seed: int,
     **content: Any,

@@ -362,7 +362,7 @@ def load_target(
     """
     from lwe.sample_files import kind_of_file
 
-    if kind_of_file(path) is not None:
+    if kind_of_file(Path(path)) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)
     name = printable(Path(path).stem)
@@ -388,7 +388,7 @@ def _as_the_file_says(target: Target) -> Target:
 
 
 def load_targets(
-    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: str | None = None
+    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: InputsName | None = None
 ) -> list[Target]:
     """Read several targets for a comparison; names and titles show the file of each.
 

@@ -137,6 +137,8 @@ def as_option(
         names = f"{flag}/--no-{flag.removeprefix('--')}"
     words = [word for one in kinds if get_origin(one) is Literal and len(kinds) > 1 for word in get_args(one)]
 
+    needed: Any = Union[tuple(wanted)]  # noqa: UP007 - of a list
+
     def held(value: Any) -> Any:
         if value is None:
             return None
@@ -144,11 +146,11 @@ def as_option(
             return read(value)
         if words and value not in words:
             value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
-        return check(flag, value, Union[tuple(wanted)])  # type: ignore[valid-type]  # noqa: UP007 - of a list
+        return check(flag, value, needed)
 
     metavar = "|".join(["NUMBER", *words]) if words else metavar
     option = typer.Option(names, help=help, metavar=metavar, callback=held)
-    annotation = Annotated[kind | None if default is None else kind, option]
+    annotation: Any = Annotated[kind | None if default is None else kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
