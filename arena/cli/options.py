@@ -124,7 +124,7 @@ def as_option(
     wanted = [one for one in alternatives(hint) if one is not NoneType]
     kinds = [_bare(one) for one in wanted]
     metavar = None
-    if read is None and kinds and get_origin(kinds[0]) is Sequence:
+    if read is None and len(kinds) == 1 and get_origin(kinds[0]) is Sequence:
         metavar = "A,B,..."
         read = functools.partial(_entries, names.partition("/")[0], _bare(get_args(kinds[0])[0]))
         entries = default if isinstance(default, tuple) else ()

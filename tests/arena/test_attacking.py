@@ -246,26 +246,8 @@ def test_samples_written_as_matrices_come_with_the_command_that_attacks_them(
     cli, tmp_path, monkeypatch, matrix
 ):
     monkeypatch.chdir(tmp_path)
-    cli(
-        "generate",
-        "lwr",
-        "--n",
-        4,
-        "--q",
-        16,
-        "--p",
-        2,
-        "--matrix",
-        matrix,
-        "-o",
-        "a.safetensors",
-    )
-    said = cli("generate", "samples", "a.safetensors", "-o", "A.npy", "--labels-out", "b.npy").out
+    cli(*f"generate lwr --n 4 --q 16 --p 2 --matrix {matrix} -o a.safetensors".split())
+    said = cli(*["generate", "samples", "a.safetensors", "-o", "A.npy", "--labels-out", "b.npy"]).out
     command = said.split("attention-bounds ")[1].split()
     found = cli(*command, "--attacks", "exhaustive", "--json").out
     assert json.loads(found)["broken_by"] == ["exhaustive"]
-
-
-def test_a_file_of_samples_is_no_layer_to_learn(cli, tmp_path):
-    cli("generate", "samples", "lwe-30", "--number", 40, "-o", tmp_path / "samples.npz")
-    assert "give it to attention-bounds attack" in cli("learn", tmp_path / "samples.npz", status=2).err
