@@ -8,30 +8,16 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from arena.attacking import Attacked, attack
-    from arena.attacks import ATTACKS, choose_attacks
-    from arena.cells import run_cell
+    from arena.attacking import attack
+    from arena.attacks import ATTACKS
     from arena.comparison import compare
-    from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
-    from arena.inspection import Inspection, inspect
+    from arena.inspection import inspect
     from arena.learned import Learned
-    from arena.learners import (
-        LEARNERS,
-        PRESETS,
-        Budgets,
-        DoesNotApplyError,
-        LearnerEntry,
-        as_learners,
-        choose_learners,
-    )
+    from arena.learner_table import LEARNERS, PRESETS, LearnerEntry
     from arena.learning import learn
-    from arena.phase_figures import draw_phases
-    from arena.phase_page import save_phases
-    from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-    from arena.recovery import Recovery, recover
+    from arena.recovery import recover
     from arena.results import Results
-    from arena.run_store import export_cells, stored_cells
     from arena.targets import (
         Target,
         checkpoint_target,
@@ -48,29 +34,13 @@ __all__ = [
     "ATTACKS",
     "LEARNERS",
     "PRESETS",
-    "Attacked",
-    "Budgets",
-    "Cell",
-    "DoesNotApplyError",
-    "Drawing",
-    "Inspection",
     "Learned",
     "LearnerEntry",
-    "LearnerRecord",
-    "Recovery",
     "Results",
-    "Status",
     "Target",
-    "TargetRecord",
-    "TracePoint",
-    "as_learners",
     "attack",
     "checkpoint_target",
-    "choose_attacks",
-    "choose_learners",
     "compare",
-    "draw_phases",
-    "export_cells",
     "family_target",
     "inspect",
     "instance_target",
@@ -82,8 +52,5 @@ __all__ = [
     "parity_target",
     "preset_targets",
     "recover",
-    "run_cell",
-    "save_phases",
     "save_target",
-    "stored_cells",
 ]

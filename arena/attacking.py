@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from arena.attacks import choose_attacks, learners_on_engine
 from arena.engines import require_engine
 from arena.formats import aligned, folded
 from arena.names import find_name
@@ -221,6 +220,8 @@ def attack(
     >>> found.broken_by
     ('linearisation',)
     """
+    from arena.attacks import choose_attacks, learners_on_engine  # imports all learners
+
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
     chosen = learners_on_engine(chosen, engine=engine, device=device)
     require_engine(engine, device)
@@ -292,7 +293,8 @@ def samples_of(
         return _parity_samples(instance, count("samples", number), seed)
     if instance is None or not isinstance(family, LWRFamily):
         raise ValueError(
-            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
+            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those "
+            "only; a periodic wave is attacked by learn --learner lattice."
         )
     parameters = family.parameters
     drawn, secret = make_samples(parameters, count("samples", number), secret=instance.secret, rng=[seed, 0])
@@ -352,7 +354,7 @@ def open_samples(
     for name in ("labels", "q") if kind == "matrix" else ():
         if name not in given:
             raise ValueError(f"{source} holds a matrix: {name} is needed, too.")
-    stated = {name: given[name] for name in ("q", "p", "matrix") if name in given}
+    stated: dict[str, Any] = {name: given[name] for name in ("q", "p", "matrix") if name in given}
     stated |= {
         name: parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
         for name in ("Xs", "Xe")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arena.engines import may_use_torch
+from arena.cells import may_use_torch
 from arena.records import TargetRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome

@@ -151,7 +151,7 @@ def learn(
     opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
     seen = _Drawn(opened) if isinstance(opened, Target) else opened
     entry = one_learner(learner or seen.usual_learner)
-    settings = {
+    settings: dict[str, Any] = {
         "heads": heads,
         "rank": rank,
         "biases": biases,
@@ -188,7 +188,7 @@ def learn(
 
 
 def open_source(
-    source: Any, *, tokens: int | None = None, dim: int | None = None, inputs: str | None = None
+    source: Any, *, tokens: int | None = None, dim: int | None = None, inputs: InputsName | None = None
 ) -> Source:
     """A source as `learn` takes it, read and checked. The arguments and the errors are those of `learn`."""
     own = callable(source) or (isinstance(source, str) and ".py:" in source)

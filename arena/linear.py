@@ -90,7 +90,7 @@ class LinearFound:
         if found.unique:
             verdict = f"Determined: the examples have the full rank {features}, and no other model fits them as well."
         rows = [(f"residual on {found.examples} examples", number_text(found.residual))]
-        rows.append(("solved by", f"{found.method}, in {self.seconds:.2f} s"))
+        rows.append(("solved by", found.method))
         if self.heads is not None:
             rows += [
                 ("heads", str(self.heads)),

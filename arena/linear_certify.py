@@ -21,15 +21,9 @@ __all__ = ["LinearCertified", "TokenSource", "certify_linear"]
 
 _USUAL_TOKENS = 5
 _CERTIFIED = (
-    "features",
-    "rank",
-    "domain_rank",
-    "joint_rank",
-    "deficit",
-    "identified",
-    "identified_everywhere",
+    *("features", "rank", "domain_rank", "joint_rank", "deficit", "identified", "identified_everywhere"),
+    *("factor", "smallest_eigenvalue", "tolerance", "gap", "margin", "borderline"),
 )
-_CERTIFIED += ("factor", "smallest_eigenvalue", "tolerance", "gap", "margin", "borderline")
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,11 @@ import numpy as np
 
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
-from arena.formats import as_plain, error_text, seconds_text
-from arena.page import template
+from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import make_printable
 from arena.recovery_map import head_map
-from arena.table import LINES, rendered
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named
+from arena.views.page import template
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
 from attention.conversion import Biases
@@ -30,7 +29,7 @@ from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, che
 from runs import Cell, Result, run, single_thread
 from upper import ByQueries, Newton, counting_floor
 
-__all__ = ["HeadRecovery", "LayerRecovery", "Recovery", "Way", "recover"]
+__all__ = ["LayerRecovery", "Recovery", "Way", "recover"]
 
 Way = Literal["examples", "queries"]
 
@@ -49,20 +48,6 @@ _EXAMPLES = 3  # times Newton's default
 # function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
 # rough fit ends at this error.
 _FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5
-
-
-@dataclass(frozen=True)
-class HeadRecovery:
-    """One head: the measures of the true head, and the errors of the one found."""
-
-    theta_norm: float  #: |Theta_i|
-    w_norm: float  #: |W_i|
-    theta_rank: int
-    w_rank: int
-    theta_incoherence: float | None  #: as in `attention.check_conditions`; None if the layer has one head
-    w_incoherence: float | None
-    theta_error: float | None = None  #: relative; None if no layer of as many heads was found
-    w_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +74,9 @@ class LayerRecovery:
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
-    per_head: tuple[HeadRecovery, ...] = ()
+    #: of each head: norm and rank of theta and w, their incoherence as in `attention.check_conditions` (None if the
+    #: layer has one head), and the relative errors, if a layer of as many heads was found
+    per_head: tuple[dict[str, float | None], ...] = ()
 
     def __post_init__(self) -> None:
         make_printable(self)
@@ -102,8 +89,11 @@ class LayerRecovery:
     @property
     def ranks(self) -> str:
         """The rank of the heads, or the smallest and the largest one."""
-        found = {rank for head in self.per_head for rank in (head.theta_rank, head.w_rank)} or {self.head_dim}
-        return f"{min(found)}" if len(found) == 1 else f"{min(found)} to {max(found)}"
+        ranks = [head[name] or 0 for head in self.per_head for name in ("theta_rank", "w_rank")] or [
+            self.head_dim
+        ]
+        low, high = int(min(ranks)), int(max(ranks))
+        return f"{low}" if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,18 +140,8 @@ class Recovery:
         )
 
     def __str__(self) -> str:
-        from rich.box import Box
-        from rich.table import Table
-
-        header, *rows = self.table()
-        table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for name in header:
-            side: Any = "left" if name in ("Conditions", "Recovered", "Outcome") else "right"
-            table.add_column(name, justify=side)
-        for row in rows:
-            table.add_row(*row)
         title = f"Layers of {self.name}, learned from {self.by}"
-        return "\n".join([title, "", rendered(table, width=130), *self.legend])
+        return "\n".join([title, "", aligned(self.table()), "", *self.legend])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the settings, and a record for each layer."""
@@ -171,7 +151,7 @@ class Recovery:
     @cached_property
     def drawing(self) -> Drawing:
         """The map of heads."""
-        return head_map({one.layer: [vars(head) for head in one.per_head] for one in self.layers})
+        return head_map({one.layer: one.per_head for one in self.layers})
 
     def save(self, folder: Path) -> Path:
         """Write recovered.json, heads.svg and index.html into a folder; returns the page."""
@@ -304,7 +284,7 @@ def _recovered(
     head_dim: int,
     by: Way,
     tokens: int,
-    inputs: str,
+    inputs: InputsName,
     examples: int | None,
     seed: int,
     **content: Any,
@@ -363,7 +343,7 @@ def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
     return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
 
 
-def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, ...]:
+def _heads(target: Target, found: AttentionLayer | None) -> tuple[dict[str, float | None], ...]:
     truth, m = target.layer, target.layer.heads
     measures: dict[str, Any] = {}
     for name in ("theta", "w"):
@@ -375,4 +355,4 @@ def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, 
     if found is not None and found.heads == m:
         errors = parameter_errors(found, truth)
         measures |= {"theta_error": errors.theta.tolist(), "w_error": errors.w.tolist()}
-    return tuple(HeadRecovery(**{name: values[i] for name, values in measures.items()}) for i in range(m))
+    return tuple({name: values[i] for name, values in measures.items()} for i in range(m))

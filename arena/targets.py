@@ -34,10 +34,7 @@ from attention.validation import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    check,
     checked,
-    count,
-    require_instance,
 )
 from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
 from lower.family import FamilyConstructor
@@ -60,8 +57,6 @@ __all__ = [
 InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
-
-_INPUT_TITLES = {"gaussian": "Gaussian"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +134,11 @@ class Target:
         return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
 
 
+@checked
 def layer_target(
     layer: AttentionLayer,
     *,
-    tokens: int,
+    tokens: PositiveInt,
     inputs: str | Inputs = "boolean",
     name: str = "layer",
     made: Mapping[str, Any] | None = None,
@@ -167,16 +163,7 @@ def layer_target(
     ValueError
         If `inputs` names no distribution, or its numbers of tokens or coordinates differ from the layer's.
     """
-    require_instance("name", name, str, needed="a text")
-    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
-    tokens = count("tokens", tokens)
-    if made is not None:
-        check("made", made, Mapping)
     distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
-    if not (hasattr(distribution, "tokens") and hasattr(distribution, "dim")):
-        raise ValueError(
-            f"inputs is a {type(inputs).__name__}: {', '.join(INPUTS)} or a distribution is needed."
-        )
     if (distribution.tokens, distribution.dim) != (tokens, layer.dim):
         raise ValueError(
             f"The inputs have {distribution.tokens} tokens of {distribution.dim} coordinates: {tokens} tokens of "
@@ -186,11 +173,7 @@ def layer_target(
     made = {"generator": FROM_ARRAYS} if made is None else dict(made)
     nice = made.get("generator") == "nice"
     described = inputs_to_json(distribution)
-    shown = (
-        ""
-        if described["name"] == "boolean"
-        else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
-    )
+    shown = {"boolean": "", "gaussian": ", Gaussian"}.get(described["name"], f", {described['name']}")
     seed = made.get("seed")
     conditions = check_conditions(layer, tokens=distribution.tokens)
     record = TargetRecord(
@@ -324,11 +307,9 @@ def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
     return FAMILIES
 
 
+@checked
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
     """The target that a hard instance is."""
-    require_instance("name", name, str, needed="a text")
-    require_instance("instance", instance, HardInstance, needed="a HardInstance")
-    check("made", made, Mapping)
     layer, inputs = instance.layer, instance.inputs
     seed = made.get("seed")
     record = TargetRecord(
@@ -348,17 +329,18 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
 
 
+@checked
 def save_target(path: str | Path, target: Target) -> None:
     """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
-    require_instance("target", target, Target, needed="a Target")
     if target.instance is not None:
         save_instance(path, target.instance, made=target.made)
     else:
         save_layer(path, target.layer, inputs=target.inputs, made=target.made)
 
 
+@checked
 def load_target(
-    path: str | os.PathLike[str], *, tokens: int | None = None, inputs: str | None = None
+    path: str | os.PathLike[str], *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
 ) -> Target:
     """Read a target from a layer or an instance file.
 
@@ -380,7 +362,7 @@ def load_target(
     """
     from lwe.sample_files import kind_of_file
 
-    if kind_of_file(Path(require_path(path))) is not None:
+    if kind_of_file(Path(path)) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)
     name = printable(Path(path).stem)
@@ -405,18 +387,8 @@ def _as_the_file_says(target: Target) -> Target:
     return replace(target, record=replace(target.record, how=f"The file says: {target.record.how}"))
 
 
-def require_path(target: object) -> str | os.PathLike[str]:
-    """Load the target if it is a path; raise an error that explains what a target is if it is neither."""
-    if isinstance(target, str | os.PathLike):
-        return target
-    raise ValueError(
-        f"A target is a {type(target).__name__}: a Target or the path of a file is needed; layer_target makes a Target "
-        "of a layer, nice_target and the like make new ones."
-    )
-
-
 def load_targets(
-    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: str | None = None
+    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: InputsName | None = None
 ) -> list[Target]:
     """Read several targets for a comparison; names and titles show the file of each.
 

@@ -10,11 +10,7 @@ from arena.attacks import ATTACKS
 from arena.cli.console import JsonOption, print_json, require_writable, say, write_json
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
-from arena.learning import learn
-from arena.targets import Target, load_target
 from lwe import AttackOutcome
-from lwe.sample_files import kind_of_file
-from sq import PeriodicFamily
 
 __all__ = ["attack_command"]
 
@@ -24,7 +20,7 @@ def attack_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An instance of learning with rounding or of sq-periodic; samples as .npz or an LWE challenge; the "
+            help="An instance of learning with rounding or a parity; samples as .npz or an LWE challenge; the "
             "matrix A, as .npy or as [[1 2][3 4]]; or the name of a set of parameters, such as toy-lpn."
         ),
     ],
@@ -48,8 +44,6 @@ def attack_command(
     above 10^-4 nothing is called broken. Secret: whether it is the true one, or "found" if that is unknown. At the
     limit of its reach, the success of an attack depends on the secret and on --seed.
 
-    A periodic wave (sq-periodic) is attacked by lattice reduction alone, which gives a layer; the budget is not used.
-
     Example: attention-bounds attack lwr.safetensors --budget 10
 
     Samples from files: attention-bounds attack LWE_40_005.txt --budget 300
@@ -58,20 +52,12 @@ def attack_command(
     """
     if out is not None:
         require_writable(out, source=file)
-    target = load_target(file) if file.exists() and kind_of_file(file) is None else None
-    if (
-        target is not None
-        and target.instance is not None
-        and isinstance(target.instance.family, PeriodicFamily)
-    ):
-        _attack_wave(target, attacks, settings, out, as_json)
-        return
 
     def keep(found: Any) -> None:
         if out is not None:
             write_json(out, found.to_json())
 
-    found = attack(target or file, attacks, on_result=keep, progress=True, **settings)
+    found = attack(file, attacks, on_result=keep, progress=True, **settings)
     if as_json:
         print_json({"file": str(file), **found.to_json()})
     elif found.results:
@@ -85,22 +71,3 @@ def attack_command(
         )
     if all(one.outcome is AttackOutcome.FAILED for one in found.results):
         raise WorkFailedError(f"All attacks failed; the first: {found.results[0].explanation}")
-
-
-def _attack_wave(
-    target: Target, attacks: str | None, settings: dict[str, Any], out: Path | None, as_json: bool
-) -> None:
-    """Lattice reduction on a periodic wave, which has real labels: the attack is a learner of layers."""
-    seed = settings.pop("seed")
-    unused = [
-        name for name, value in settings.items() if value is not None and name not in ("seconds", "jobs")
-    ]
-    if unused or attacks not in (None, "lattice"):
-        raise ValueError(
-            f"{', '.join(unused) or f'attacks {attacks}'}: a periodic wave is attacked by lattice alone, from as many "
-            "examples as it takes; leave it out."
-        )
-    found = learn(target, "lattice", seed=seed)
-    print_json(found.to_json()) if as_json else say(str(found))
-    if out is not None:
-        write_json(out, found.to_json())

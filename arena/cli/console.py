@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena.cli.errors import WorkInterruptedError
-from arena.cli.options import takes
 from arena.formats import as_plain
 from attention.files import write_whole
 from attention.foreign import json_text, printable
@@ -29,15 +27,12 @@ __all__ = [
     "SeedOption",
     "TimeoutOption",
     "TokensOption",
-    "gather",
     "print_json",
-    "require_all",
     "require_counts",
     "require_layer_file",
     "require_writable",
     "say",
     "showing_steps",
-    "takes_run_options",
     "write_json",
     "write_target",
 ]
@@ -98,9 +93,6 @@ class RunOptions:
             "fresh": self.fresh,
             "progress": True,
         }
-
-
-takes_run_options = takes()
 
 
 def _writable(out: Path) -> Path:
@@ -214,32 +206,9 @@ def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
         yield steps.take
 
 
-def gather(work: Callable[[Callable[[Any], None]], Iterable[Any]]) -> tuple[list[Any], bool]:
-    """The result of `work`; after an interruption, the parts reported so far, and False."""
-    done: list[Any] = []
-    try:
-        return list(work(done.append)), True
-    except KeyboardInterrupt:
-        return done, False
-
-
 def write_json(path: Path, data: Any) -> None:
     """Write one JSON document; values that are not finite become null."""
     write_whole(path, f"{json_text(as_plain(data))}\n".encode())
-
-
-def require_all(whole: bool, done: str) -> None:
-    """Raise if the work was interrupted; the message says how far it got.
-
-    Raises
-    ------
-    WorkInterruptedError
-        Unless the work is complete.
-    """
-    if not whole:
-        raise WorkInterruptedError(
-            f"Interrupted: {done} are done and kept; without --fresh the command goes on."
-        )
 
 
 def write_target(target: "Target", out: Path, as_json: bool) -> None:

@@ -1,11 +1,11 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -19,6 +19,7 @@ from arena.cli.console import (
     say,
     write_target,
 )
+from arena.cli.main import LazyCommands
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
@@ -38,27 +39,14 @@ class _FamilyCommands(typer.core.TyperGroup):
     @property  # type: ignore[override]
     def commands(self) -> Mapping[str, Any]:
         """The group's own commands, and those of the families."""
-        return _Commands(self._own)
+        return LazyCommands(
+            lambda: [*self._own, *sorted(registered_families())],
+            lambda name: self._own[name] if name in self._own else _command(registered_families()[name]),
+        )
 
     @commands.setter
     def commands(self, own: Any) -> None:
         self._own = own
-
-
-class _Commands(Mapping[str, Any]):
-    """The group's own commands, then those of the families, which are imported only when one is not the group's own."""
-
-    def __init__(self, own: Mapping[str, Any]) -> None:
-        self._own = own
-
-    def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else _command(registered_families()[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *sorted(registered_families())])
-
-    def __len__(self) -> int:
-        return len(self._own) + len(registered_families())
 
 
 generate_app = typer.Typer(
@@ -175,22 +163,15 @@ def checkpoint_command(
 def _command(family: "type[Family]") -> Any:
     from arena.generated_targets import family_target
 
-    options = family.options()
+    parameters = {name: _option(name, option) for name, option in family.options().items()}
 
-    def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
+    @takes({name: parameter for name, parameter in parameters.items() if parameter is not None})
+    def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    parameters = [
-        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=OutOption),
-        *filter(None, (_option(name, one) for name, one in options.items())),
-        inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, annotation=SeedOption, default=0),
-        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
-    ]
-    make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    make.__annotations__ = {one.name: one.annotation for one in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
@@ -200,7 +181,6 @@ def _command(family: "type[Family]") -> Any:
 
 def _option(name: str, one: "Option") -> inspect.Parameter | None:
     """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
-    flag = one.flag or f"--{name.replace('_', '-')}"
     kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
     kinds = [kind for kind in kinds if kind is not NoneType]
     read, default = one.read, one.preset
@@ -209,5 +189,4 @@ def _option(name: str, one: "Option") -> inspect.Parameter | None:
         read = str
     if not isinstance(default, (*_PLAIN, tuple, NoneType)):
         default = str(default)
-    hint = Union[tuple(kinds)] if read is None else str  # noqa: UP007 - of a list
-    return as_option(name, hint, default, one.help, flag=flag, read=read)
+    return as_option(name, str if read else kinds[0], default, one.help, flag=one.flag, read=read)

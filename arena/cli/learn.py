@@ -12,8 +12,8 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.learners import LEARNERS, LearnerEntry
 from arena.learning import learn, one_learner, open_source
-from arena.phase_page import LAYER_FILE, phase_table, save_phases
 from arena.targets import Target
+from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import Step, save_layer
 
 __all__ = ["learn_command"]

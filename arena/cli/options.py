@@ -22,7 +22,7 @@ _TYPES = (int, float, str, bool, Path)
 
 
 def takes(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | Mapping[str, inspect.Parameter] | None = None,
     *,
     without: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
@@ -31,8 +31,9 @@ def takes(
 
     Parameters
     ----------
-    function : callable, optional
-        Its keyword-only parameters, as `options_of` has them, take the place of the command's ``**settings``.
+    function : callable or mapping, optional
+        Its keyword-only parameters, as `options_of` has them, or such parameters, take the place of the command's
+        ``**settings``.
     without : collection of str
         The parameters of the function that are no options; those that the command declares itself are none either.
     flags : mapping, optional
@@ -45,7 +46,9 @@ def takes(
 
     def decorated(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
-        groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+        groups: dict[str, Any] = {
+            name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
+        }
         parts = {name: list(options_of(group)) for name, group in groups.items()}
 
         @functools.wraps(command)
@@ -63,7 +66,7 @@ def takes(
             elif one.kind is not inspect.Parameter.VAR_KEYWORD:
                 options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             elif function is not None:
-                found = options_of(function, flags)
+                found = function if isinstance(function, Mapping) else options_of(function, flags)
                 options |= {name: found[name] for name in found if name not in taken}
         taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
         taking.__annotations__ = {name: one.annotation for name, one in options.items()}
@@ -121,7 +124,7 @@ def as_option(
     wanted = [one for one in alternatives(hint) if one is not NoneType]
     kinds = [_bare(one) for one in wanted]
     metavar = None
-    if read is None and [get_origin(one) for one in kinds] == [Sequence]:
+    if read is None and len(kinds) == 1 and get_origin(kinds[0]) is Sequence:
         metavar = "A,B,..."
         read = functools.partial(_entries, names.partition("/")[0], _bare(get_args(kinds[0])[0]))
         entries = default if isinstance(default, tuple) else ()
@@ -134,6 +137,8 @@ def as_option(
         names = f"{flag}/--no-{flag.removeprefix('--')}"
     words = [word for one in kinds if get_origin(one) is Literal and len(kinds) > 1 for word in get_args(one)]
 
+    needed: Any = Union[tuple(wanted)]  # noqa: UP007 - of a list
+
     def held(value: Any) -> Any:
         if value is None:
             return None
@@ -141,11 +146,11 @@ def as_option(
             return read(value)
         if words and value not in words:
             value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,400}", value) else value
-        return check(flag, value, Union[tuple(wanted)])  # noqa: UP007 - of a list
+        return check(flag, value, needed)
 
     metavar = "|".join(["NUMBER", *words]) if words else metavar
     option = typer.Option(names, help=help, metavar=metavar, callback=held)
-    annotation = Annotated[kind | None if default is None else kind, option]
+    annotation: Any = Annotated[kind | None if default is None else kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 

@@ -7,8 +7,7 @@ import typer
 
 from arena.cli.console import JsonOption, require_writable, say
 from arena.formats import aligned, count_text, error_text, plural, seconds_text
-from arena.frames import Table
-from arena.run_store import EXPORTS, export_cells, stored_cells
+from arena.run_store import EXPORTS, Rows, export_cells, stored_cells
 from attention.foreign import printable
 from runs import Store
 
@@ -49,7 +48,7 @@ def runs_command(
         _list(cells, store)
 
 
-def _list(cells: Table, store: Path) -> None:
+def _list(cells: Rows, store: Path) -> None:
     header = [
         "finished (UTC)",
         "target",
@@ -62,7 +61,7 @@ def _list(cells: Table, store: Path) -> None:
         "how it ended",
     ]
     lines = [header]
-    for row in cells.rows:
+    for row in cells:
         ended = row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}"
         lines.append(
             [

@@ -14,9 +14,9 @@ from arena.cli.console import (
     TimeoutOption,
     print_json,
     say,
-    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
 from arena.names import find_name
 from attention.validation import PositiveFloat, check
@@ -28,7 +28,7 @@ from studies.rows import number_text
 __all__ = ["measure_studies", "study_command"]
 
 
-@takes_run_options
+@takes()
 def study_command(
     names: Annotated[
         list[str] | None,

@@ -133,7 +133,7 @@ def eventful_results(sample_results) -> Results:
             cell = Cell(*key, status=status, message=message)
         cells.append(cell)
     made = sample_results.made | {
-        "interrupted": "interactively",
+        "interrupted": True,
         "reused": 12,
         "timeout": 90.0,
         "store": "runs.sqlite",

@@ -126,11 +126,10 @@ def test_noise_is_met_as_it_is():
 
 def test_a_periodic_wave_is_attacked_by_lattices_and_shown_in_comparisons(cli, tmp_path):
     pytest.importorskip("fpylll")
-    path, out = tmp_path / "wave.safetensors", tmp_path / "found.json"
+    path = tmp_path / "wave.safetensors"
     cli("generate", "sq-periodic", "--dim", 8, "--seed", 1, "-o", path)
-    cli("attack", path, "--out", out)
-    assert json.loads(out.read_text())["outcome"] == "EXACT"
-    assert "lattice alone" in cli("attack", path, "--attacks", "bkw", status=2).err
+    assert json.loads(cli("learn", path, "--learner", "lattice", "--json").out)["outcome"] == "EXACT"
+    assert "learn --learner lattice" in cli("attack", path, status=2).err
     cli("compare", path, "--learners", "lattice,elimination", "--out", tmp_path / "results")
     cells = json.loads((tmp_path / "results" / "results.json").read_text())["cells"]
     assert [one["outcome"] for one in cells] == ["EXACT", ""]
@@ -247,26 +246,8 @@ def test_samples_written_as_matrices_come_with_the_command_that_attacks_them(
     cli, tmp_path, monkeypatch, matrix
 ):
     monkeypatch.chdir(tmp_path)
-    cli(
-        "generate",
-        "lwr",
-        "--n",
-        4,
-        "--q",
-        16,
-        "--p",
-        2,
-        "--matrix",
-        matrix,
-        "-o",
-        "a.safetensors",
-    )
-    said = cli("generate", "samples", "a.safetensors", "-o", "A.npy", "--labels-out", "b.npy").out
+    cli(*f"generate lwr --n 4 --q 16 --p 2 --matrix {matrix} -o a.safetensors".split())
+    said = cli(*["generate", "samples", "a.safetensors", "-o", "A.npy", "--labels-out", "b.npy"]).out
     command = said.split("attention-bounds ")[1].split()
     found = cli(*command, "--attacks", "exhaustive", "--json").out
     assert json.loads(found)["broken_by"] == ["exhaustive"]
-
-
-def test_a_file_of_samples_is_no_layer_to_learn(cli, tmp_path):
-    cli("generate", "samples", "lwe-30", "--number", 40, "-o", tmp_path / "samples.npz")
-    assert "give it to attention-bounds attack" in cli("learn", tmp_path / "samples.npz", status=2).err

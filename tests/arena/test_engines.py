@@ -8,11 +8,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from arena import compare, learn, stored_cells
+from arena import compare, learn
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
 from arena.engines import on_engine, require_engine
 from arena.learners import LEARNERS, PRESETS, as_learners
+from arena.run_store import stored_cells
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines
@@ -81,12 +82,12 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
         1
     ] * 3
     stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in (row["engine"] for row in stored.rows)] == [
+    assert [engine.split()[0] for engine in (row["engine"] for row in stored)] == [
         "numpy",
         "numpy",
         "torch",
     ]
-    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored.rows)] == [
+    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored)] == [
         None,
         "cpu",
         "cpu",
