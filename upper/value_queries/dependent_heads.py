@@ -128,8 +128,8 @@ def dependent_heads(
     -----
     Derived here. For one difference delta of the tokens x and x - delta, and k - 1 copies of x, the sigmoids
     sigma(u_i . x + beta_i + ln(k - 1)) are linearly independent, whatever the v_i are; so the v_i are linear in the
-    values once the u_i and beta_i are known. Levenberg-Marquardt from random starts finds these; there is no guarantee that it does,
-    but a residual of rounding size proves that it did. Other differences, delta + s q_j, start from there. As
+    values once the u_i and beta_i are known. Levenberg-Marquardt from random starts finds these, without a guarantee.
+    A residual of rounding size shows that it did. Other differences, delta + s q_j, start from there. As
     u_i = Theta_i delta, beta_i = c_i . delta and v_i = delta W_i, d of them give all parameters.
 
     With more than two tokens the copies tell u_i from -u_i: sigma(-z + ln 2) is no multiple of sigma(z + ln 2) and 1.
