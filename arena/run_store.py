@@ -12,13 +12,11 @@ import msgspec
 from arena.cells import stored_cell, stored_results
 from arena.formats import as_plain, csv_text
 from arena.results import TARGET_COLUMNS
-from attention.files import FilePath, write_whole
 from attention.foreign import escaped, json_text
-from attention.validation import as_path
 from lower import Certificate
 from runs import Result, Store, StoreError
 
-__all__ = ["EXPORTS", "export_cells", "stored_cells"]
+__all__ = ["EXPORTS", "stored_cells"]
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -26,22 +24,10 @@ Rows = Sequence[Mapping[str, Any]]
 def stored_cells(
     store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None
 ) -> list[dict[str, Any]]:
-    """The cells of comparisons in a store, one row each, the oldest first.
+    """The cells of comparisons in a store with these names (* and ? work as in a shell) and this seed, oldest first.
 
-    Parameters
-    ----------
-    store : Store
-        The store with the cells.
-    target, learner : str
-        Only cells with these names; * and ? work as in a shell.
-    seed : int, optional
-        Only this seed.
-
-    Returns
-    -------
-    list of dict
-        The columns of `Results.rows`, and the time and the package versions of each computation. Versions, parameters
-        and traces are JSON text.
+    A row has the columns of `Results.rows`, and the time and the package versions of the computation. Versions,
+    parameters and traces are JSON text.
 
     Raises
     ------
@@ -60,26 +46,6 @@ def stored_cells(
         and seed in (None, row["seed"])
     ]
     return sorted(chosen, key=lambda row: row["finished"])
-
-
-def export_cells(path: FilePath, cells: Rows) -> None:
-    """Write stored cells to a file; its ending decides the format: .csv, .json or .parquet.
-
-    Raises
-    ------
-    ValueError
-        If the ending is another, or a whole number does not fit into the format.
-    ImportError
-        If pandas and pyarrow are needed and not installed.
-    OSError
-        If the file cannot be written; an existing file is then kept.
-    """
-    path = as_path(path)
-    if path.suffix not in EXPORTS:
-        raise ValueError(
-            f"The path {str(path)!r} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
-        )
-    write_whole(path, EXPORTS[path.suffix](cells))
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -132,4 +98,7 @@ EXPORTS: Mapping[str, Callable[[Rows], bytes]] = {
     ".json": lambda cells: json_text(as_plain(cells)).encode(),
     ".parquet": _parquet,
 }
-"""The formats of `export_cells` by the ending of the file."""
+"""What makes a file of stored cells, by the ending of its name.
+
+A format raises ValueError if a whole number does not fit into it, ImportError if it needs packages that are missing.
+"""

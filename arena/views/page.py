@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
-from arena.records import Cell, LearnerRecord, Status, TargetRecord
+from arena.records import Cell, LearnerRecord, TargetRecord
 from arena.results import Results, Summary
 from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
@@ -20,30 +20,6 @@ from runs.figures import heat_colours, heat_level, text_on
 __all__ = ["render_map", "render_page", "template"]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
-
-
-class _Pair(NamedTuple):
-    """One learner on one target, as the page shows it."""
-
-    target: TargetRecord
-    learner: LearnerRecord
-    summary: Summary
-    seeds: int
-
-    @property
-    def measured(self) -> bool:
-        return self.summary.status is Status.DONE
-
-    @property
-    def level(self) -> int:
-        return heat_level(self.summary.error)
-
-    @property
-    def ended(self) -> str:
-        """The outcome, or why there is none."""
-        if not self.measured:
-            return self.summary.message or self.summary.verdict
-        return " ".join(filter(None, (self.summary.outcome_text, self.summary.vouched)))
 
 
 def render_page(results: Results) -> str:
@@ -60,7 +36,12 @@ def render_page(results: Results) -> str:
     return template("index.html.j2").render(
         results=results,
         rows=rows,
-        idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.summary.lost],
+        idle=[
+            pair
+            for _, pairs in rows
+            for pair in pairs
+            if not pair["summary"].done and not pair["summary"].lost
+        ],
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
@@ -105,6 +86,8 @@ def template(name: str) -> Any:
         "setting": _setting,
         "inputs": describe_inputs,
         "tally": tally_text,
+        "ended": _ended,
+        "level": heat_level,
         "words": lambda name: str(name).replace("_", " "),
         "finite": lambda value: (
             "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
@@ -118,18 +101,30 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:
-    """Each target with its learners, in the order of display."""
+def _rows(results: Results) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
+    """Each target with its learners and their summaries, in the order of display."""
     return [
         (
             target,
             [
-                _Pair(target, learner, results.summary(target.name, learner.name), results.seeds)
+                {
+                    "target": target,
+                    "learner": learner,
+                    "summary": results.summary(target.name, learner.name),
+                    "seeds": results.seeds,
+                }
                 for learner in results.learners
             ],
         )
         for target in results.shown
     ]
+
+
+def _ended(summary: Summary) -> str:
+    """The outcome, or why there is none."""
+    if not summary.done:
+        return summary.message or summary.verdict
+    return " ".join(filter(None, (summary.outcome_text, summary.vouched)))
 
 
 def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from arena.cells import _computed
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-from arena.run_store import EXPORTS, export_cells, stored_cells
+from arena.run_store import EXPORTS, stored_cells
 from runs import Cell as EngineCell
 from runs import Result, Store
 
@@ -88,17 +88,16 @@ def test_csv_keeps_every_digit_and_starts_no_formula(cli, path, tmp_path, monkey
     assert "extra tables" in line
 
 
-def test_parquet_keeps_every_value_that_it_can(rows, tmp_path):
+def test_parquet_keeps_every_value_that_it_can(cli, path, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    export_cells(tmp_path / "cells.parquet", rows)
-    read = pandas.read_parquet(tmp_path / "cells.parquet")
-    assert read["unknown_part_error"].tolist()[::3] == [5e-324, 1 / 3]
-    large = stored_cells(Store(written(tmp_path / "large.sqlite", target_seed=2**70), read_only=True))
-    with pytest.raises(ValueError, match=r"64 bits.*\.json"):
-        export_cells(tmp_path / "cells.parquet", large)
-    export_cells(tmp_path / "cells.json", large)
-    assert str(2**70) in (tmp_path / "cells.json").read_text(encoding="utf-8")
+    out = tmp_path / "cells.parquet"
+    cli("runs", path, "--out", out)
+    assert pandas.read_parquet(out)["unknown_part_error"].tolist()[::3] == [5e-324, 1 / 3]
+    large = written(tmp_path / "large.sqlite", target_seed=2**70)
+    (line,) = cli("runs", large, "--out", out, status=2).err.splitlines()
+    assert "64 bits" in line
+    assert json.loads(cli("runs", large, "--json").out)[0]["target_seed"] == 2**70
 
 
 def _files(folder):
@@ -107,7 +106,7 @@ def _files(folder):
 
 
 @pytest.mark.parametrize("ending", EXPORTS)
-def test_a_file_is_replaced_only_by_a_whole_one(rows, tmp_path, ending, monkeypatch):
+def test_a_file_is_replaced_only_by_a_whole_one(cli, path, tmp_path, ending, monkeypatch):
     if ending == ".parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     out = tmp_path / f"cells{ending}"
@@ -119,11 +118,10 @@ def test_a_file_is_replaced_only_by_a_whole_one(rows, tmp_path, ending, monkeypa
     before = _files(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.raises(OSError, match="No space left"):
-            export_cells(out, rows)
+        assert "No space left" in cli("runs", path, "--out", out, status=1).err
     assert out.read_text() == "before"
     assert _files(tmp_path) == before
-    export_cells(out, rows)
+    cli("runs", path, "--out", out)
     assert out.read_bytes() != b"before"
 
 
