@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
-from studies.rows import number_text
+from studies.rows import chosen, number_text
 
 __all__ = ["measure_studies", "study_command"]
 
@@ -125,7 +126,10 @@ def measure_studies(
 def _redraw(study: Study, out: Path, quiet: bool) -> dict[str, Any]:
     path = out / f"{study.name}.csv"
     try:
-        return _write(study, load_result(path), out, quiet)
+        result = load_result(path)
+        # a record of an earlier version may have cells that are gone
+        rows = tuple(row for cell in study.cells(result.scale) for row in chosen(result.rows, **cell))
+        return _write(study, replace(result, rows=rows), out, quiet)
     except FileNotFoundError:
         raise ValueError(
             f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
