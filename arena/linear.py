@@ -105,13 +105,11 @@ class LinearFound:
         """The figures by file name: the error by number of examples, the distance by number of heads."""
         panels = {}
         if self.curve:
-            sizes, errors = zip(*self.curve, strict=True)
-            curves = {"least squares of least norm": (sizes, errors)}
+            curves = {"least squares of least norm": self.curve}
             rank = (self.regression.rank,)
             panels["learning"] = Panel("examples", "relative error", curves, verticals=rank)
         if self.heads is not None and len(self.heads.tried) > 1:
-            numbers, tails = zip(*self.heads.tried, strict=True)
-            panels["heads"] = Panel("heads", "relative distance", {"best found": (numbers, tails)})
+            panels["heads"] = Panel("heads", "relative distance", {"best found": self.heads.tried})
         return panels
 
     def to_json(self) -> dict[str, Any]:

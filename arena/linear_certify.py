@@ -119,7 +119,7 @@ class LinearCertified:
         for label, spectrum in self.spectra.items():
             there = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
             if len(there):
-                curves[label] = ((there + 1).tolist(), spectrum[there].tolist())
+                curves[label] = list(zip((there + 1).tolist(), spectrum[there].tolist(), strict=True))
         border = (self.certificate.rank + 0.5,)
         panel = Panel("place", "eigenvalue", curves, marks_only=True, verticals=border)
         return {"spectrum": panel} if curves else {}

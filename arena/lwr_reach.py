@@ -13,7 +13,7 @@ from lwe.attacks.attack import run_attack
 from lwe.parameters import Matrix
 from lwe.residues import Modulus
 from studies import Parameters, Row, Study
-from studies.line_figure import Panel, curve_of, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped
 from studies.study import Table
 
@@ -177,12 +177,10 @@ def _figure(rows: Sequence[Row], sizes: Sequence[int]) -> Any:
     levels = sorted({row["p"] for row in rows}, reverse=True)
     breaking = [name for name in ATTACKS if any(attack == name for attack, _ in largest)]
     curves = {
-        ATTACKS[name].title: curve_of(
-            {
-                place + 0.4 * (aside + 0.5) / len(breaking) - 0.2: largest.get((name, p))
-                for place, p in enumerate(levels)
-            }
-        )
+        ATTACKS[name].title: [
+            (place + 0.4 * (aside + 0.5) / len(breaking) - 0.2, largest.get((name, p)))
+            for place, p in enumerate(levels)
+        ]
         for aside, name in enumerate(breaking)
     }
     bits = {"binary": 1.0, "ternary": 1.5}.get(first["matrix"], math.log2(first["q"]))

@@ -9,7 +9,7 @@ from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs.figures import MOST_DRAWN
 from sq import CurveCell, SecretSet, curve_cells, measure_cell
 from sq.curves import CURVE_LEARNERS, visible_below
-from studies.line_figure import Panel, curve_of, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, table
 from studies.study import Row, Study, Table
 from upper.six_phase import QueryPlan, six_phase_queries
@@ -142,11 +142,10 @@ def _asked_figure(rows: Sequence[Row]) -> Any:
     return line_figure(panels, columns=len(taus))
 
 
-def _drawn(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:
+def _drawn(rows: Sequence[Row], name: str) -> list[tuple[float, float | None]]:
     """A column against d, without what a logarithmic axis cannot show."""
-    return curve_of(
-        {row["dim"]: row[name] if row[name] and 1e-30 < row[name] < MOST_DRAWN else None for row in rows}
-    )
+    drawn = {row["dim"]: row[name] for row in rows if row[name] and 1e-30 < row[name] < MOST_DRAWN}
+    return list(drawn.items())
 
 
 @checked

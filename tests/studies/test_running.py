@@ -34,7 +34,7 @@ TOY = Study(
     measure=_measure,
     numbers=lambda rows: {"least": f"{min(row['value'] for row in rows):.2f}"},
     tables=lambda rows: {"sizes": table(rows, {"size": "size"}, {"value": "value"})},
-    figure=lambda rows: line_figure([Panel("size", "value", {"": ([1, 2], [1, 2])})]),
+    figure=lambda rows: line_figure([Panel("size", "value", {"": [(1, 1), (2, 2)]})]),
 )
 
 
