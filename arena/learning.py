@@ -56,7 +56,7 @@ Source = Target | GivenExamples | AskedFunction
 
 @checked
 def learn(
-    source: Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Callable[[Any], Any],
+    source: Source | str | os.PathLike | Sequence[str | os.PathLike] | Callable[[Any], Any],
     learner: str | LearnerEntry | Learner | None = None,
     *,
     heads: PositiveInt | Literal["auto"] | None = None,

@@ -340,7 +340,7 @@ def save_target(path: str | Path, target: Target) -> None:
 
 @checked
 def load_target(
-    path: str | os.PathLike[str], *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
+    path: str | os.PathLike, *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
 ) -> Target:
     """Read a target from a layer or an instance file.
 

@@ -48,7 +48,6 @@ def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nic
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
     assert linear == LEARNERS["linear"].build(nice, PRESETS["quick"])
-    assert on_engine(as_learners("newton")) == as_learners("newton")
 
 
 def test_attacks_that_are_learners_have_the_choice_too():

@@ -290,7 +290,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(arena.inspect, target=TARGET),
         partial(arena.instance_target, name="mine", instance=INSTANCE, made={}),
         partial(arena.layer_target, layer=LAYER, tokens=2),
-        partial(arena.learn, target=TARGET, learner="known-part"),
+        partial(arena.learn, source=TARGET, learner="known-part"),
         partial(arena.load_target, path=folder / "layer.safetensors"),
         partial(arena.lwr_target, n=3, q=4, p=2),
         partial(arena.nice_target, heads=1, tokens=2, dim=3),
