@@ -12,7 +12,7 @@ from arena.own_files import object_of_file
 from arena.records import TargetRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ValueOracle
-from attention.evaluation import relative_error
+from attention.errors import relative_error
 from attention.fits import Progress
 from attention.learning import Access
 from runs import single_thread

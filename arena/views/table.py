@@ -14,7 +14,8 @@ from rich.text import Text
 from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
 from arena.results import LEARNED, NOTHING, Results, Summary
-from attention.evaluation import CONFIDENCE, Outcome
+from attention.evaluation import CONFIDENCE
+from attention.outcome import Outcome
 
 __all__ = ["LINES", "legend", "outcome_legend", "print_table", "rendered", "table_text", "tally_text"]
 
