@@ -11,9 +11,8 @@ from jaxtyping import Float, Int
 
 from attention.validation import checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters

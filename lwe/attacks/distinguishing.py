@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from attention import Learner
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
-from lwe.attacks.attack import Attack
+from lwe.attacks.attack import Attack, Budget
 from lwe.attacks.learner import label_values
-from lwe.attacks.outcome import Budget
 from lwe.attacks.tokens import SampleOracle, realised
 from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples

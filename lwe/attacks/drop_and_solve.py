@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.embedding import WIDE_GAPS, primal_embedding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.attacks.reduction import UNLIMITED_SECONDS, Reduction, require_lattices
 from lwe.costs.primal import PrimalShape, best_primal_shape
 from lwe.distributions import FixedWeight

@@ -7,11 +7,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from attention.validation import PositiveInt, Whole, checked
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.decoding import DecodingAttack
 from lwe.attacks.drop_and_solve import DropAndSolveAttack
 from lwe.attacks.embedding import EmbeddingAttack
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 
 __all__ = ["LatticeAttack"]
 

@@ -20,8 +20,7 @@ from attention import (
 from attention.evaluation import CONFIDENCE, Predictor, Verdict, orbits, verdict
 from attention.learning import Access, LearnerBase
 from attention.validation import PositiveInt, checked, random_generator
-from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, AttackResult, Attempt, Budget, Finding
 from lwe.attacks.tokens import (
     SampleOracle,
     labels_of_outputs,

@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attack, Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.refinement import refined_secret
 from lwe.parameters import centred
 from lwe.residues import inner_products

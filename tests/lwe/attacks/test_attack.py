@@ -3,9 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lwe.attacks.attack import Attack, Finding, run_attacks
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Finding, run_attacks
 from lwe.attacks.evidence import secret_predictor, share_right
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.distributions import TERNARY, DiscreteGaussian, Flips
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
+from lwe.attacks.attack import AttackOutcome
 from lwe.attacks.bkw import BKWAttack, _agreeing, plan_reduction
-from lwe.attacks.outcome import AttackOutcome
 from lwe.costs.bkw import agreement_chances, bkw_cost
 from lwe.distributions import CentredBinomial, Flips
 from lwe.parameters import LWEParameters

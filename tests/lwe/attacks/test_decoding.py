@@ -5,10 +5,9 @@ import pytest
 from scipy.stats import chi2
 
 from lwe import LWEParameters, LWRSamples
-from lwe.attacks.attack import Attempt
+from lwe.attacks.attack import AttackOutcome, Attempt, Budget
 from lwe.attacks.decoding import DecodingAttack, ZeroColumns, _successes, best_plan, zero_columns
 from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.attacks.reduction import Reduction
 from lwe.distributions import DiscreteGaussian
 from lwe.parameters import centred

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lwe import AroraGeAttack, EliminationAttack, LeastSquaresAttack, LinearisationAttack
+from lwe.attacks.attack import AttackOutcome
 from lwe.attacks.linearisation import label_degree
-from lwe.attacks.outcome import AttackOutcome
 from lwe.distributions import BINARY, TERNARY, CentredBinomial
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from lwe import LWEParameters
+from lwe.attacks.attack import AttackOutcome, Budget
 from lwe.attacks.embedding import primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.attacks.reduction import left_inverse, modular_hermite_form
 from lwe.costs.primal import primal_shape
 from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned

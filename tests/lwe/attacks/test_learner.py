@@ -5,12 +5,11 @@ import pytest
 
 from attention import Outcome, Recorder, draw_examples
 from attention.testing import check_learner
-from lwe.attacks.attack import run_attacks
+from lwe.attacks.attack import AttackOutcome, Budget, run_attacks
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.distributions import TERNARY, Flips, SparseSigned
 from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
+from lwe.attacks.elimination import EliminationAttack
 
 from lwe.attacks.arora_ge import AroraGeAttack
+from lwe.attacks.attack import AttackEndedError, AttackOutcome, Budget
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.learner import LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
 from lwe.distributions import TERNARY, CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS

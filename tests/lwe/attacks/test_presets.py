@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lwe import ATTACKS, LearnerAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.attack import AttackOutcome, Budget
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
 from upper import LinearBaseline, Newton

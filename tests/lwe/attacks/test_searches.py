@@ -4,10 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from lwe.attacks.attack import Attempt
+from lwe.attacks.attack import AttackOutcome, Attempt
 from lwe.attacks.exhaustive import ExhaustiveAttack, fitting_pairs
-from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack, _Boxes
-from lwe.attacks.outcome import AttackOutcome
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack, boxed_pairs, window_cells
 from lwe.attacks.search import Windows, label_windows, secret_space
 from lwe.distributions import (
     BINARY,
@@ -101,8 +100,10 @@ def test_joins_find_exactly_the_candidates_that_pass_all_windows(join, made):
     [(first, last)] = space.split(5)
     attempt = Attempt(samples, made)
     left, right = few.sums(first, attempt), few.sums(last, attempt, last=True)
-    boxes = _Boxes.choose(few, left, right)
-    pairs = fitting_pairs(few, left, right) if join == "words" else boxes.pairs()
+    if join == "words":
+        pairs = fitting_pairs(few, left, right)
+    else:
+        pairs = boxed_pairs(few, left, right, window_cells(few, first.number) or [2])
     found = [np.hstack([first.vectors(i), last.vectors(j)]) for i, j, _ in pairs]
     every = np.array(list(itertools.product([-1, 0, 1], repeat=8)))
     passing = np.all(np.mod(every @ few.rows.T - few.starts, made.q) < few.widths, axis=1)

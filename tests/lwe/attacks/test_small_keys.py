@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lwe import BKWAttack, ExhaustiveAttack, LatticeAttack, MeetInTheMiddleAttack
-from lwe.attacks.outcome import AttackOutcome
+from lwe.attacks.attack import AttackOutcome
 from lwe.distributions import (
     BINARY,
     NO_NOISE,
