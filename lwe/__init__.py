@@ -54,12 +54,12 @@ if TYPE_CHECKING:
         Uniform,
         parse_distribution,
     )
-    from lwe.examples import samples_from_examples
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
     from lwe.reductions import known_reductions, rounded_samples, small_row_samples
     from lwe.sample_files import read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
+    from lwe.tokens import samples_from_examples
 
 __getattr__ = lazily(__name__, __file__)
 

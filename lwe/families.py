@@ -19,10 +19,10 @@ from lower.family import Family
 from lower.heads import SATURATED_SLOPE
 from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
-from lwe.examples import noisy_examples
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
 from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
+from lwe.tokens import noisy_examples
 
 __all__ = ["LWRFamily"]
 

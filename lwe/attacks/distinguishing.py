@@ -14,9 +14,9 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
 from lwe.attacks.attack import Attack, Budget
 from lwe.attacks.learner import label_values
-from lwe.attacks.tokens import SampleOracle, realised
 from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
+from lwe.tokens import SampleOracle, realised
 
 __all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
 

@@ -20,9 +20,8 @@ from lwe import (
     rounded_samples,
     small_row_samples,
 )
-from lwe.attacks.tokens import token_examples
-from lwe.heads import covariates_of
 from lwe.parameters import covariate_form, rounded
+from lwe.tokens import covariates_of, token_examples
 
 
 def by_source(name):

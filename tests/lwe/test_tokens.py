@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 
 from attention import draw_examples
-from lwe.attacks.tokens import SampleOracle, realised
-from lwe.examples import samples_from_examples
 from lwe.families import LWRFamily
-from lwe.heads import rows_of_tokens
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
+from lwe.tokens import SampleOracle, realised, rows_of_tokens, samples_from_examples
 
 FAMILIES = [
     LWEParameters(6, 16, 4),
