@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from attention.validation import checked
-from lwe.costs.algebra import arora_ge_cost, groebner_cost, linearisation_cost
+from lwe.costs.algebra import groebner_cost, linearisation_cost
 from lwe.costs.bkw import bkw_cost, coded_bkw_cost
 from lwe.costs.cost import Cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
@@ -69,7 +69,6 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
         "exhaustive": exhaustive_cost,
         "mitm": meet_in_the_middle_cost,
         "linearisation": linearisation_cost,
-        "arora-ge": arora_ge_cost,
         "plain-bkw": bkw_cost,
     }
     costs = (_computed(attack, cost, parameters) for attack, cost in rows.items())

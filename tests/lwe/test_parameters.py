@@ -4,23 +4,8 @@ import numpy as np
 import pytest
 
 from lwe.distributions import NO_NOISE, TERNARY, CentredBinomial, DiscreteGaussian, Flips, SparseSigned
-from lwe.parameters import LWEParameters, covariate_form, rounded
+from lwe.parameters import LWEParameters, rounded
 from lwe.presets import PRESETS
-
-
-def test_rounded_is_the_floor_of_p_times_t_mod_q_over_q():
-    for q, p in ((2, 2), (7, 3), (8, 8), (64, 2), (251, 32)):
-        t = np.arange(-2 * q, 2 * q)
-        expected = [(p * (int(one) % q)) // q for one in t]
-        np.testing.assert_array_equal(rounded(t, q, p), expected)
-        assert set(rounded(t, q, p)) == set(range(p))
-
-
-def test_gadget_form_lists_the_powers_of_two_times_each_entry():
-    parameters = LWEParameters(n=3, q=16, p=2, matrix="gadget")
-    form = covariate_form([1, 5, 15], parameters)
-    np.testing.assert_array_equal(form, [1, 2, 4, 8, 5, -6, 4, 8, -1, -2, -4, 8])
-    np.testing.assert_array_equal(covariate_form([1, 5, 15], parameters.updated(matrix="binary")), [1, 5, -1])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from lwe.attacks.attack import AttackOutcome, Budget
 from lwe.attacks.embedding import primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.reduction import left_inverse, modular_hermite_form
+from lwe.attacks.reduction import left_inverse
 from lwe.costs.primal import primal_shape
 from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.parameters import centred
@@ -19,26 +19,6 @@ def attacked(parameters, *, number=1500, seed=0, seconds=60.0, **options):
     pytest.importorskip("fpylll", reason=WITHOUT)
     samples, secret = make_samples(parameters, number, rng=seed)
     return LatticeAttack(**options)(samples, parameters, rng=seed, budget=Budget(seconds)), secret
-
-
-@pytest.mark.parametrize("q", [7, 12, 16, 30, 97])
-def test_hermite_form_spans_the_rows_and_q_times_everything(q):
-    rng = np.random.default_rng(q)
-    for _ in range(20):
-        rows = rng.integers(q, size=(3, 6)) * rng.choice([1, 2, 3], size=(3, 1))
-        form = modular_hermite_form(rows, q)
-        assert np.array_equal(form, np.triu(form))
-        diagonal = np.diagonal(form)
-        assert np.all(q % diagonal == 0)
-        for j in range(6):
-            assert np.all((form[:j, j] >= 0) & (form[:j, j] < diagonal[j]))
-        for inside in (rows, q * np.eye(6, dtype=int)):
-            assert np.all(_remainders(inside, form) == 0)
-        # no larger a lattice: as many residues mod q as combinations of the rows have
-        combinations = np.array(np.meshgrid(*[np.arange(q)] * 3)).reshape(3, -1).T if q <= 16 else None
-        if combinations is not None:
-            reached = len(np.unique(combinations @ rows % q, axis=0))
-            assert reached == q**6 // np.prod([int(one) for one in diagonal])
 
 
 @pytest.mark.parametrize("q", [8, 15, 30, 127, 128])
@@ -133,11 +113,3 @@ def test_rounds_limit_the_work_without_a_clock():
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
     assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
-
-
-def _remainders(vectors, form):
-    """What is left of vectors after the rows of a triangular basis are taken off."""
-    left = np.array(vectors, dtype=np.int64)
-    for j in range(len(form)):
-        left = left - np.outer(left[:, j] // form[j, j], form[j])
-    return left

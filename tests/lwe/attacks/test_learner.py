@@ -5,7 +5,7 @@ import pytest
 
 from attention import Outcome, Recorder, draw_examples
 from attention.testing import check_learner
-from lwe.attacks.attack import AttackOutcome, Budget, run_attacks
+from lwe.attacks.attack import AttackOutcome, Budget, run_attack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
@@ -73,9 +73,8 @@ def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing
 
     samples, _ = make_samples(FAMILIES[0], 500, rng=0)
     attacks = [Failing(), Failing(error=ImportError), Failing(error=ZeroDivisionError), Endless()]
-    results = run_attacks(
-        [LearnerAttack(one) for one in attacks], samples, FAMILIES[0], budget=Budget(seconds=0.05)
-    )
+    budget = Budget(seconds=0.05)
+    results = [run_attack(LearnerAttack(one), samples, FAMILIES[0], budget=budget) for one in attacks]
     assert [one.outcome.name for one in results] == ["FAILED", "MISSING", "FAILED", "BUDGET_SPENT"]
 
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from lwe.attacks.elimination import EliminationAttack
 
-from lwe.attacks.arora_ge import AroraGeAttack
 from lwe.attacks.attack import AttackEndedError, AttackOutcome, Budget
 from lwe.attacks.bkw import BKWAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
@@ -36,11 +34,7 @@ SMALL = {"Xs": TERNARY}
 ERRORS = {"Xe": CentredBinomial(1)}
 LIMITS = {
     "NOT_APPLICABLE": [
-        (AroraGeAttack(), parameters(4, 8, 8), 100, {}, "needs a prime q"),
-        (AroraGeAttack(), parameters(4, 257, 2), 100, {}, "allows too many"),
         (BKWAttack(), noisy(8, 0.5), 100, {}, "hold nothing"),
-        (EliminationAttack(), noisy(30, 0.1), 400, {}, "noise-free labels"),
-        (EliminationAttack(), LWEParameters(100, 4, 2), 125, {}, "noise-free labels"),
         (LinearisationAttack(), LWEParameters(8, 12, 2), 100, {}, "powers of two"),
         (LinearisationAttack(), noisy(8, 0.1), 100, {}, "without noise"),
         (MeetInTheMiddleAttack(), noisy(6, 0.1), 200, {}, "excludes any candidate"),
@@ -50,10 +44,8 @@ LIMITS = {
         (LearnerAttack(LinearBaseline()), parameters(4, 13, 2), 100, {}, "No heads realise"),
     ],
     "TOO_FEW_SAMPLES": [
-        (AroraGeAttack(), parameters(30, 97, 97, **ERRORS), 300, {}, "5455 unknowns"),
         (BKWAttack(), noisy(100, 0.125), 20_000, {}, "2^20 of them would be enough"),
-        (EliminationAttack(), LWEParameters(100, 2, 2), 90, {}, "the 100 unknowns"),
-        (EliminationAttack(), LWEParameters(100, 2, 2), 110, {}, "random labels, too, a secret may fit"),
+        (LinearisationAttack(), LWEParameters(100, 2, 2), 110, {}, "101 unknowns"),
         (LinearisationAttack(), LWEParameters(64, 16, 2), 1000, {}, "5130659561 unknowns"),
         (LinearisationAttack(), LWEParameters(1024, 1 << 31, 2, "gadget"), 50, {}, "2^"),
         (LeastSquaresAttack(), LWEParameters(24, 64, 2), 30, {}, "2 more than columns"),
@@ -62,9 +54,7 @@ LIMITS = {
         (LearnerAttack(LinearBaseline()), LWEParameters(60, 16, 4), 5, {}, "needs 62"),
     ],
     "REFUSED": [
-        (AroraGeAttack(), parameters(8, 97, 97, **ERRORS), 300, {"memory": 10_000}, "GiB"),
         (BKWAttack(), noisy(100, 0.125), 20_000, {"memory": 1 << 16}, "GiB"),
-        (EliminationAttack(), LWEParameters(300, 2, 2), 1000, {"memory": 1000}, "GiB"),
         (LinearisationAttack(), LWEParameters(64, 4, 2), 3000, {"memory": 1 << 20}, "GiB"),
         (LeastSquaresAttack(), LWEParameters(24, 64, 2), 300, {"memory": 100}, "GiB"),
         (ExhaustiveAttack(), parameters(40, 64, 2, **SMALL), 400, {}, "There are 2^63.4 candidates"),
@@ -118,15 +108,6 @@ def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypa
     result = attack(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN
     np.testing.assert_array_equal(result.secret, secret)
-
-
-@pytest.mark.parametrize(("n", "q", "p"), [(128, 3329, 2), (64, 257, 2), (128, 3329, 64)])
-def test_least_squares_needs_no_more_time_where_nothing_is_linear(n, q, p):
-    problem = LWEParameters(n, q, p)
-    samples, _ = make_samples(problem, 8000, rng=0)
-    result = LeastSquaresAttack()(samples, problem, budget=Budget(seconds=20.0))
-    assert result.outcome is AttackOutcome.NOTHING
-    assert result.details["r_squared"] < 0.02
 
 
 def test_least_squares_keeps_its_budget():

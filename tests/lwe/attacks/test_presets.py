@@ -19,7 +19,6 @@ BREAKS = {
     ("linearisation", "linearised-32"),
     ("linearisation", "toy-gadget"),
     ("linearisation", "parity-64"),
-    ("elimination", "parity-64"),
     ("bkw", "toy-lpn"),
 }
 KINDS = ("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "parity-64", "kyber512")
