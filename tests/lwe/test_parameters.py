@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -25,14 +23,6 @@ from lwe.presets import PRESETS
 )
 def test_assumptions_name_the_problem(changes, problem):
     assert LWEParameters(**({"n": 4, "q": 16, "p": 2} | changes)).assumption == problem
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_keep_their_fields_in_json(name):
-    parameters = PRESETS[name]
-    data = json.loads(json.dumps(parameters.to_json()))
-    assert LWEParameters.from_json(data) == parameters
-    assert LWEParameters.from_json(data | {"gate": 0, "beta": 40.0}) == parameters
 
 
 def test_presets_of_schemes_are_those_of_their_specifications():

@@ -12,7 +12,6 @@ from lwe import (
     BKWAttack,
     LWEParameters,
     LWRFamily,
-    LWRSamples,
     known_reductions,
     make_samples,
     parse_distribution,
@@ -97,18 +96,6 @@ def test_small_rows_have_the_secret_shifted_and_the_same_errors(q, n, matrix):
     ):
         error = int(b) - sum(int(a) * int(s) for a, s in zip(before, secret, strict=True))
         assert (int(label) - sum(int(a) * v for a, v in zip(after, own, strict=True)) - error) % q == 0
-
-
-def test_small_rows_have_the_law_of_the_family():
-    every = LWRSamples(np.arange(8)[:, None], np.zeros(8, dtype=int))
-    rows, _ = small_row_samples(every, LWEParameters(3, 8, 8), rng=0)
-    assert sorted(map(tuple, rows.public)) == list(itertools.product((0, 1), repeat=3))
-    many = LWRSamples(np.tile(every.public, (4000, 1)), np.zeros(32000, dtype=int))
-    trits, _ = small_row_samples(many, LWEParameters(4, 8, 8, "ternary"), rng=0)
-    values, counts = np.unique(trits.public, axis=0, return_counts=True)
-    chances = 0.25 ** np.count_nonzero(values, axis=1) * 0.5 ** np.sum(values == 0, axis=1)
-    assert len(values) == 81
-    assert np.all(np.abs(counts - 32000 * chances) <= 5 * np.sqrt(32000 * chances))
 
 
 def test_an_attack_on_small_rows_finds_the_standard_secret():

@@ -48,16 +48,6 @@ def test_the_secret_predicts_the_best_accuracy_of_noisy_labels(parameters):
     assert np.mean(clean == samples.labels) == pytest.approx(best, abs=margin)
 
 
-def test_samples_are_cut_and_held_out():
-    samples, _ = make_samples(LWEParameters(4, 8, 2), 10, rng=0)
-    kept, fresh = samples.held_out(3)
-    np.testing.assert_array_equal(np.concatenate([kept.public, fresh.public]), samples.public)
-    np.testing.assert_array_equal(np.concatenate([kept.labels, fresh.labels]), samples.labels)
-    assert len(samples.take(4)) == 4
-    with pytest.raises(ValueError, match="read-only"):
-        samples.public[0, 0] = 5
-
-
 LWE = LWEParameters(6, 97, 97, matrix="uniform", Xs=TERNARY, Xe=CentredBinomial(2))
 BITS, TRITS = LWEParameters(6, 64, 2), LWEParameters(6, 9, 4, matrix="ternary")
 

@@ -74,16 +74,6 @@ def test_the_best_of_all_secrets_is_sure_on_random_labels_no_more_often_than_sai
     assert min(least) > -4
 
 
-def test_a_constant_is_no_evidence_however_uneven_the_labels():
-    made = parameters(16, 8)
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        labels = np.where(rng.random(300) < 0.9, 3, rng.integers(8, size=300))
-        samples = LWRSamples(rng.integers(16, size=(300, 3)), labels)
-        assert log_evidence(np.full(300, 3), samples, made) == -np.inf
-        assert log10_false_secret(np.zeros(3, dtype=int), samples, made) == 0
-
-
 @pytest.mark.parametrize("law", [TERNARY, UNIFORM, DiscreteGaussian(1.0), SparseSigned(2)], ids=str)
 def test_few_labels_are_charged_for_all_secrets_of_the_law(law):
     made = parameters(251, 251, Xs=law)

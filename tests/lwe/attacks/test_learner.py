@@ -10,7 +10,7 @@ from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.distributions import TERNARY, Flips, SparseSigned
+from lwe.distributions import TERNARY, SparseSigned
 from lwe.families import LWRFamily
 from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
@@ -127,13 +127,3 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
         assert fit.trace[-1].measures["relative_error"] == 0
     else:
         assert fit.outcome is Outcome.LOCAL_MINIMUM
-
-
-def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
-    made = LWEParameters(6, 16, 16, Xe=Flips(0.1), Xs=TERNARY)
-    family = LWRFamily.of(made)
-    instance = family.instance(rng=0)
-    fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(family.examples(instance, rng=1), rng=0)
-    assert fit.outcome is Outcome.NOISE_FLOOR
-    x = instance.inputs.sample(300, rng=5)
-    np.testing.assert_array_equal(fit.predict(x), instance.layer(x))
