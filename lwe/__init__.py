@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from lwe.attacks.bkw import BKWAttack
     from lwe.attacks.decoding import DecodingAttack
     from lwe.attacks.distinguishing import distinguish
-    from lwe.attacks.drop_and_solve import DropAndSolveAttack
     from lwe.attacks.embedding import EmbeddingAttack
     from lwe.attacks.exhaustive import ExhaustiveAttack
-    from lwe.attacks.lattice import LatticeAttack
+    from lwe.attacks.lattice import DropAndSolveAttack, LatticeAttack
     from lwe.attacks.learner import AttackLearner, LearnerAttack
     from lwe.attacks.least_squares import LeastSquaresAttack
     from lwe.attacks.linearisation import LinearisationAttack

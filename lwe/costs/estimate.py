@@ -12,7 +12,7 @@ from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.hybrid import decoding_cost, hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.costs.reduction import CostModelName
-from lwe.costs.search import exhaustive_cost, meet_in_the_middle_cost
+from lwe.costs.search import meet_in_the_middle_cost
 from lwe.parameters import LWEParameters
 
 __all__ = ["estimate"]
@@ -66,7 +66,6 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
         "bdd_mitm_hybrid": partial(hybrid_cost, model=model, meet=True),
         "dual": partial(dual_cost, model=model),
         "dual_hybrid": partial(dual_hybrid_cost, model=model),
-        "exhaustive": exhaustive_cost,
         "mitm": meet_in_the_middle_cost,
         "linearisation": linearisation_cost,
         "plain-bkw": bkw_cost,
