@@ -1,15 +1,13 @@
 """Samples as token matrices and their outputs, and back: for learners of layers, and for attacks on layers."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Inputs
+from attention import AttentionLayer, BooleanInputs, ExampleOracle
 from attention._arrays import shown
-from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import Real, checked, count
 from lwe.parameters import LWEParameters, rounded
@@ -19,12 +17,13 @@ __all__ = [
     "SampleOracle",
     "covariates_of",
     "labels_of_outputs",
-    "noisy_examples",
     "outputs_of_labels",
     "realised",
     "rows_of_tokens",
     "samples_from_examples",
     "token_examples",
+    "with_errors",
+    "with_products",
 ]
 
 _GATE = 0
@@ -221,43 +220,23 @@ class SampleOracle(ExampleOracle):
         return [self] * count("workers", workers)
 
 
-def noisy_examples(
-    layer: AttentionLayer,
-    inputs: Inputs,
-    form: Int[np.ndarray, " n"],
-    parameters: LWEParameters,
-    covered: tuple[int, int],
-    *,
-    rng: Rng = None,
-) -> ExampleOracle:
-    """The examples of a layer with errors in their labels, as `LWRFamily.examples` describes them.
-
-    `form` is the integer form v of the secret, and `covered` the range of T = <v, a> that the heads cover.
-    """
-    return ExampleOracle(
-        partial(_with_products, layer, form, parameters, covered),
-        inputs,
-        noise=partial(_with_errors, parameters),
-        rng=rng,
-    )
-
-
-def _with_products(
+def with_products(
     layer: AttentionLayer,
     form: np.ndarray,
     parameters: LWEParameters,
     covered: tuple[int, int],
     x: np.ndarray,
 ) -> Float[np.ndarray, "N 2 columns"]:
-    """The labels, T and, on the gate, x_rg: the errors need the last two."""
+    """The outputs of a layer, T = <v, a> held in the range of its heads and, on the gate, x_rg: for `with_errors`."""
     t = np.clip(covariates_of(x, parameters) @ form, *covered)
     signs = np.where(x[:, [0], 0] != x[:, [1], 0], x[:, :, 0], 0)
     return np.concatenate([layer(x), np.stack(np.broadcast_arrays(t[:, None], signs), axis=2)], axis=2)
 
 
-def _with_errors(
+def with_errors(
     parameters: LWEParameters, y: np.ndarray, rng: np.random.Generator
 ) -> Float[np.ndarray, "N 2 d"]:
+    """The outputs with errors in their labels, from what `with_products` returns."""
     q, p = parameters.q, parameters.p
     t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
     errors = parameters.Xe.draw(len(y), q, rng=rng)
