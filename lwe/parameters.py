@@ -162,7 +162,8 @@ class LWEParameters:
     @property
     def noisy(self) -> bool:
         """Whether errors may differ from 0 mod q."""
-        return isinstance(self.Xe, FixedWeight) or self.Xe.error_rate(self.q) > 0
+        wide = isinstance(self.Xe, FixedWeight) or not self.Xe.listed or self.Xe.is_uniform(self.q)
+        return wide or bool(np.any(self.error_support()[0]))
 
     @property
     def best_accuracy(self) -> float:

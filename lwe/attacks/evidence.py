@@ -65,13 +65,7 @@ def label_residues(
 
 def errors_listed(parameters: LWEParameters) -> bool:
     """Whether labels have errors, and few enough values of them for `label_probabilities`."""
-    if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
-        return parameters.noisy
-    try:
-        parameters.error_support()
-    except ValueError:
-        return False
-    return True
+    return parameters.noisy and (parameters.Xe.listed or parameters.Xe.is_uniform(parameters.q))
 
 
 def label_probabilities(

@@ -13,6 +13,7 @@ from attention.validation import checked
 from lower.walsh import walsh_hadamard
 from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.search import Pairs, SearchAttack, SecretSpace, Windows, even_split, secret_space
+from lwe.costs.deviations import error_character
 
 __all__ = ["ExhaustiveAttack", "fitting_pairs"]
 
@@ -106,7 +107,7 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> Finding:
     if transform:
         attempt.require_memory(4 * 8 << n, "The transform")
     else:
-        bias = 1 - 2 * parameters.Xe.error_rate(2)
+        bias = error_character(parameters)
         # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
         needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
         samples = samples.take(min(needed, len(samples)))

@@ -120,12 +120,9 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
             ]
 
         return SecretSpace(SparseHalf(n, weight, signs).number, 0.0, halves)
-    if distribution.is_uniform(q) and q > _MOST_VALUES:
+    if not distribution.listed or (distribution.is_uniform(q) and q > _MOST_VALUES):
         return None
-    try:
-        values, weights = distribution.support(q)
-    except ValueError:  # more values than are listed
-        return None
+    values, weights = distribution.support(q)
     order = np.argsort(-weights, kind="stable")
     left_out = 1 - np.cumsum(weights[order])
     likely = order[: 1 + int(np.argmax(left_out <= missed / n))]

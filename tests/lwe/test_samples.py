@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from attention import FileFormatError
-from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, Flips, SparseSigned
+from lwe.distributions import TERNARY, CentredBinomial, SparseSigned
 from lwe.parameters import LWEParameters
-from lwe.residues import centred, inner_products
+from lwe.residues import centred
 from lwe.sample_files import read_samples
 from lwe.samples import make_samples
 
@@ -28,24 +28,6 @@ def test_labels_are_the_rounded_inner_products(parameters):
     entries = {"binary": {0, 1}, "ternary": {-1, 0, 1}}.get(parameters.matrix, set(range(q)))
     assert set(np.unique(samples.public)) == entries
     assert parameters.Xs.allows(secret, q)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        LWEParameters(8, 2, 2, Xe=Flips(0.2)),
-        LWEParameters(8, 32, 32, matrix="uniform", Xe=CentredBinomial(2)),
-        LWEParameters(8, 64, 4, matrix="uniform", Xe=DiscreteGaussian(3.0)),
-    ],
-    ids=str,
-)
-def test_the_secret_predicts_the_best_accuracy_of_noisy_labels(parameters):
-    samples, secret = make_samples(parameters, 20_000, secret=np.arange(1, 9), rng=0)
-    q, p = parameters.q, parameters.p
-    clean = p * inner_products(samples.public, secret, q) // q
-    best = parameters.best_accuracy
-    margin = 4 * np.sqrt(best * (1 - best) / 20_000)
-    assert np.mean(clean == samples.labels) == pytest.approx(best, abs=margin)
 
 
 LWE = LWEParameters(6, 97, 97, matrix="uniform", Xs=TERNARY, Xe=CentredBinomial(2))
