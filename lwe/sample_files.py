@@ -62,7 +62,7 @@ def save_samples(
     >>> path = Path(tempfile.mkdtemp()) / "challenge.txt"
     >>> save_samples(path, samples, parameters)
     >>> path.read_text().splitlines()[:5]
-    ['4', '5', '17', '0.08823529411764706', '[7 0 12 4 1]']
+    ['4', '5', '17', '0.08823529411764705882352941176', '[7 0 12 4 1]']
     >>> again = read_samples(path)
     >>> again.parameters == parameters, bool((again.samples.public == samples.public).all())
     (True, True)
