@@ -9,7 +9,8 @@ from arena.comparison_record import ComparisonRecord
 from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
 from arena.summary import LEARNED, NOTHING, Summary
-from attention.evaluation import CONFIDENCE, Outcome
+from attention.evaluation import CONFIDENCE
+from attention.outcome import Outcome
 
 if TYPE_CHECKING:
     from rich.console import Group
