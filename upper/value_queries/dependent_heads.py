@@ -25,6 +25,7 @@ class _Search:
     #: random starts for each number of heads, double as many in every round. Of 224 layers of 3 and 4 heads the
     #: hardest took 140 starts of both numbers together
     rounds: int = 7
+    few_rounds: int = 4  #: where outputs span the space, as those of many heads do that no fit explains
     evaluations: int = 80  #: of the network, in one fit
     exact: float = 1e-11  #: a fit is right where its residual is below this share of the values
     distinct: float = 1e-6  #: two sigmoids, and one without output, are no separate heads below this share
@@ -158,11 +159,14 @@ def _first(
     d = pairs.oracle.dim
     # of two tokens a head that attends to all alike is a constant
     least = rank if pairs.oracle.tokens != 2 else max(rank - 1, 1)
-    numbers = [heads] if heads else range(least, max(rank, min(rank + 2, MOST_DEPENDENT)) + 1)
+    most = (
+        rank if rank == d else max(rank, min(rank + 2, MOST_DEPENDENT))
+    )  # more than d heads are not looked for
+    numbers = [heads] if heads else range(least, most + 1)
     delta = pairs.scale * orthonormal(rng, 1, d)[0]
     points = _points(pairs, max(numbers), rank, rng)
     networks = _networks(pairs, points, delta, rank, both=True)
-    for round_ in range(_BY.rounds):
+    for round_ in range(_BY.rounds if rank < d else _BY.few_rounds):
         for more, m in enumerate(numbers):
             for _ in range(2**round_ if more <= round_ else 0):
                 # logits of the spread of those at the scale
@@ -183,15 +187,19 @@ def _followed(
     points = _points(pairs, m, rank, rng)
     slopes, values, constants = np.empty((d, m, d + 1)), np.empty((d, m, d)), np.empty((d, d))
     for j, direction in enumerate(directions):
-        change = _BY.change * pairs.scale
-        for _ in range(_BY.halvings):
-            network = _networks(pairs, points, delta + change * direction, rank, both=False)
-            fit = _in_order(_fit(network, first.slopes), first, network.total is None)
-            if fit.residual < _BY.exact:
-                break
+        longest = change = _BY.change * pairs.scale
+        asked = [_networks(pairs, points, delta + change * direction, rank, both=False)]
+        while (
+            fit := _in_order(_fit(asked[-1], first.slopes), first, asked[-1].total is None)
+        ).residual > _BY.exact:
+            if len(asked) == _BY.halvings:
+                return None
             change /= 2
-        else:
-            return None
+            asked.append(_networks(pairs, points, delta + change * direction, rank, both=False))
+        # slopes are linear in delta: those at the longest change are known now, where errors count least
+        again = _fit(asked[0], first.slopes + longest / change * (fit.slopes - first.slopes))
+        if again.residual <= _BY.exact:
+            fit, change = again, longest
         slopes[j], values[j] = (fit.slopes - first.slopes) / change, (fit.values - first.values) / change
         constants[j] = (fit.constant - first.constant) / change
     slopes, values = (np.einsum("jme,jd->mde", array, directions) for array in (slopes, values))
