@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.validation import Whole, checked, random_generator
+from attention.validation import PositiveInt, Whole, checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
 from lwe.distributions import DiscreteGaussian
@@ -148,7 +148,7 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
 
 
 @checked
-def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
+def rounded_samples(samples: LWRSamples, modulus: PositiveInt, levels: Annotated[int, Whole(2)]) -> LWRSamples:
     """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
 
     Down or to the nearest, as the samples say. A label differs from that without the error in at most 2 B p of q
