@@ -33,7 +33,7 @@ from upper.linear_attention import make_linear_attention, save_linear_attention
 
 pytestmark = pytest.mark.bad_input
 SECONDS = 30  # of one call: none takes more than a few on a quiet machine
-PARTS = 3  # of the bad values; the first is always tried
+PARTS = 6  # of the bad values; the first is always tried
 # cheap calls that work: what follows the name of the command
 CALLS = {
     "generate nice": "--heads 1 --dim 8 --out new.safetensors",
