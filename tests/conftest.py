@@ -37,7 +37,8 @@ def _first_calls(kind=None, *, typechecker):
         if dataclasses.is_dataclass(kind) and "__init__" in vars(kind):
             kind.__init__ = _first_calls(kind.__init__, typechecker=typechecker)
         return kind
-    if kind.__module__ == "attention.validation":  # it runs in every call
+    # without shapes there is little that mypy does not see, and to check a function costs milliseconds once
+    if not any("jaxtyping" in repr(hint) for hint in kind.__annotations__.values()):
         return kind
     checking = None
     name = f"{kind.__module__}.{kind.__qualname__}"  # as a key the function would keep what it closes over
