@@ -19,7 +19,7 @@ threadpool_limits(limits=1)  # of libraries that are loaded already
 
 # of properties that name no number of their own; a busy machine is no failure
 settings.register_profile(
-    "suite", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "suite", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
 
