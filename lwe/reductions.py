@@ -148,7 +148,9 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
 
 
 @checked
-def rounded_samples(samples: LWRSamples, modulus: PositiveInt, levels: Annotated[int, Whole(2)]) -> LWRSamples:
+def rounded_samples(
+    samples: LWRSamples, modulus: PositiveInt, levels: Annotated[int, Whole(2)]
+) -> LWRSamples:
     """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
 
     Down or to the nearest, as the samples say. A label differs from that without the error in at most 2 B p of q
