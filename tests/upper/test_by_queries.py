@@ -108,7 +108,10 @@ def test_a_layer_that_attends_to_all_tokens_alike_is_linear():
     [
         lambda x, rng: x + rng.standard_normal(x.shape),  # changes its answers
         lambda x, rng: np.tanh(x),  # is no layer
-        lambda x, rng: AttentionLayer(*np.random.default_rng(1).standard_normal((2, 9, 6, 6)))(x),  # m > d
+        pytest.param(  # m > d: heads that depend on each other are looked for up to eight
+            lambda x, rng: AttentionLayer(*np.random.default_rng(1).standard_normal((2, 9, 6, 6)))(x),
+            marks=pytest.mark.slow,
+        ),
         lambda x, rng: np.zeros_like(x),
     ],
 )
