@@ -167,7 +167,11 @@ def test_queries_are_counted_and_refused_beyond_the_budget():
 
 @pytest.mark.parametrize(
     ("m", "heads", "step"),
-    [(2, (0, 1, 2), "No pencil"), (5, (0, 1, 2), "Fewer heads"), (3, (0, 0, 1), "Fewer heads")],
+    [
+        (2, (0, 1, 2), "No pencil"),
+        (3, (0, 0, 1), "Fewer heads"),
+        pytest.param(5, (0, 1, 2), "Fewer heads", marks=pytest.mark.slow),
+    ],
 )
 def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, step):
     nice = make_nice_layer(heads=3, dim=8, rng=0)
