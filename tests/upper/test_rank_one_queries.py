@@ -29,7 +29,7 @@ FAMILIES = {
     "token parity, 3 tokens": partial(TokenParityFamily, tokens=3, bits=2),
     "token parity, 2 tokens": partial(TokenParityFamily, tokens=2, bits=3),
     "rounding": lambda dim: LWRFamily(n=dim - 4, q=8, p=2, Xs=BINARY),
-    "ternary rounding": lambda dim: LWRFamily(n=dim - 4, q=8, p=2, matrix="ternary", Xs=BINARY),
+    "ternary rounding": lambda dim: LWRFamily(n=dim // 2, q=8, p=2, matrix="ternary", Xs=BINARY),
     "gadget rounding": lambda dim: LWRFamily(n=dim // 4, q=8, p=2, matrix="gadget"),
 }
 
