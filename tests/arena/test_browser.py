@@ -151,8 +151,15 @@ def test_every_download_holds_its_content(show, sample_results):
     assert "Newton" in saved(".save[data-name='nice-2-2-32-error-against-seconds.svg']")
 
 
-@pytest.mark.parametrize("which", ["sample_results", "eventful_results"])
-@pytest.mark.parametrize("width", [360, DESKTOP])
+@pytest.mark.parametrize(
+    ("which", "width"),
+    [
+        ("sample_results", 360),
+        ("eventful_results", DESKTOP),
+        pytest.param("sample_results", DESKTOP, marks=pytest.mark.slow),
+        pytest.param("eventful_results", 360, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_wider_than_the_window_or_too_small_to_read(show, request, which, width):
     tab = show(request.getfixturevalue(which), width=width)
     tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -162,7 +169,8 @@ def test_nothing_is_wider_than_the_window_or_too_small_to_read(show, request, wh
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "dark"), [("desktop", DESKTOP, False), ("phone-dark", PHONE, True)]
+    ("name", "width", "dark"),
+    [pytest.param("desktop", DESKTOP, False, marks=pytest.mark.slow), ("phone-dark", PHONE, True)],
 )
 def test_pictures_of_the_page_are_in_the_theme(show, sample_results, name, width, dark):
     from PIL import Image

@@ -346,7 +346,11 @@ def bad_values(option, kind):
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, PARTS))])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    # where a value is right, this one computes for seconds
+    [pytest.param(one, marks=[pytest.mark.slow] * (one == "curves examples")) for one in COMMANDS],
+)
 def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, part, here):
     hints = inspect.signature(COMMANDS[name].callback, eval_str=True).parameters
     wrong = []
