@@ -38,12 +38,13 @@ SIZES = """
     symbols states positions trials work starts rounds restarts queries targets fresh runs eta weight workers
 """
 REALS = """
-    sigma confidence gain error noise learning_rate rate beta seconds radius spacing accept
+    sigma confidence gain noise learning_rate rate beta seconds radius spacing accept
 """
 FORBIDDEN = {
     **dict.fromkeys(SIZES.split(), (0, -1, 0.5, True)),
     **dict.fromkeys(REALS.split(), (-1, math.inf, True)),
-    "tolerance": (math.inf, True),  # its bounds depend on the kind of query
+    # bounds of these depend on the kind of query
+    **dict.fromkeys(("tolerance", "error"), (math.inf, True)),
 }
 # made by the toolkit: what was computed
 RECORDS = {attention.Fit, attention.Step, upper.six_phase.NetSearch, upper.six_phase.SixPhases}
