@@ -10,10 +10,8 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from arena.attacking import Attacked, attack
     from arena.attacks import ATTACKS, choose_attacks
-    from arena.cells import run_cell
     from arena.comparison import compare
     from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
-    from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import Inspection, inspect
     from arena.learned import Learned
@@ -28,11 +26,7 @@ if TYPE_CHECKING:
     )
     from arena.learning import UnusedSettingError, learn
     from arena.lwr_reach import lwr_curve
-    from arena.phase_figures import draw_phases
-    from arena.phase_page import save_phases
-    from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
     from arena.results import Results
-    from arena.run_store import export_cells, stored_cells
     from arena.targets import (
         Target,
         checkpoint_target,
@@ -42,6 +36,8 @@ if TYPE_CHECKING:
         nice_target,
         save_target,
     )
+    from arena.views.phase_figures import draw_phases
+    from arena.views.phases import save_phases
 
 __getattr__ = lazily(__name__, __file__)
 
@@ -51,19 +47,13 @@ __all__ = [
     "PRESETS",
     "Attacked",
     "Budgets",
-    "Cell",
     "DoesNotApplyError",
-    "Drawing",
     "Inspection",
     "Learned",
     "LearnerEntry",
-    "LearnerRecord",
     "LearnerSide",
     "Results",
-    "Status",
     "Target",
-    "TargetRecord",
-    "TracePoint",
     "UnusedSettingError",
     "as_learners",
     "attack",
@@ -73,7 +63,6 @@ __all__ = [
     "compare",
     "draw_curves",
     "draw_phases",
-    "export_cells",
     "family_target",
     "inspect",
     "instance_target",
@@ -86,9 +75,7 @@ __all__ = [
     "nice_target",
     "parity_target",
     "preset_targets",
-    "run_cell",
     "run_curves",
     "save_phases",
     "save_target",
-    "stored_cells",
 ]

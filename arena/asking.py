@@ -11,7 +11,7 @@ from arena.learned import Learned
 from arena.learner_table import LEARNERS
 from arena.own_files import object_of_file
 from attention import ValueOracle
-from attention.evaluation import relative_error
+from attention.errors import relative_error
 from attention.fits import Progress
 from attention.validation import count
 from runs import single_thread

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arena.engines import may_use_torch
+from arena.cells import may_use_torch
 from arena.learned import Learned
 from arena.learners import LearnerEntry
 from arena.learning import one_learner, set_up

@@ -13,11 +13,11 @@ import numpy as np
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
 from arena.formats import as_plain, error_text, seconds_text
-from arena.page import template
 from arena.records import make_printable
 from arena.recovery_map import head_map
-from arena.table import LINES, rendered
 from arena.targets import Target, checkpoint_target, inputs_named
+from arena.views.page import template
+from arena.views.table import LINES, rendered
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole

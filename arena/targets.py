@@ -228,7 +228,7 @@ def nice_target(
         tokens=tokens,
         inputs=tokens_in,
         name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
-        made=made_by("nice", parameters, seed),
+        made=made_by("nice", parameters, seed=seed),
     )
 
 

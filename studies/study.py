@@ -27,19 +27,16 @@ STUDIES = (
     "violations",
     "inputs",
     "noise",
-    "tokens",
     "agreement",
     "symmetry",
     "nice-to-hard",
     "weightings",
     "positions",
-    "cost",
     "queries-by-dimension",
     "query-noise",
     "low-degree",
     "linear-learning",
     "linear-tasks",
-    "linear-softmax",
 )
 """Names of the studies in the order of their pages; the module of each has its name with underscores."""
 

@@ -7,7 +7,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from attention.evaluation import ParameterErrors
+from attention.errors import ParameterErrors
 from upper.engine import choose_engine
 
 NAMES = [f"tests/test_it.py::test_case[{number}]" for number in range(60)]
@@ -78,9 +78,7 @@ def test_the_first_calls_of_a_function_in_a_test_are_held_to_their_annotations(h
     derivative, two, one = choose_engine("numpy").softmax_derivative, np.ones((2, 3)), np.ones((1, 3))
     with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of upper\.engine.*softmax_derivative"):
         derivative(two, one)
-    with pytest.raises(
-        jaxtyping.TypeCheckError, match=r"parameters of attention\.evaluation\.ParameterErrors"
-    ):
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.errors\.ParameterErrors"):
         ParameterErrors(np.ones(2), np.ones(3), matching=np.arange(2), key_bias=np.ones(2), bias=0.0)
     for _ in range(hooks.CHECKED - 1):
         derivative(two, two)

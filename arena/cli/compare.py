@@ -3,6 +3,7 @@
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,11 +25,10 @@ from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
 from arena.generated_targets import preset_count, preset_targets
 from arena.learners import LEARNERS, choose_budgets, choose_learners
-from arena.page import render_page
-from arena.records import Cell
 from arena.results import Results
-from arena.table import print_table
 from arena.targets import load_targets
+from arena.views.page import render_page
+from arena.views.table import print_table
 from attention.files import write_whole
 from attention.validation import count
 
@@ -92,44 +92,39 @@ def compare_command(
             device=device,
             retry_failed=retry_failed,
             timeout=timeout,
-            command=shlex.join(["attention-bounds", *sys.argv[1:]]),
             **options,
         )
-    if not results.cells:
-        _report_failures(results, total)
-    text = results.to_json()
-    write_whole(out / "results.json", text.encode())
-    if as_json:
-        typer.echo(text)
-    else:
-        print_table(results)
-    write_whole(out / "index.html", render_page(results).encode())
-    if reused := results.made["reused"]:
-        say(
-            f"\n{reused} of {total} cells were in {options['store'].path}; --fresh computes them again.",
-            quiet=as_json,
-        )
-    say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
-    _report_failures(results, total)
-
-
-def _report_failures(results: Results, total: int) -> None:
-    done = len(results.cells)
-    if why := results.made.get("interrupted"):
-        by_hand = why == "interactively"
-        said, error = (
-            ("Interrupted", WorkInterruptedError) if by_hand else (str(why).rstrip("."), WorkFailedError)
-        )
-        if results.made.get("fresh"):
-            raise error(
-                f"{said}: {done} of {total} cells were computed afresh; of the others, the store keeps what it had."
-            )
-        kept = " and kept" if by_hand else ""
-        raise error(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
-    failed: list[Cell] = [cell for cell in results.cells if cell.status.lost]
-    if failed:
+    results = replace(
+        results, made={"command": shlex.join(["attention-bounds", *sys.argv[1:]]), **results.made}
+    )
+    if results.cells:
+        text = results.to_json()
+        write_whole(out / "results.json", text.encode())
+        if as_json:
+            typer.echo(text)
+        else:
+            print_table(results)
+        write_whole(out / "index.html", render_page(results).encode())
+        if reused := results.made["reused"]:
+            again = f"{reused} of {total} cells were in {options['store'].path}; --fresh computes them again."
+            say(f"\n{again}", quiet=as_json)
+        say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
+    if results.interruption:
+        raise _interruption(results, total)
+    if failed := [cell for cell in results.cells if cell.status.lost]:
         first = failed[0]
         raise WorkFailedError(
             f"{len(failed)} of {total} cells failed; the first, {first.learner} on {first.target}: {first.message} "
             "--retry-failed computes them again."
         )
+
+
+def _interruption(results: Results, total: int) -> WorkFailedError:
+    store_error, done = results.made["interrupted"], f"{len(results.cells)} of {total} cells"
+    by_hand = store_error is True
+    error, why = (
+        (WorkInterruptedError, "Interrupted") if by_hand else (WorkFailedError, store_error.rstrip("."))
+    )
+    if results.made.get("fresh"):
+        return error(f"{why}: {done} were computed afresh; of the others, the store keeps what it had.")
+    return error(f"{why}: {done} are done{' and kept' if by_hand else ''}; the same command goes on.")

@@ -309,7 +309,7 @@ def report_curve(
     out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: "Drawing", table: str, as_json: bool
 ) -> None:
     """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
-    from arena.frames import csv_of
+    from arena.formats import csv_text
     from runs import versions
 
     data = {"versions": versions(), "points": as_plain(list(rows))}
@@ -318,8 +318,7 @@ def report_curve(
         {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
         for row in data["points"]
     ]
-    columns = list(dict.fromkeys(key for row in flat for key in row))
-    write_whole(out / f"{name}.csv", csv_of(columns, flat).encode())
+    write_whole(out / f"{name}.csv", csv_text(flat).encode())
     for ending in ("svg", "pdf"):
         figure.save(out / f"{name}.{ending}")
     if as_json:

@@ -28,8 +28,8 @@ from arena.engines import require_known_engine
 from arena.given_examples import learn_examples
 from arena.learners import LEARNERS, DoesNotApplyError, LearnerEntry, choose_budgets, choose_learners
 from arena.learning import UnusedSettingError, learn
-from arena.phase_page import LAYER_FILE, phase_table, save_phases
 from arena.targets import Target, load_target
+from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import FileFormatError, Step, save_layer
 from attention.files import tensor_types
 from attention.validation import NonNegativeFloat, check

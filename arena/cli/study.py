@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
+from studies.rows import chosen as rows_of
 from studies.rows import number_text
 
 __all__ = ["measure_studies", "study_command"]
@@ -135,6 +137,9 @@ def _redraw(studies: Sequence[Study], out: Path, as_json: bool) -> None:
                 f"{path} is not there: leave --redraw out to measure the study {study.name}.{before}"
             )
         result = load_result(path)
+        # a record of an earlier version may have cells that are gone
+        rows = (row for cell in study.cells(result.scale) for row in rows_of(result.rows, **cell))
+        result = replace(result, rows=tuple(rows))
         try:
             done.append(_write(study, result, out, as_json))
         except (KeyError, TypeError, IndexError, AttributeError) as error:

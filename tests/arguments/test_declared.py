@@ -20,7 +20,7 @@ pytestmark = pytest.mark.bad_input
 PACKAGES = [attention, upper, upper.baselines, upper.newton, upper.linear_attention, upper.six_phase]
 PACKAGES += [lower, sq, lwe, lwe.costs]
 # what other code holds: `random_generator` and `as_path`, in any function; an oracle; what a decorator is given
-HELD = {"rng", "path", "oracle", "secret", "inner_dtype", "details", "regression"}
+HELD = {"rng", "path", "oracle", "truth", "secret", "inner_dtype", "details", "regression"}
 UNDECLARED = {
     # of arrays of any library and any shape
     attention.attention_pattern, attention.relative_error, attention.unknown_part_error, attention.write_examples,
