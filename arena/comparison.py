@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
 from arena.engines import on_engine
@@ -16,11 +16,12 @@ from arena.generated_targets import preset_targets
 from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
 from arena.records import Cell
 from arena.results import Results
-from arena.targets import Target, load_targets, require_path
+from arena.targets import Target, load_targets
 from attention import Learner
-from attention.validation import count, require_instance
+from attention.validation import PositiveInt, count, require_instance
 from runs import Cell as EngineCell
 from runs import Store, StoreError, run, versions
+from upper.engine import EngineName
 
 __all__ = ["compare"]
 
@@ -29,9 +30,9 @@ def compare(
     targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
     learners: Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None = None,
     *,
-    preset: str = "quick",
-    seeds: int | None = None,
-    engine: str | None = None,
+    preset: Literal["quick", "full"] = "quick",
+    seeds: PositiveInt | None = None,
+    engine: EngineName | None = None,
     device: str | None = None,
     jobs: int = 1,
     store: Store | str | os.PathLike[str] | None = None,
@@ -52,13 +53,13 @@ def compare(
         Names of `LEARNERS`, learners set up by the caller, or entries; by default those of `LEARNERS` that are
         `by_default`.
     preset : {"quick", "full"}
-        The budgets of the learners given by name.
+        Budgets of the learners given by name: quick (a minute or two) or full.
     seeds : int, optional
-        How many seeds per pair; by default the preset's. Seeds count from 0.
+        Seeds per cell, counted from 0; by default 1 (quick) or 3 (full).
     engine : {"auto", "numpy", "torch"}, optional
-        What learners with a choice of engine compute with; by default as each is set up.
+        What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
     device : str, optional
-        Where those learners compute: "cpu", "cuda", "cuda:1". Each cell checks whether the device exists.
+        Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
     jobs : int
         How many cells run at once; it changes the seconds and nothing else.
     store : Store or path, optional
@@ -158,7 +159,7 @@ def _as_targets(
     given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
     if not given:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    loaded = iter(load_targets([require_path(target) for target in given if not isinstance(target, Target)]))
+    loaded = iter(load_targets([target for target in given if not isinstance(target, Target)]))
     return [target if isinstance(target, Target) else next(loaded) for target in given]
 
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
 from runs import Scale
 from studies.intervals import mean_interval
-from studies.line_figure import Curve, Panel, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 
@@ -167,13 +167,13 @@ def _ratio_text(power: int, draws: Sequence[Row]) -> str:
 
 def _figure(rows: Sequence[Row]) -> Any:
     """Agreement over the normal law of heads on lattices, all on one curve."""
-    curves: dict[str, Curve] = {}
+    curves: dict[str, Any] = {}
     for kind in ("lattice", "signs"):
         draws = _boolean(rows, kind).items()
         points = sorted((math.log2(_within(*key)), _ratio(own)) for key, own in draws if _ratio(own))
-        curves[_KINDS[kind]] = [place for place, _ in points], [ratio for _, ratio in points]
-    places = sorted(place for points, _ in curves.values() for place in points)
-    curves = {"points of the lattice": (places, [lattice_law(2.0**place) for place in places])} | curves
+        curves[_KINDS[kind]] = points
+    law = [(place, lattice_law(2.0**place)) for points in curves.values() for place, _ in points]
+    curves = {"points of the lattice": law} | curves
     title = "agreement / normal law, heads on lattices"
     return line_figure([Panel("log₂(tolerance / spacing of the gaps)", title, curves)])
 

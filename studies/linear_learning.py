@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from attention import relative_error
 from runs import Scale
-from studies.line_figure import Panel, curve_of, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.linear_attention import (
@@ -193,7 +193,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 def _figure(rows: Sequence[Row]) -> Any:
     curves = {
-        f"d = {d}": curve_of({row["examples"] / row["features"]: row["error"] for row in fits})
+        f"d = {d}": [(row["examples"] / row["features"], row["error"]) for row in fits]
         for (d, heads), fits in grouped(chosen(rows, part="threshold"), "d", "heads").items()
         if heads == d
     }

@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from attention import relative_error
 from runs import Scale
-from studies.line_figure import Panel, curve_of, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, table
 from studies.study import Parameters, Row, Study, Table
 from studies.tasks import (
@@ -176,12 +176,12 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    rare = curve_of({row["queries"]: row["error"] for row in chosen(rows, task="memory")})
+    rare = [(row["queries"], row["error"]) for row in chosen(rows, task="memory")]
     needed = float(KeyValueMemory("fixed").rank_of_a_key)
     panels = [Panel("queries of the rare key", "squared error", {"memory": rare}, verticals=(needed,))]
     for task in ("automaton", "automaton in context", "learned machine"):
         curves = {
-            f"{states} states": curve_of({row["rank"] / row["full_rank"]: row["right"] for row in those})
+            f"{states} states": [(row["rank"] / row["full_rank"], row["right"]) for row in those]
             for (states,), those in grouped(chosen(rows, task=task), "states").items()
         }
         panels.append(Panel("rank / full rank", f"steps right, {task}", curves, log_y=False))

@@ -193,7 +193,7 @@ def _figure(rows: Sequence[Row]) -> Any:
     law = {row["level"]: _simple_law(2, 2, 16, row["level"], most) ** 0.5 for row in newton}
     curves = {
         f"Newton, {most} examples": curve(newton, "level", "error"),
-        "simple law": (list(law), list(law.values())),
+        "simple law": law.items(),
         **{
             f"phases: {title}": curve(chosen(noisy, kind="phases"), "level", name)
             for name, title in _PHASES.items()

@@ -116,7 +116,8 @@ def _found(row: Row) -> bool:
 
 def _curve(rows: Sequence[Row], value: str = "count", **wanted: Any) -> _Curve:
     """The median of a value by dimension, over the draws in which the function was found."""
-    return curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
+    medians = curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
+    return [dim for dim, _ in medians], [count for _, count in medians]
 
 
 def _slope(curve: _Curve) -> float | None:

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from attention import BooleanInputs, make_close_heads_layer, make_nice_layer
 from runs import Scale
 from studies.intervals import slope_interval
-from studies.line_figure import Panel, curve_of, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
@@ -215,9 +215,9 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 def _figure(rows: Sequence[Row]) -> Any:
     """The steps until the heads part by the gap at the start."""
     times = {
-        f"{target if target == 'nice' else f'gap {target}'}, {name}": curve_of(
-            {gap: _median(draws, name, gap) for gap in _GAPS}
-        )
+        f"{target if target == 'nice' else f'gap {target}'}, {name}": [
+            (gap, _median(draws, name, gap)) for gap in _GAPS
+        ]
         for (target,), draws in grouped(chosen(rows, tokens=2), "target").items()
         for name in ("parted", "predicted")
         if target in ("nice", "0.1")

@@ -269,7 +269,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
 def _figure(rows: Sequence[Row]) -> Any:
     """The error of every phase over the usual one, for the largest amount of each violation."""
     last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=_PAPER)}
-    curves = {name: (list(_ERRORS), [row[error] for error in _ERRORS.values()]) for name, row in last.items()}
+    curves = {name: [(place, row[error]) for place, error in _ERRORS.items()] for name, row in last.items()}
     return line_figure([Panel("phase", "error / usual error, paper mode", curves, horizontals=(_BREAKS_AT,))])
 
 

@@ -5,42 +5,38 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from arena.cli.console import (
-    DeviceOption,
-    EngineOption,
     InputsOption,
     JsonOption,
     RunOptions,
     TimeoutOption,
     TokensOption,
     say,
-    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli.options import takes
 from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
-from arena.generated_targets import preset_count, preset_targets
+from arena.generated_targets import preset_targets
 from arena.learners import LEARNERS, choose_budgets, choose_learners
 from arena.results import Results
 from arena.targets import load_targets
 from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole
-from attention.validation import count
 
 __all__ = ["compare_command"]
 
 
-@takes_run_options
+@takes(compare, without=("isolated", "command", "progress", "cluster"))
 def compare_command(
     files: Annotated[
-        list[Path] | None, typer.Argument(help=f"Targets; without any, {preset_count()} built here.")
+        list[Path] | None, typer.Argument(help="Targets; without any, nice and hard ones built here.")
     ] = None,
-    preset: Annotated[str, typer.Option(help="Budgets: quick (a minute or two) or full.")] = "quick",
     learners: Annotated[
         str | None,
         typer.Option(
@@ -48,11 +44,6 @@ def compare_command(
             "default those with a star in `attention-bounds learners`."
         ),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds per cell; by default 1 (quick) or 3 (full).")
-    ] = None,
-    engine: EngineOption = None,
-    device: DeviceOption = None,
     tokens: TokensOption = None,
     inputs: InputsOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
@@ -65,6 +56,7 @@ def compare_command(
     ] = False,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
 
@@ -73,25 +65,20 @@ def compare_command(
     Example: attention-bounds compare --preset quick --out results
     """
     entries = choose_learners(learners)
-    budgets = choose_budgets(preset)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    (require_engine if run.dask is None else require_known_engine)(engine, device)
+    (require_engine if run.dask is None else require_known_engine)(settings["engine"], settings["device"])
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
-    seeds = None if seeds is None else count("seeds", seeds)
     options = run.begin(out, "runs")
-    total = len(targets) * len(entries) * (budgets.seeds if seeds is None else seeds)
+    total = len(targets) * len(entries) * (settings["seeds"] or choose_budgets(settings["preset"]).seeds)
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(
             targets,
             entries,
-            preset=preset,
-            seeds=seeds,
-            engine=engine,
-            device=device,
             retry_failed=retry_failed,
             timeout=timeout,
+            **settings,
             **options,
         )
     results = replace(

@@ -1,7 +1,6 @@
 """A changed file is read or refused in one line: no traceback, and nothing that moves a terminal's cursor."""
 
 import contextlib
-import functools
 import io
 import json
 import sqlite3
@@ -10,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import arena.cli.attack
+import arena
+import runs
 from arena import Results
-from arena.attacking import attack_samples
 from arena.cli.main import run
 from arena.views.page import render_page
 from attention import FileFormatError
@@ -156,7 +155,7 @@ def test_no_changed_file_breaks_a_command_or_moves_the_cursor(name, files, tmp_p
     monkeypatch.chdir(tmp_path)
     for needed in ("b.npy", "nice.safetensors"):
         Path(needed).write_bytes((files / needed).read_bytes())
-    monkeypatch.setattr(arena.cli.attack, "attack_samples", functools.partial(attack_samples, isolated=False))
+    monkeypatch.setattr("arena.attacking.run", lambda cells, **_: runs.run(cells, isolated=False))
     whole, path = (files / name).read_bytes(), Path(f"changed{Path(name).suffix}")
     rng, complaints = np.random.default_rng(list(READERS).index(name)), []
     for _ in range(CHANGES):

@@ -12,8 +12,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from arena import Results, choose_learners, compare, lwr_target, nice_target, parity_target
-from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
+from arena import Results, compare, lwr_target, nice_target, parity_target
+from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry, choose_learners
 from runs import Store, StoreError
 from upper import KnownPart
 

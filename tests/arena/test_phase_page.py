@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from arena import draw_phases, learn, load_target, lwr_target, nice_target, parity_target, save_phases
+from arena import learn, load_target, lwr_target, nice_target, parity_target
 from arena.formats import number_text
-from arena.views.phases import LAYER_FILE, phase_rows, phase_table
+from arena.views.phase_figures import draw_phases
+from arena.views.phases import LAYER_FILE, phase_rows, phase_table, save_phases
 from attention import Outcome
 
 PAPER = ["phase-1-sum", "phase-2-agreement", "phase-3-sum", "phase-4-agreement", "phase-4-spectrum"]

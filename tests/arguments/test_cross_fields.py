@@ -154,9 +154,10 @@ LWE = [
     (lambda: lwe.labels.low_degree_weights(FORM[:2], SMALL), "form"),
     (lambda: lwe.labels.low_degree_weights(FORM, UNIFORM), "matrix"),
     (lambda: lwe.labels.root_mean_square_correlation(UNIFORM), "binary"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(SAMPLES.public[:, :3]), SMALL), "columns"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(labels=SAMPLES.labels + 9), SMALL), "labels"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(3 * SAMPLES.public), SMALL), "rows"),
+    (lambda: lwe.LinearisationAttack()(samples(SAMPLES.public[:, :3]), SMALL), "columns"),
+    (lambda: lwe.LinearisationAttack()(samples(labels=SAMPLES.labels + 9), SMALL), "labels"),
+    (lambda: lwe.LinearisationAttack()(samples(3 * SAMPLES.public), SMALL), "rows"),
+    (lambda: lwe.LearnerAttack(upper.LinearBaseline), "instance"),
     (
         lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, q=7)),
         "heads|matrix|uniform",

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.bad_input
 PACKAGES = [attention, upper, upper.baselines, upper.newton, upper.linear_attention, upper.six_phase]
 PACKAGES += [lower, sq, lwe, lwe.costs]
 # what other code holds: `random_generator` and `as_path`, in any function; an oracle; what a decorator is given
-HELD = {"rng", "path", "oracle", "truth", "secret", "inner_dtype", "details", "regression"}
+HELD = {"rng", "path", "oracle", "secret", "inner_dtype", "details", "regression"}
 UNDECLARED = {
     # of arrays of any library and any shape
     attention.attention_pattern, attention.relative_error, attention.unknown_part_error, attention.write_examples,
@@ -29,8 +29,8 @@ UNDECLARED = {
     # arguments of a declared function, passed on
     attention.check_budget, attention.draw_examples, attention.make_diagonal_layer, sq.make_parity_instance,
     lower.eliminated_per_query, lower.solve_gf2,
-    # used by authors of families and oracles
-    lower.HardInstance, lower.Option, lower.constructor, lower.option, lower.register, sq.SQOracle,
+    # used by authors of learners, families and oracles
+    attention.Recorder, lower.HardInstance, lower.Option, lower.constructor, lower.option, lower.register, sq.SQOracle,
 }  # fmt: skip
 NEVER = (math.nan, 1j, np.ones((2, 2)) * math.nan)
 SIZES = """
