@@ -11,10 +11,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, relative_error
-from benchmarks.report import case_words, drawing, machine, show_table, write_json
+from benchmarks.report import Json, Svg, case_words, drawing, machine, show_table, write_json
 from upper import Newton, counting_floor
 
-__all__ = ["CASES", "Case", "Remedy", "run_hard_cases"]
+__all__ = ["run_hard_cases"]
 
 SUCCESS = 1e-10
 _TEST_EXAMPLES = 1000
@@ -83,20 +83,14 @@ CASES = (
 )
 
 
-def run_hard_cases(
-    out: Path | None = None,
-    figure: Path | None = None,
-    *,
-    targets: int = 3,
-    cases: tuple[Case, ...] = CASES,
-) -> None:
+def run_hard_cases(targets: int = 3, out: Json = None, figure: Svg = None) -> None:
     """Fit each case's targets with each of its remedies, one thread; print a table, write JSON and a figure.
 
     A success is a relative error of at most 1e-10 on a thousand fresh examples.
     """
     rows = []
     with threadpool_limits(1):
-        for case in cases:
+        for case in CASES:
             for remedy in case.remedies:
                 rows.append(_row(case, remedy, targets))
                 last = rows[-1]

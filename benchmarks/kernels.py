@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs, make_nice_layer
-from benchmarks.report import case_words, drawing, machine, show_table, write_json
+from benchmarks.report import Json, Svg, case_words, drawing, machine, show_table, write_json
 from runs import single_thread
 from upper import counting_floor, gauss_newton
 from upper.engine import Engine, choose_engine
@@ -29,9 +29,7 @@ _SECONDS, _ROUNDS = 0.02, 9
 _EXACT, _MOST_PASSES = 1e-13, 20_000
 
 
-def run_kernels(
-    out: Path | None = None, figure: Path | None = None, *, targets: int = 3, device: str | None = None
-) -> list[dict[str, Any]]:
+def run_kernels(targets: int = 3, device: str | None = None, out: Json = None, figure: Svg = None) -> None:
     """Measure every case on every engine; print a table and, on request, write the figures and draw them.
 
     Shares are medians over rounds in which the product and the kernels take turns, one thread.
@@ -48,7 +46,6 @@ def run_kernels(
     write_json(out, {**machine(), "device": device, "rows": rows})
     if figure is not None:
         _draw(rows, figure)
-    return rows
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:

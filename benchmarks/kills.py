@@ -15,10 +15,10 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from arena import nice_target, parity_target, save_target
-from benchmarks.report import write_json
+from benchmarks.report import Json, end_with, write_json
 from runs import Store, StoreError
 
-__all__ = ["Kill", "run_kills"]
+__all__ = ["run_kills"]
 
 _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
 # Each command, and the store in its folder.
@@ -59,7 +59,7 @@ class Kill:
         )
 
 
-def run_kills(times: int = 20, *, seed: int = 0, seeds: int = 6, out: Path | None = None) -> list[Kill]:
+def run_kills(times: int = 20, seed: int = 0, seeds: int = 6, out: Json = None) -> None:
     """Kill `compare`, `curves` and `recover` in turn, each at a random moment of its work; print the count."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as name:
@@ -81,8 +81,8 @@ def run_kills(times: int = 20, *, seed: int = 0, seeds: int = 6, out: Path | Non
             kills.append(_kill(folder, f"killed-{turn}", command, after, printed, seeds))
             print(f"{turn + 1:3}. {kills[-1]}.", flush=True)
     print(f"{sum(kill.good for kill in kills)} of {times} repeated to the uninterrupted output.")
-    write_json(out, [vars(kill) for kill in kills])
-    return kills
+    write_json(out, {"kills": [vars(kill) for kill in kills]})
+    end_with(str(kill) for kill in kills if not kill.good)
 
 
 def _save_model(folder: Path, dim: int = 48, layers: int = 6) -> None:

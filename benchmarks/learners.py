@@ -5,12 +5,13 @@ wall-clock seconds from each learner's own record: drawing examples counts, meas
 settings of gradient descent run. For each error and case the best setting counts, with the time of its own run only.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import groupby
 from math import inf, isfinite
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,25 +21,16 @@ from rich.console import Console
 from arena.formats import plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
 from benchmarks.kernels import CASES
-from benchmarks.learner_figure import draw_learners
 from benchmarks.peer_settings import REUSED, adam_settings, peer_settings
 from benchmarks.referee import MISSING, OptimistixLM, has_referee
-from benchmarks.report import case_words, show_table, write_json
+from benchmarks.report import Json, Svg, case_words, drawing, end_with, show_table, write_json
 from runs import single_thread, versions
+from runs.figures import decade_ticks, learner_look
 from upper import LBFGS, GradientDescent, Newton, OneGradientStep
 from upper.baselines.gradient_descent import OptimizerName
 from upper.engine import EngineName
 
-__all__ = [
-    "CASES",
-    "ERRORS",
-    "FRESH",
-    "MOST_EXAMPLES",
-    "MOST_SECONDS",
-    "learners_complaint",
-    "run_learners",
-    "show_learners",
-]
+__all__ = ["run_learners"]
 
 ERRORS = (1e-2, 1e-6, 1e-12)
 FRESH, REUSING = "Adam, fresh examples", f"Adam, {REUSED} examples"
@@ -48,8 +40,8 @@ MOST_EXAMPLES = 0.01
 """The largest allowed ratio of Newton's examples to 1e-6 to those of the best Adam that sees each one once."""
 
 _JUDGED = 1e-6
-_MADE = ("targets", "threads", "engine", "device", "versions")
 _FRESH_INPUTS = 1000
+_LEAST = 1e-16  # the lowest error that is drawn
 _LBFGS_PASSES = 3000  # twice the largest number needed so far
 _OTHERS: dict[OptimizerName, str] = {"sgd": "SGD", "muon": "Muon", "soap": "SOAP"}
 
@@ -65,27 +57,18 @@ class Contender:
 
 def run_learners(
     targets: int = 3,
-    out: Path | None = None,
-    figure: Path | None = None,
-    *,
     minutes: float = 30.0,
-    cases: Sequence[tuple[int, int, int]] = CASES,
-    full_grid: bool = False,
     engine: EngineName = "auto",
     device: str | None = None,
-) -> dict[str, Any]:
+    out: Json = None,
+    figure: Svg = None,
+) -> None:
     """Run every case; print the tables and, on request, write the figures as JSON and draw them.
 
     After the first target, no target is begun that would end after `minutes`, as long as the longest so far.
-
-    Returns
-    -------
-    dict
-        ``runs``, one for every learner and target, with its trace as [examples, seconds, relative error], and
-        ``rows``, one for every case and error, with the medians and the ratios.
     """
     runs: list[dict[str, Any]] = []
-    fields = {case: contenders(*case, full_grid=full_grid, engine=engine, device=device) for case in cases}
+    fields = {case: contenders(*case, engine=engine, device=device) for case in CASES}
     began, longest, done = time.monotonic(), 0.0, 0
     with single_thread(torch=True):
         for (_, k, d), field in fields.items():
@@ -97,51 +80,20 @@ def run_learners(
                 for one in (*field[done % len(field) :], *field[: done % len(field)]):
                     runs.append({"m": m, "k": k, "d": d, "target": done, **_run(one, m, k, d, done)})
             longest, done = max(longest, time.monotonic() - since), done + 1
-    targets = done
-    made: dict[str, Any] = {"targets": targets, "threads": 1, "engine": engine, "device": device}
-    return _written({**made, "versions": versions()}, runs, out, figure)
-
-
-def show_learners(earlier: Path, out: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
-    """The tables and the figure of an earlier run from its JSON file, without running anything.
-
-    Returns
-    -------
-    dict
-        As `run_learners` returns it.
-
-    Raises
-    ------
-    ValueError
-        If this benchmark did not write the file.
-    """
-    try:
-        stored = json.loads(earlier.read_text(encoding="utf-8"))
-        made, runs = {name: stored[name] for name in _MADE}, stored["runs"]
-        return _written(made, runs, out, figure)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{earlier} is no file of this benchmark: give one that `--json` has written."
-        ) from error
-
-
-def _written(
-    made: Mapping[str, Any], runs: list[dict[str, Any]], out: Path | None, figure: Path | None
-) -> dict[str, Any]:
-    cases = dict.fromkeys((run["m"], run["k"], run["d"]) for run in runs)
-    rows = [row for case in cases for row in compare_at_errors(runs, case)]
-    found = {**made, "rows": rows, "runs": runs}
+    rows = [row for case in CASES for row in compare_at_errors(runs, case)]
+    made = {"targets": done, "threads": 1, "engine": engine, "device": device, "versions": versions()}
+    found: dict[str, Any] = {**made, "rows": rows, "runs": runs}
     _show(found)
     write_json(out, found)
     if figure is not None:
-        draw_learners(found, figure)
-    return found
+        _draw(found, figure)
+    end_with(_missed(rows))
 
 
-def learners_complaint(found: Mapping[str, Any]) -> str:
-    """One sentence for each missed goal in the result of `run_learners`; empty if all goals are met."""
+def _missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence for each missed goal."""
     said = []
-    for row in (row for row in found["rows"] if row["error"] == _JUDGED):
+    for row in (row for row in rows if row["error"] == _JUDGED):
         case = f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']})"
         if FRESH not in row["learners"]:
             said.append(f"{case}: Adam did not run, as PyTorch is not installed.")
@@ -157,20 +109,12 @@ def learners_complaint(found: Mapping[str, Any]) -> str:
                 f"{case}: Newton takes {share:.2%} of the best Adam's examples to {_JUDGED:g}; at most "
                 f"{MOST_EXAMPLES:.0%} is wanted."
             )
-    return "\n".join(said)
+    return said
 
 
-def contenders(
-    m: int,
-    k: int,
-    d: int,
-    *,
-    full_grid: bool = False,
-    engine: EngineName = "auto",
-    device: str | None = None,
-) -> list[Contender]:
+def contenders(m: int, k: int, d: int, *, engine: EngineName, device: str | None) -> list[Contender]:
     """Everything that runs on a case; without torch, all but gradient descent."""
-    settings = adam_settings(m, k, d, full=full_grid and find_spec("torch") is not None, device=device)
+    settings = adam_settings(m, k, d, device=device)
     field = [
         Contender("Newton", "", Newton(m, engine=engine, device=device)),
         Contender("Newton, NumPy alone", "", Newton(m, engine="numpy")),
@@ -357,3 +301,52 @@ def _share(value: float) -> str:
     if value == inf:
         return "never"
     return "they never" if value == 0 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
+
+
+def _draw(found: Mapping[str, Any], path: Path) -> None:
+    """A row of panels per case, against seconds and against examples; the first target of each.
+
+    For a learner with several settings, the figure shows the setting that is best at 1e-6. If no setting reaches 1e-6,
+    it shows the best one at the coarser error.
+    """
+    cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
+    names = list(dict.fromkeys(run["row"] for run in found["runs"]))
+    with drawing(path, (8.4, 2.6 * len(cases) + 0.8)) as figure:
+        panels = figure.subplots(len(cases), 2, sharex="col", sharey=True, squeeze=False)
+        for line, case in enumerate(cases):
+            for column, what in enumerate(("seconds", "examples")):
+                panel = panels[line][column]
+                for run in _shown(found, case):
+                    steps = [(at[1 if what == "seconds" else 0], max(at[2], _LEAST)) for at in run["trace"]]
+                    groups = [list(group) for _, group in groupby(steps, key=itemgetter(0))]
+                    points = [step for group in groups for step in (group[0], *group[1:][-1:])]
+                    look = learner_look(names.index(run["row"])) | {"markersize": 4, "markevery": [-1]}
+                    panel.plot(
+                        *zip(*points, strict=True), **look, linewidth=1.4, clip_on=False, label=run["row"]
+                    )
+                panel.set_xscale("log")
+                panel.set_yscale("log")
+                panel.set_title("m, k, d = " + ", ".join(map(str, case)), fontsize="medium")
+                for error in {row["error"] for row in found["rows"]}:
+                    panel.axhline(error, color="0.85", linewidth=0.8, zorder=0)
+                for axis, limits in ((panel.xaxis, panel.get_xlim()), (panel.yaxis, panel.get_ylim())):
+                    decade_ticks(axis, *limits)
+            panels[line][0].set_ylabel("relative error")
+        panels[-1][0].set_xlabel("seconds")
+        panels[-1][1].set_xlabel("examples drawn")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+
+
+def _shown(found: Mapping[str, Any], case: tuple[int, int, int]) -> list[Mapping[str, Any]]:
+    """The runs of a case to draw: those with the best setting of each learner."""
+    here = [run for run in found["runs"] if (run["m"], run["k"], run["d"], run["target"]) == (*case, 0)]
+    rows = [row for row in found["rows"] if (row["m"], row["k"], row["d"]) == case]
+    at_six, at_two = rows[min(1, len(rows) - 1)], rows[0]
+    shown = []
+    for name in dict.fromkeys(run["row"] for run in here):
+        row = at_six if at_six["learners"][name]["reached"] else at_two
+        shown += [
+            run for run in here if run["row"] == name and run["setting"] == row["learners"][name]["setting"]
+        ]
+    return shown

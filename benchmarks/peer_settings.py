@@ -1,11 +1,9 @@
-"""Settings of gradient descent to compare with Newton: a few per case, and a grid around Adam's."""
+"""Settings of gradient descent to compare with Newton, a few per case."""
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 from upper import GradientDescent
-from upper.baselines.gradient_descent import Dtype, OptimizerName
-from upper.engine import choose_engine
+from upper.baselines.gradient_descent import OptimizerName
 
 __all__ = ["REUSED", "adam_settings", "peer_settings"]
 
@@ -63,17 +61,13 @@ _OTHERS: dict[OptimizerName, dict[tuple[int, int, int], tuple[int, int, float, f
 }
 
 
-def adam_settings(
-    m: int, k: int, d: int, *, full: bool = False, device: str | None = None
-) -> dict[str, list[GradientDescent]]:
+def adam_settings(m: int, k: int, d: int, *, device: str | None = None) -> dict[str, list[GradientDescent]]:
     """Settings by the source of their examples, "fresh" or "reused".
 
     Parameters
     ----------
     m, k, d : int
         The case; an unknown case gets the settings of the nearest known one.
-    full : bool
-        Use the grid of rates, schedules, lengths and precisions around the manually tuned settings.
     device : str, optional
         Where Adam computes, by default on the CPU.
     """
@@ -93,11 +87,7 @@ def adam_settings(
     if found.other is not None:
         steps, batch, beta1 = found.other
         reused.append(replace(best, work=steps, batch=batch, momentum=beta1, reused=REUSED))
-    if full:
-        around = _around(best, place)
-        fresh += around
-        reused += [replace(one, reused=REUSED) for one in around]
-    return {"fresh": list(dict.fromkeys(fresh)), "reused": list(dict.fromkeys(reused))}
+    return {"fresh": fresh, "reused": reused}
 
 
 def peer_settings(optimizer: OptimizerName, m: int, k: int, d: int) -> list[GradientDescent]:
@@ -126,24 +116,3 @@ def peer_settings(optimizer: OptimizerName, m: int, k: int, d: int) -> list[Grad
 
 def _nearest(m: int, k: int, d: int) -> tuple[int, int, int]:
     return min(_FOUND, key=lambda case: sum(abs(a - b) / b for a, b in zip((m, k, d), case, strict=True)))
-
-
-def _around(best: GradientDescent, device: str) -> list[GradientDescent]:
-    engine = choose_engine("torch", device)
-    dtypes: list[Dtype] = ["float32"]
-    if engine.low != engine.single:
-        dtypes.append("bfloat16")
-    shapes = [(best.schedule, best.power), ("cosine", 1.0), ("linear", 1.0)]
-    return [
-        replace(
-            best,
-            work=int(length * best.work),
-            learning_rate=learning_rate,
-            schedule=schedule,
-            power=power,
-            dtype=dtype,
-        )
-        for length, learning_rate, (schedule, power), dtype in product(
-            (0.5, 1.0, 2.0), (0.003, 0.0045, 0.008), shapes, dtypes
-        )
-    ]

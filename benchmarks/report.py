@@ -2,18 +2,29 @@
 
 import json
 import platform
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from arena.formats import as_plain
 from runs.figures import canvas, save_figure
 
-__all__ = ["case_words", "drawing", "machine", "show_table", "write_json"]
+__all__ = ["Json", "Svg", "case_words", "drawing", "end_with", "machine", "show_table", "write_json"]
+
+Json = Annotated[Path | None, typer.Option("--json", help="where to write the figures")]
+Svg = Annotated[Path | None, typer.Option("--svg", help="where to draw them")]
+
+
+def end_with(complaints: Iterable[str]) -> None:
+    """End with a failure and a sentence for each goal that is missed, if one is."""
+    if words := "\n".join(complaints):
+        sys.exit(words)
 
 
 def show_table(

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
-from benchmarks.report import case_words, drawing, show_table, write_json
+from benchmarks.report import Json, Svg, case_words, drawing, show_table, write_json
 from runs import single_thread, versions
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
 
-__all__ = ["BASE", "MULTIPLES", "VARIED", "fit_power", "least_multiple", "run_scaling", "stated_bytes"]
+__all__ = ["run_scaling"]
 
 BASE = {"m": 4, "k": 4, "d": 32}
 VARIED: dict[str, tuple[int, ...]] = {
@@ -46,25 +46,11 @@ _QUANTITIES = {
 }
 
 
-def run_scaling(
-    out: Path | None = None,
-    figure: Path | None = None,
-    *,
-    targets: int = 5,
-    varied: Mapping[str, Sequence[int]] = VARIED,
-    engine: EngineName = "auto",
-) -> dict[str, Any]:
-    """Measure every case and fit the powers; print tables and, on request, write the figures as JSON and draw them.
-
-    Returns
-    -------
-    dict
-        ``cases``, one for every (m, k, d), and ``powers``: for d, m and k, of every quantity the exponent with its
-        95 % interval, or None where fewer than three cases came to a number.
-    """
+def run_scaling(targets: int = 5, engine: EngineName = "auto", out: Json = None, figure: Svg = None) -> None:
+    """Measure every case and fit the powers; print tables and, on request, write the figures as JSON and draw them."""
     # one engine for all: if the learner changes its engine, seconds follow no power law
     engine = choose_engine(engine).name  # type: ignore[assignment]
-    shapes = dict.fromkeys(_shape(name, value) for name, values in varied.items() for value in values)
+    shapes = dict.fromkeys(_shape(name, value) for name, values in VARIED.items() for value in values)
     with single_thread(torch=True):
         _measure(*_shape("d", 8), targets=1, engine=engine)  # loads all imports before the measurements
         cases = [_measure(*shape, targets=targets, engine=engine) for shape in shapes]
@@ -72,7 +58,7 @@ def run_scaling(
         name: {
             what: fit_power(_column(cases, name, name), _column(cases, name, what)) for what in _QUANTITIES
         }
-        for name in varied
+        for name in VARIED
     }
     made = {"base": BASE, "targets": targets, "threads": 1, "engine": engine, "multiples": MULTIPLES}
     made["versions"] = versions()
@@ -81,7 +67,6 @@ def run_scaling(
     write_json(out, found)
     if figure is not None:
         _draw(found, figure)
-    return found
 
 
 def stated_bytes(n: int, m: int, k: int, d: int) -> int:

@@ -1,20 +1,24 @@
 """The six-phase learner in both modes, with the error of every phase."""
 
 import statistics
-from pathlib import Path
 from typing import Any
 
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, make_nice_layer
-from benchmarks.report import write_json
+from benchmarks.report import Json, write_json
 from upper.six_phase import SixPhase
 
-__all__ = ["run_paper_mode", "run_practical_mode"]
+__all__ = ["run_six_phase"]
 
 PRACTICAL = [(m, k, 32) for m in (1, 2, 3, 4) for k in (2, 3)] + [(2, 2, 64)]
 PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
 
 
-def run_practical_mode(seeds: int = 5, out: Path | None = None) -> list[dict[str, Any]]:
+def run_six_phase(practical: int = 5, paper: int = 3, out: Json = None) -> None:
+    """Run both modes on so many targets a case; print a table of each."""
+    write_json(out, {"practical": _practical_mode(practical), "paper": _paper_mode(paper)})
+
+
+def _practical_mode(seeds: int) -> list[dict[str, Any]]:
     """Run every row of the table in practical mode; print medians over seeds, and the number of exact runs."""
     print("m k d    phase 1  refined   span     in span  end      seconds to phase 5, to the end  exact")
     rows = []
@@ -41,11 +45,10 @@ def run_practical_mode(seeds: int = 5, out: Path | None = None) -> list[dict[str
             f"{m} {k} {d:<3}  {figures}  {' '.join(f'{one:6.1f}' for one in times)}  {row['exact']}/{seeds}",
             flush=True,
         )
-    write_json(out, rows)
     return rows
 
 
-def run_paper_mode(seeds: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
+def _paper_mode(seeds: int) -> list[dict[str, Any]]:
     """Run paper mode, phases 1 to 6 only: the span's error before and after phases 3 and 4, and the squared error."""
     print("m k d   margin over  span before -> after  squared error  (kd)^-m   seconds  outcome")
     rows = []
@@ -80,7 +83,6 @@ def run_paper_mode(seeds: int = 3, out: Path | None = None) -> list[dict[str, An
                     f"{row['seconds']:6.1f}  {row['outcome']}",
                     flush=True,
                 )
-    write_json(out, rows)
     return rows
 
 

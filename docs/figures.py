@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, which are not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the code beside the pages, not an installed one
 
 from arena import Target, compare, family_target, learn, lwr_target, nice_target
 from arena.drawing import Drawing

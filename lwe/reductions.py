@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.validation import Whole, checked, random_generator
+from attention.validation import PositiveInt, Whole, checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
 from lwe.distributions import DiscreteGaussian
@@ -156,7 +156,9 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
 
 
 @checked
-def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
+def rounded_samples(
+    samples: LWRSamples, modulus: PositiveInt, levels: Annotated[int, Whole(2)]
+) -> LWRSamples:
     """Samples of learning with errors, rounded to that many levels: the reduction to learning with rounding.
 
     Down or to the nearest, as the samples say. A label differs from that without the error in at most 2 B p of q
@@ -173,7 +175,9 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Wh
 
 
 @checked
-def rejected_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
+def rejected_samples(
+    samples: LWRSamples, modulus: PositiveInt, levels: Annotated[int, Whole(2)]
+) -> LWRSamples:
     """Samples of learning with errors, uniform on {-(q/p - 1), ..., 0}, as samples of learning with rounding.
 
     Those whose label is a multiple of q/p are kept, about p of q. ValueError unless p divides q, or if none is left.

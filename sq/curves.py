@@ -183,10 +183,10 @@ def curve_cells(
     *,
     learners: Sequence[str] = CURVE_LEARNERS,
     oracle: str = "reference",
-    batch: int | None = None,
+    batch: PositiveInt | None = None,
     seed: int = 0,
     family: str = ParityFamily.name,
-    noise: float = 0.0,
+    noise: FlipRate = 0.0,
 ) -> tuple[CurveCell, ...]:
     """Every combination, each once: by bits, tolerance (the largest first), dimension and learner.
 

@@ -7,7 +7,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from attention import Step
+from attention.errors import ParameterErrors
 from upper.engine import choose_engine
 
 NAMES = [f"tests/test_it.py::test_case[{number}]" for number in range(60)]
@@ -53,6 +53,14 @@ def test_slow_tests_of_the_packages_touched_are_taken(taken, monkeypatch):
     assert taken(touched="lwe,sq,upper") == ["fast", names[0], names[2]]
 
 
+def test_of_many_slow_tests_touched_each_run_takes_the_next_part(taken, hooks, monkeypatch):
+    names = [f"tests/upper/test_a.py::test[{number}]" for number in range(200)]
+    monkeypatch.setitem(globals(), "NAMES", names)
+    parts = [taken(touched="upper", sixth=7 + number)[1:] for number in range(-(-200 // hooks.MOST_TOUCHED))]
+    assert all(len(part) < 1.3 * (hooks.MOST_TOUCHED + 200 / 6) for part in parts)
+    assert {name for part in parts for name in part} == set(names)
+
+
 def test_what_passed_is_kept_and_left_out_unless_it_does_more_with_the_extras(taken, hooks, tmp_path):
     passed = tmp_path / "passed"
     kept = hooks._Passed(passed)
@@ -70,8 +78,8 @@ def test_the_first_calls_of_a_function_in_a_test_are_held_to_their_annotations(h
     derivative, two, one = choose_engine("numpy").softmax_derivative, np.ones((2, 3)), np.ones((1, 3))
     with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of upper\.engine.*softmax_derivative"):
         derivative(two, one)
-    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.fits\.Step"):
-        Step(name=3, examples=1, seconds=0.0)
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameters of attention\.errors\.ParameterErrors"):
+        ParameterErrors(np.ones(2), np.ones(3), matching=np.arange(2), key_bias=np.ones(2), bias=0.0)
     for _ in range(hooks.CHECKED - 1):
         derivative(two, two)
     derivative(two, one)  # no longer checked

@@ -22,7 +22,7 @@ def nice():
 
 
 def test_a_comparison_says_who_saw_what(nice):
-    rounding = lwr_target(n=6, q=16, p=2, matrix="gadget")
+    rounding = lwr_target(n=3, q=8, p=2, matrix="gadget")
     results = compare([nice, rounding], list(SEEN), isolated=False)
     assert {one.name: one.access for one in Results.from_json(results.to_json()).learners} == SEEN
     text, page = table_text(results), render_page(results)

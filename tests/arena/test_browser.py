@@ -153,7 +153,8 @@ def test_nothing_is_wider_than_the_window_or_too_small_to_read(show, eventful_re
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "dark"), [("desktop", DESKTOP, False), ("phone-dark", PHONE, True)]
+    ("name", "width", "dark"),
+    [pytest.param("desktop", DESKTOP, False, marks=pytest.mark.slow), ("phone-dark", PHONE, True)],
 )
 def test_pictures_of_the_page_are_in_the_theme(show, sample_results, name, width, dark):
     from PIL import Image

@@ -33,7 +33,7 @@ from upper.linear_attention import make_linear_attention, save_linear_attention
 
 pytestmark = pytest.mark.bad_input
 SECONDS = 30  # of one call: none takes more than a few on a quiet machine
-PARTS = 3  # of the bad values; the first is always tried
+PARTS = 6  # of the bad values; the first is always tried
 # cheap calls that work: what follows the name of the command
 CALLS = {
     "generate nice": "--heads 1 --dim 8 --out new.safetensors",
@@ -318,7 +318,11 @@ def bad_values(option, kind):
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, PARTS))])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    # where a value is right, this one computes for seconds
+    [pytest.param(one, marks=[pytest.mark.slow] * (one == "curves examples")) for one in COMMANDS],
+)
 def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, part, here):
     hints = inspect.signature(COMMANDS[name].callback, eval_str=True).parameters
     wrong = []

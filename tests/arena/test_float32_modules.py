@@ -38,7 +38,12 @@ class Module:
 
 
 KINDS = pytest.mark.parametrize(
-    ("biased", "causal"), [(False, False), (True, False), (False, True), (True, True)]
+    ("biased", "causal"),
+    [
+        (False, False),
+        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in ((True, False), (False, True))),
+        (True, True),
+    ],
 )
 
 

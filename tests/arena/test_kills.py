@@ -1,14 +1,12 @@
 """A comparison that is killed, told to end, or interrupted goes on where it was, and its table is the same."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from lines import without_progress
@@ -16,18 +14,8 @@ from lines import without_progress
 from arena import Results, nice_target, parity_target, save_target
 from runs import Store, StoreError
 
-ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("kills", ROOT / "benchmarks" / "kills.py")
-kills = importlib.util.module_from_spec(SPEC)
-sys.modules["kills"] = kills  # a dataclass looks its module up
-SPEC.loader.exec_module(kills)
 COMMAND = ["compare", "nice.safetensors", "parity.safetensors", "-o", "out"]
 COMMAND += ["--learners", "newton,linear,known-part,elimination"]
-
-
-@pytest.mark.slow
-def test_what_is_killed_and_repeated_prints_what_an_uninterrupted_run_does():
-    assert all(kill.good for kill in kills.run_kills(3, seed=5, seeds=1))
 
 
 @pytest.fixture

@@ -44,12 +44,12 @@ print(json.dumps([status, [name for name in json.loads(sys.argv[2]) if name in s
     [
         (["--help"], [*SLOW, *LEARNERS, "numpy"]),
         (["learners"], [*SLOW, *LEARNERS]),
-        (["families"], [*SLOW, *LEARNERS]),
-        (["attacks"], [*SLOW, "upper.newton"]),
+        pytest.param(["families"], [*SLOW, *LEARNERS], marks=pytest.mark.slow),
+        pytest.param(["attacks"], [*SLOW, "upper.newton"], marks=pytest.mark.slow),
         (["generate", "nice", "--dim", "6", "-o", "FILE"], [*SLOW, *LEARNERS, *NOT_OF_A_LAYER]),
         (["inspect", "FILE"], [*SLOW, *LEARNERS]),
         (["learn", "FILE", "--learner", "known-part"], SLOW),
-        (["estimate", "--help"], [*SLOW, *LEARNERS]),
+        pytest.param(["estimate", "--help"], [*SLOW, *LEARNERS], marks=pytest.mark.slow),
     ],
 )
 def test_a_command_imports_only_what_it_uses(arguments, unused, file, tmp_path):

@@ -92,8 +92,8 @@ def saved(folder, model):
 @pytest.mark.parametrize(
     ("attention", "steps", "by"),
     [
-        (Albert, 100, "queries"),
-        (Multihead, 100, "queries"),
+        (Albert, 30, "queries"),
+        (Multihead, 30, "queries"),
         pytest.param(Albert, 1500, "both", marks=pytest.mark.slow),
         pytest.param(Multihead, 1500, "both", marks=pytest.mark.slow),
     ],

@@ -3,9 +3,9 @@
 from importlib.util import find_spec
 
 import pytest
-from subjects import oracle
 
 import upper
+from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from attention.memory import memory_limited_to
 
 MUCH = 10**7
@@ -21,7 +21,7 @@ LEARNERS = [
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: type(one).__name__)
 def test_a_learner_that_needs_too_much_draws_nothing(learner):
-    source = oracle()
+    source = ExampleOracle(make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(2, 3), rng=0)
     with memory_limited_to(1 << 16), pytest.raises(ValueError, match=r"\d (K|M|G|T|P)iB"):
         learner.fit(source, rng=0)
     assert source.drawn == 0

@@ -203,18 +203,6 @@ class TestMaps:
             apart = layer.logits(x)[head] - wanted
             np.testing.assert_allclose(apart, apart[:, :1] + np.zeros(3), rtol=0, atol=TOLERANCE)
 
-    def test_a_dropped_bias_is_measured_by_the_size_of_its_map(self):
-        query, key, value = np.eye(2), np.zeros((2, 2)), 3 * np.eye(2)
-        biases = {"query_bias": np.ones(2), "key_bias": np.ones(2), "output_bias": np.array([6.0, 0.0])}
-        maps = Projections(query, key, value, np.eye(2), **biases)
-        notes = convert_projections(maps, heads=1, biases="dropped").notes
-        shares = [
-            "1 of the size of the queries",
-            "the size of the keys is zero, and",
-            "1.41 of the size of the output",
-        ]
-        assert all(share in note for share, note in zip(shares, notes, strict=False))
-
     @pytest.mark.bad_input
     def test_wrong_maps(self):
         maps = random_maps(0, 6)

@@ -50,9 +50,8 @@ from upper.value_queries.learner import _verdict as answers_verdict
 
 TINY = [
     BooleanInputs(2, 3),
-    BooleanInputs(3, 2),
-    BooleanInputs(1, 3),
     SliceInputs((3, 2), ((2, 1), (2, 1))),
+    *(pytest.param(BooleanInputs(*one), marks=pytest.mark.slow) for one in ((3, 2), (1, 3))),
 ]
 
 
@@ -160,7 +159,7 @@ def test_inputs_of_unequal_tokens_are_fitted_too_where_they_are_rare():
     assert held.sum() == held[:40].sum() == 5
 
 
-@pytest.mark.parametrize("learner", [Newton(2), LBFGS(2), LinearAttentionLearner("aug"), LinearBaseline()])
+@pytest.mark.parametrize("learner", [Newton(2), LinearAttentionLearner("aug")])
 def test_a_success_states_its_error_rate_and_no_other_outcome_does(learner):
     inputs, zero = GaussianInputs(3, 4), np.zeros((2, 4, 4))
     for layer in (AttentionLayer(zero, zero + np.eye(4)), make_nice_layer(heads=2, dim=4, rng=0)):
@@ -174,10 +173,8 @@ def learners(k, d, m):
     """Learners of every kind, small enough for the few examples of a tiny domain."""
     steps = {"work": 100, "batch": 16}
     torch = [
-        GradientDescent(m, **steps, learning_rate=0.02, tolerance=0.1),
         GradientDescent(m, **steps, learning_rate=0.02, tolerance=0.1, reused=40),
         GradientDescent(m, optimizer="sgd", **steps, tolerance=0.1),
-        GradientDescent(m, optimizer="sgd", **steps, tolerance=0.1, reused=40),
     ]
     phases = [SixPhase(m, mode=mode, examples=300, work=50) for mode in ("paper", "practical")]
     return [
@@ -210,7 +207,7 @@ def test_no_learner_is_falsely_successful_on_a_tiny_domain(inputs):
         assert not false_success(learner, layer, inputs, 0, everything), learner
     linear = AttentionLayer(0 * layer.theta, layer.w)
     for learner in (LinearBaseline(examples=7), LinearAttentionLearner("aug", examples=30, least_norm=True)):
-        for seed in range(6):
+        for seed in range(3):
             assert not false_success(learner, linear, inputs, seed, everything), learner
 
 

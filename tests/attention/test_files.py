@@ -73,7 +73,7 @@ class TestRoundTrip:
         tensors=st.dictionaries(st.text("abcxyz.é_/", min_size=1, max_size=5), an_array, max_size=4),
         metadata=st.dictionaries(st.text("abc\0é", max_size=4), json_values, max_size=3),
     )
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     def test_tensors_and_metadata_bit_for_bit(self, tmp_path, tensors, metadata):
         path = tmp_path / "some.safetensors"
         write_tensors(path, "some", tensors, metadata)

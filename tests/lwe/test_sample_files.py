@@ -22,7 +22,7 @@ CHALLENGE = LWEParameters(4, 1048583, 1048583, "uniform", Xe=parse_distribution(
 
 @pytest.mark.parametrize(
     "parameters",
-    [*(one for one in PRESETS.values() if one.q <= 2**52), CHALLENGE.updated(q=2**52, p=2**52)],
+    [*[one for one in PRESETS.values() if one.q <= 2**52][::9], CHALLENGE.updated(q=2**52, p=2**52)],
     ids=str,
 )
 @pytest.mark.parametrize("known", [False, True])

@@ -20,9 +20,9 @@ PLACES = np.arange(6.0)
 )
 def test_intervals_cover_at_least_as_often_as_they_say(make, truth):
     rng = np.random.default_rng(0)
-    hits = sum(one.low <= truth <= one.high for one in (make(rng) for _ in range(400)))
-    # four in five, less four standard deviations of 400 repetitions
-    assert hits / 400 >= 0.8 - 4 * np.sqrt(0.8 * 0.2 / 400)
+    hits = sum(one.low <= truth <= one.high for one in (make(rng) for _ in range(200)))
+    # four in five, less four standard deviations of 200 repetitions
+    assert hits / 200 >= 0.8 - 4 * np.sqrt(0.8 * 0.2 / 200)
 
 
 def test_ends_are_those_of_the_definition():

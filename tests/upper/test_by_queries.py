@@ -72,7 +72,7 @@ def test_biases_are_recovered_whatever_the_number_of_tokens_of_a_query(m, d, k):
     assert worst_error(fit, truth) < 1e-11
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5))
 def test_any_nice_layer_is_recovered_at_any_number_of_tokens(seed, m, k):
     layer = make_nice_layer(heads=m, dim=10, rng=seed)
@@ -108,7 +108,10 @@ def test_a_layer_that_attends_to_all_tokens_alike_is_linear():
     [
         lambda x, rng: x + rng.standard_normal(x.shape),  # changes its answers
         lambda x, rng: np.tanh(x),  # is no layer
-        lambda x, rng: AttentionLayer(*np.random.default_rng(1).standard_normal((2, 9, 6, 6)))(x),  # m > d
+        pytest.param(  # m > d: heads that depend on each other are looked for up to eight
+            lambda x, rng: AttentionLayer(*np.random.default_rng(1).standard_normal((2, 9, 6, 6)))(x),
+            marks=pytest.mark.slow,
+        ),
         lambda x, rng: np.zeros_like(x),
     ],
 )
@@ -164,7 +167,11 @@ def test_queries_are_counted_and_refused_beyond_the_budget():
 
 @pytest.mark.parametrize(
     ("m", "heads", "step"),
-    [(2, (0, 1, 2), "No pencil"), (5, (0, 1, 2), "Fewer heads"), (3, (0, 0, 1), "Fewer heads")],
+    [
+        (2, (0, 1, 2), "No pencil"),
+        (3, (0, 0, 1), "Fewer heads"),
+        pytest.param(5, (0, 1, 2), "Fewer heads", marks=pytest.mark.slow),
+    ],
 )
 def test_a_wrong_number_of_heads_is_no_success_and_the_trace_says_why(m, heads, step):
     nice = make_nice_layer(heads=3, dim=8, rng=0)
@@ -234,7 +241,7 @@ def test_more_noise_than_stated_is_no_success(stated):
 
 
 @pytest.mark.parametrize("stated", [False, True])
-@pytest.mark.parametrize(("level", "worst"), [(1e-6, 1e-6), (1e-4, 1e-5), (1e-2, 1e-3)])
+@pytest.mark.parametrize(("level", "worst"), [(1e-6, 1e-6), (1e-2, 1e-3)])
 def test_heads_are_recovered_from_noisy_answers(level, worst, stated):
     layer = make_nice_layer(heads=2, dim=12, rng=0)
     oracle = ValueOracle(layer, noise=level, rng=1)
@@ -257,7 +264,7 @@ def rounded_to(accuracy, layer):
 
 
 @pytest.mark.parametrize("stated", [False, True])
-@pytest.mark.parametrize("accuracy", [1e-14, 1e-12, 3e-11, 1e-10, 3e-10, 1e-9, 1e-6, 1e-4])
+@pytest.mark.parametrize("accuracy", [1e-14, 3e-11, 3e-10, 1e-4])
 def test_errors_are_in_proportion_to_the_accuracy_of_the_answers(accuracy, stated):
     truth = biased(2, 12, seed=2)
     oracle = ValueOracle.from_callable(rounded_to(accuracy, truth), 3, 12)
@@ -267,7 +274,7 @@ def test_errors_are_in_proportion_to_the_accuracy_of_the_answers(accuracy, state
     assert (fit.outcome is Outcome.EXACT) == (fit.held_out_error < 1e-10)
 
 
-@pytest.mark.parametrize("accuracy", [1e-14, 1e-12, 1e-11])
+@pytest.mark.parametrize("accuracy", [1e-14, 1e-11])
 def test_heads_of_one_output_direction_are_read_from_answers_of_less_than_float64(accuracy):
     rng = np.random.default_rng(2)
     theta = rng.standard_normal((3, 8, 8)) / np.sqrt(8)
@@ -312,7 +319,7 @@ def test_the_precision_of_answers_is_found(rounded, noise, accuracy):
     assert found.accuracy == 0 or accuracy / 4 < found.accuracy < 4 * accuracy or noise
 
 
-@pytest.mark.parametrize(("heads", "dim", "k"), [(2, 16, 4), (8, 16, 2), (1, 16, 5), (8, 32, 3)])
+@pytest.mark.parametrize(("heads", "dim", "k"), [(2, 16, 4), (8, 16, 2), (1, 16, 5)])
 def test_a_layer_in_single_precision_is_recovered_without_settings(heads, dim, k):
     """Everything is computed in float32: tokens, logits, weights and outputs."""
     truth = biased(heads, dim, seed=heads)
@@ -336,13 +343,13 @@ def test_coarse_answers_end_with_what_was_reached(rounded, worst):
 
 def test_answers_that_repeat_are_not_averaged():
     """An average of equal answers tells nothing new; averages of noise of this size are of 10 answers or more."""
-    layer, asked = biased(2, 12, seed=0), []
+    layer, asked = biased(2, 8, seed=0), []
 
     def answer(x):
         asked.extend(one.tobytes() for one in x)
         return np.round(layer(x), 2)
 
-    ByQueries().fit(ValueOracle.from_callable(answer, 2, 12), rng=1)
+    ByQueries().fit(ValueOracle.from_callable(answer, 2, 8), rng=1)
     assert max(Counter(asked).values()) <= 4
 
 

@@ -34,13 +34,12 @@ LEARNERS = [
 ]
 TORCH = [
     GradientDescent(2, **SMALL),
-    GradientDescent(2, optimizer="muon", **SMALL),
     GradientDescent(2, **SMALL, reused=100, dtype="float64", schedule="linear"),
     GradientDescent(2, optimizer="sgd", **SMALL, reused=100),
-    GradientDescent(2, optimizer="sgd", **SMALL),
+    pytest.param(GradientDescent(2, optimizer="muon", **SMALL), marks=pytest.mark.slow),
 ]
 if find_spec("pytorch_optimizer"):
-    TORCH.append(GradientDescent(2, optimizer="soap", **SMALL))
+    TORCH.append(pytest.param(GradientDescent(2, optimizer="soap", **SMALL), marks=pytest.mark.slow))
 PHASES = [
     SixPhase(heads=2, examples=10_000),
     pytest.param(SixPhase(heads=2, mode="paper", examples=60_000, tolerance=0.05), marks=pytest.mark.slow),

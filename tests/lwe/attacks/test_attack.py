@@ -65,10 +65,10 @@ def test_a_constant_predicts_nothing_however_uneven_the_labels():
 
 
 def test_better_than_chance_is_claimed_in_at_most_a_share_of_the_level_of_random_predictions():
-    # level 1e-4: of 1500 fair-coin predictions none, or hardly ever one
+    # level 1e-4: of 500 fair-coin predictions none, or hardly ever one
     samples, _ = toy(400)
     generator = np.random.default_rng(0)
-    coins = [generator.integers(2, size=80) for _ in range(1500)]
+    coins = [generator.integers(2, size=80) for _ in range(500)]
     results = [predicting(lambda public, coin=coin: coin)(samples, TOY) for coin in coins]
     assert sum(result.outcome.succeeded for result in results) <= 2
 

@@ -50,7 +50,7 @@ def record(real_detected, random_detected, runs=20, gain=0.0, fresh=1000, confid
 
 
 def test_a_learner_of_the_labels_has_the_full_advantage():
-    found = distinguish(ExhaustiveAttack(), TOY, runs=20, examples=400, fresh=300, rng=0)
+    found = distinguish(ExhaustiveAttack(), TOY, runs=20, examples=200, fresh=100, rng=0)
     assert (found.real_detected, found.random_detected) == (20, 0)
     assert found.advantage == 1
     assert found.interval[0] > 0.55  # 2 (error/8)^(1/20) - 1
@@ -68,14 +68,14 @@ def test_random_labels_are_taken_for_real_ones_at_most_at_the_level():
     assert np.mean(found.random) < 0.02
 
 
-@pytest.mark.parametrize(("real", "random"), [(0.01, 0.01), (0.5, 0.5), (0.9, 0.2), (0.05, 0.0)])
+@pytest.mark.parametrize(("real", "random"), [(0.5, 0.5), (0.9, 0.2), (0.05, 0.0)])
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 def test_the_interval_of_the_advantage_misses_it_at_most_as_often_as_said(real, random, confidence):
-    """All pairs of counts of 12 runs, each with its exact probability."""
-    counts = np.arange(13)
-    weights = np.multiply.outer(binom.pmf(counts, 12, real), binom.pmf(counts, 12, random))
+    """All pairs of counts of 6 runs, each with its exact probability."""
+    counts = np.arange(7)
+    weights = np.multiply.outer(binom.pmf(counts, 6, real), binom.pmf(counts, 6, random))
     missed = 0.0
     for one, other in np.ndindex(weights.shape):
-        low, high = record(one, other, runs=12, confidence=confidence).interval
+        low, high = record(one, other, runs=6, confidence=confidence).interval
         missed += 0.0 if low <= real - random <= high else weights[one, other]
     assert missed <= 1 - confidence

@@ -25,7 +25,7 @@ def key(n, q, law):
 
 
 @pytest.mark.parametrize("law", [TERNARY, CentredBinomial(2)], ids=str)
-@pytest.mark.parametrize(("n", "q"), [(16, 251), (20, 257), (24, 251), (24, 257)])
+@pytest.mark.parametrize(("n", "q"), [(16, 251), (24, 257)])
 def test_public_keys_of_as_many_samples_as_entries_are_broken_and_surely(n, q, law):
     pytest.importorskip("fpylll")
     for seed in range(2):
@@ -48,9 +48,9 @@ def test_public_keys_of_as_many_samples_as_entries_are_broken_and_surely(n, q, l
         (18, 3329, 0, SparseBinary(6), Interval(-2, 2), 26, "down"),
         (20, 97, 0, DiscreteGaussian(2.0), CentredBinomial(2), 27, "down"),
         (28, 251, 15, TERNARY, NO_NOISE, 35, "nearest"),
-        (30, 2048, 128, SparseTernary(4, 4), NO_NOISE, 34, "nearest"),
+        pytest.param(30, 2048, 128, SparseTernary(4, 4), NO_NOISE, 34, "nearest", marks=pytest.mark.slow),
         (16, 17, 0, SparseSigned(5), DiscreteGaussian(1.0), 29, "down"),
-        (19, 31, 8, SparseTernary(4, 4), NO_NOISE, 25, "down"),
+        pytest.param(19, 31, 8, SparseTernary(4, 4), NO_NOISE, 25, "down", marks=pytest.mark.slow),
     ],
 )
 def test_public_keys_of_other_kinds_are_broken(n, q, p, secrets, errors, m, rounding):
@@ -97,7 +97,7 @@ def test_labels_rounded_to_the_nearest_are_broken(q, p, number):
 @pytest.mark.parametrize(
     "attack", [ExhaustiveAttack(), MeetInTheMiddleAttack(), LatticeAttack(), BKWAttack()]
 )
-@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("number", [1, 4])
 def test_attacks_end_with_a_reason_on_the_fewest_samples(attack, number):
     samples, _ = make_samples(key(16, 251, TERNARY), number, rng=0)
     result = attack(samples, key(16, 251, TERNARY), rng=0)

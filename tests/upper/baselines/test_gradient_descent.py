@@ -68,10 +68,10 @@ def test_a_step_of_muon_is_nearly_orthogonal_for_each_head():
 @pytest.mark.parametrize("optimizer", ["adam", "muon", SOAP])
 def test_every_optimizer_gets_near_a_nice_layer(optimizer):
     fit = _fit(
-        GradientDescent(1, optimizer=optimizer, work=1200, batch=64, learning_rate=0.02, tolerance=0.01), d=8
+        GradientDescent(1, optimizer=optimizer, work=600, batch=64, learning_rate=0.02, tolerance=0.02), d=8
     )
     assert fit.outcome is Outcome.REACHED_TOLERANCE
-    assert fit.trace[-1].measures["relative_error"] < 0.02
+    assert fit.trace[-1].measures["relative_error"] < 0.04
 
 
 def test_it_says_when_the_examples_ran_out():
@@ -136,10 +136,10 @@ def test_a_device_that_is_not_there_is_said():
         _fit(GradientDescent(1, work=10, device="meteor"))
 
 
-@pytest.mark.parametrize(("dim", "rate"), [(1, 0.25), (2, 0.25), (8, 1 / 8)])
+@pytest.mark.parametrize(("dim", "rate"), [(1, 0.25), (8, 1 / 8)])
 def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
     explicit, default = (
-        _fit(GradientDescent(2, optimizer="sgd", work=100, learning_rate=one), d=dim) for one in (rate, None)
+        _fit(GradientDescent(2, optimizer="sgd", work=30, learning_rate=one), d=dim) for one in (rate, None)
     )
     np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
     assert default.outcome is not Outcome.DIVERGED  # from one to three dimensions 1/d can

@@ -45,7 +45,7 @@ TOKENS = pytest.mark.parametrize(
 
 
 @TOKENS
-@pytest.mark.parametrize("noise", [0.0, 1e-7, 0.02])
+@pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_the_mask_of_a_layer_is_seen_in_its_examples(tokens_of, noise):
     seen = {False: 0, True: 0}
     for seed in range(10):
@@ -77,7 +77,7 @@ def test_few_or_empty_examples_show_no_mask():
     assert not examples_are_causal(0 * x, layer(0 * x))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_heads_behind_a_mask_are_counted_with_biases(seed):
     rng, m, d = np.random.default_rng(seed), 1 + seed % 3, 8 + 2 * (seed % 3)
     inputs = GaussianInputs(4, d) if seed % 2 else BooleanInputs(3, d)
@@ -90,7 +90,7 @@ def test_heads_behind_a_mask_are_counted_with_biases(seed):
     assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-10
 
 
-@pytest.mark.parametrize("m", [2, "auto"])
+@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), "auto"])
 def test_a_weak_head_behind_a_mask_is_found(m):
     nice = make_nice_layer(heads=2, dim=8, rng=3)
     layer = AttentionLayer(nice.theta, nice.w * np.array([1, 1e-4])[:, None, None], causal=True)

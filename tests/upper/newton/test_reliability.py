@@ -217,7 +217,7 @@ def test_starts_anneal_a_prior_once_random_ones_disagree(begins, priors):
 
 
 # from random starts, seeds 0, 3 and 4 end in local minima
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4))])
 def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
     layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
     oracle = ExampleOracle(layer, BooleanInputs(tokens=8, dim=32), rng=seed)

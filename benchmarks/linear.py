@@ -3,8 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -12,17 +11,18 @@ import numpy as np
 from scipy.linalg import lstsq
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import write_json
+from benchmarks.report import Json, end_with, write_json
 from runs import versions
 from upper.linear_attention import cubic_features, feature_count, make_linear_attention, regress
 
-__all__ = ["ENOUGH_BYTES", "ENOUGH_SECONDS", "linear_complaint", "run_linear"]
+__all__ = ["run_linear"]
 
 ENOUGH_SECONDS = 4.0
 """The largest allowed time for d = 16 at N = 2 D on two cores."""
 ENOUGH_BYTES = 2 << 30
 """The largest allowed memory for d = 24 at N = 2 D, for the whole process with its libraries and examples."""
 
+_DIMS, _LARGE_DIM = (8, 12, 16), 24
 _TOKENS = 10
 _LARGE = """
 import resource, sys, time
@@ -45,67 +45,40 @@ print(took, before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, error)
 """
 
 
-def run_linear(
-    out: Path | None = None,
-    *,
-    dims: Sequence[int] = (8, 12, 16),
-    large: int | None = 24,
-    turns: int = 3,
-    threads: int = 2,
-) -> dict[str, Any]:
+def run_linear(turns: int = 3, threads: int = 2, out: Json = None) -> None:
     """Time the regression and its alternatives, in turn; measure the memory of a large regression.
 
-    Parameters
-    ----------
-    out : Path, optional
-        Where to write the figures.
-    dims : sequence of int
-        Dimensions to time at N = 2 D.
-    large : int, optional
-        The dimension whose memory is measured, in a process of its own.
-    turns : int
-        How often each is run; the median counts.
-    threads : int
-        Threads of BLAS.
-
-    Returns
-    -------
-    dict
-        ``rows``, one per dimension, and ``large``.
+    The median of the turns counts. `threads` are those of BLAS.
     """
     rows = []
     print(f"{threads} threads, N = 2 D, n = {_TOKENS}, medians of {turns} turns")
     print("  d     D      N  regress s  plain lstsq s  symmetric lstsq s  ratio to plain  error")
     with threadpool_limits(threads):
-        for d in dims:
+        for d in _DIMS:
             row = _measure(d, turns)
             rows.append(row)
             print(
                 f"{d:3} {row['features']:5} {row['examples']:6}  {row['seconds']:9.3f}  {row['plain seconds']:13.3f}"
                 f"  {row['symmetric seconds']:17.3f}  {row['ratio']:14.3f}  {row['error']:.1e}"
             )
-    found: dict[str, Any] = {"threads": threads, "turns": turns, "versions": versions(), "rows": rows}
-    if large is not None:
-        found["large"] = _measure_large(large, threads)
-        told = found["large"]
-        print(
-            f"d = {large}, D = {told['features']}, N = {told['examples']}: {told['seconds']:.1f} s, peak "
-            f"{told['bytes'] / 2**30:.2f} GiB, error {told['error']:.1e}"
+    large = _measure_large(_LARGE_DIM, threads)
+    print(
+        f"d = {_LARGE_DIM}, D = {large['features']}, N = {large['examples']}: {large['seconds']:.1f} s, peak "
+        f"{large['bytes'] / 2**30:.2f} GiB, error {large['error']:.1e}"
+    )
+    write_json(
+        out, {"threads": threads, "turns": turns, "versions": versions(), "rows": rows, "large": large}
+    )
+    missed = [
+        f"d = 16 took {row['seconds']:.1f} s: {ENOUGH_SECONDS:g} are allowed."
+        for row in rows
+        if row["d"] == 16 and row["seconds"] > ENOUGH_SECONDS
+    ]
+    if large["bytes"] > ENOUGH_BYTES:
+        missed.append(
+            f"d = {_LARGE_DIM} took {large['bytes'] / 2**30:.2f} GiB: {ENOUGH_BYTES / 2**30:g} are allowed."
         )
-    write_json(out, found)
-    return found
-
-
-def linear_complaint(found: dict[str, Any]) -> str:
-    """A sentence on the missed bounds; empty if all are met."""
-    slow = [row for row in found["rows"] if row["d"] == 16 and row["seconds"] > ENOUGH_SECONDS]
-    said = [f"d = 16 took {row['seconds']:.1f} s: {ENOUGH_SECONDS:g} are allowed." for row in slow]
-    large = found.get("large")
-    if large is not None and large["bytes"] > ENOUGH_BYTES:
-        said.append(
-            f"d = {large['d']} took {large['bytes'] / 2**30:.2f} GiB: {ENOUGH_BYTES / 2**30:g} are allowed."
-        )
-    return " ".join(said)
+    end_with(missed)
 
 
 def _measure(d: int, turns: int) -> dict[str, Any]:
