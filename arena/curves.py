@@ -13,7 +13,7 @@ from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales
 from sq import CurveCell, SecretSet
 from sq.curves import CURVE_LEARNERS, CurvePoint, curve_row, visible_below
-from upper.six_phase import QueryPlan, six_phase_queries
+from upper.six_phase import six_phase_queries
 
 __all__ = [
     "LearnerSide",
@@ -259,7 +259,7 @@ def learner_side(
     """
     found = []
     for dim in dims:
-        counts = six_phase_queries(QueryPlan(heads=2, tokens=2, dim=dim))
+        counts = six_phase_queries(tokens=2, dim=dim)
         queries, tolerance = sum(one.count for one in counts), min(one.tolerance for one in counts)
         for m in heads:
             if (bits := 2 * m - 1) < dim - 1:

@@ -67,20 +67,16 @@ def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawin
     hulls = {"phase 2": phases.crude_hull} if phases.crude_hull else {}
     if hulls:
         drawn[2, "agreement"] = _draw_agreement(hulls)
-    if phases.refined_sums:
-        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sums[-1].w})
-    for place, hull in enumerate(phases.hulls, 1):
-        hulls["phase 4" + (f", round {place}" if len(phases.hulls) > 1 else "")] = hull
-    names = [*hulls]
-    if phases.hulls:
-        drawn[4, "agreement"] = _draw_agreement(
-            {name: hulls[name] for name in dict.fromkeys((names[0], names[-1]))}
-        )
+    if phases.refined_sum:
+        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sum.w})
+    if phases.hull:
+        hulls["phase 4"] = phases.hull
+        drawn[4, "agreement"] = _draw_agreement(hulls)
     if hulls:
         spectra = {name: hull.body.spectrum for name, hull in hulls.items()}
-        drawn[4 if phases.hulls else 2, "spectrum"] = _draw_spectrum(spectra, phases.heads - 1)
+        drawn[4 if phases.hull else 2, "spectrum"] = _draw_spectrum(spectra, phases.heads - 1)
     if phases.span is not None:
-        drawn[5, "span"] = _draw_span([step for step in fit.trace if step.phase in (2, 4)], names)
+        drawn[5, "span"] = _draw_span([step for step in fit.trace if step.phase in (2, 4)], [*hulls])
         if phases.net is not None and phases.net.surface is not None:
             drawn[6, "net"] = _draw_net(phases.net, phases.span, truth)
     residuals = [step for step in fit.trace if step.phase == 6 and "residual" in step.measures]

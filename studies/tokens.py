@@ -18,8 +18,7 @@ from studies.rows import chosen, curve, grouped, median, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper import Newton
 from upper.six_phase import SixPhase, estimate_projection_sum
-from upper.six_phase.agreement import certify_agreement
-from upper.six_phase.agreement_law import disagreement
+from upper.six_phase.agreement import certify_agreement, disagreement
 
 __all__ = ["STUDY", "planted_labels"]
 

@@ -89,18 +89,16 @@ def test_a_phase_that_fails_before_its_step_drew_the_rest_of_the_examples(paper)
 def test_the_details_are_written_with_their_arrays(paper, practical):
     for learned in (paper, practical):
         phases, written = learned.fit.details, learned.to_json()["details"]
-        for hull, one in zip(phases.hulls, written["hulls"], strict=True):
-            assert one["spectrum"] == hull.body.spectrum.tolist()
-            assert len(one["bins"]) == len(one["histogram"]) + 1
-            below = np.searchsorted(one["bins"], hull.threshold)
-            # examples that determine no pattern, as with repeated tokens, have no residual
-            assert hull.accepted <= sum(one["histogram"][:below]) <= sum(one["histogram"]) <= hull.rows
+        hull, one = phases.hull, written["hull"]
+        assert one["spectrum"] == hull.body.spectrum.tolist()
+        assert len(one["bins"]) == len(one["histogram"]) + 1
+        below = np.searchsorted(one["bins"], hull.threshold)
+        # examples that determine no pattern, as with repeated tokens, have no residual
+        assert hull.accepted <= sum(one["histogram"][:below]) <= sum(one["histogram"]) <= hull.rows
         assert written["span"]["reach"] == phases.span.reach.tolist()
-    assert paper.to_json()["details"]["refined_sums"][0]["margins"] == list(
-        paper.fit.details.refined_sums[0].margins
-    )
+    assert paper.to_json()["details"]["refined_sum"]["margins"] == list(paper.fit.details.refined_sum.margins)
     assert practical.to_json()["details"]["crude_hull"] is None
-    assert len(practical.to_json()["details"]["refined_sums"][0]["thresholds"]) == 7
+    assert len(practical.to_json()["details"]["refined_sum"]["thresholds"]) == 7
 
 
 def test_the_page_needs_nothing_else_and_there_is_json_and_a_table_whatever_happened(every, parsed, tmp_path):

@@ -191,16 +191,13 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.train_linear_attention, x=X, y=VALUES, heads=1, steps=2),
         # the six phases
         partial(phases.Net, spacing=0.1),
-        partial(phases.QueryPlan, heads=1, tokens=2, dim=3),
         partial(phases.attention_span, body=body()),
         partial(phases.estimate_projection_sum, oracle=oracle(), n=20),
-        partial(phases.measure_agreement, layer=LAYER, inputs=INPUTS, rows=100),
-        partial(phases.one_gradient_step, x=X, y=Y),
         partial(phases.refine_by_consistency, oracle=oracle(), projection_sum=SUM, examples=300),
         partial(phases.refine_by_margin, oracle=oracle(), body=body(), examples=300),
         partial(phases.sculpt_affine_hull, oracle=oracle(), projection_sum=SUM, wide=1, accept=0.2, examples=400),
         partial(phases.search_net, x=X[:24], y=Y[:24], span=phases.attention_span(body())),
-        partial(phases.six_phase_queries, plan=PLAN),
+        partial(phases.six_phase_queries, tokens=2, dim=3),
         # hard instances
         partial(lower.Certificate, family="coins", facts=INSTANCE.certificate.facts),
         partial(lower.GatedKnownPart, gate=0, on=ZERO, off=ZERO),
@@ -308,9 +305,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
         partial(paper_checks.find_claims, names=["layer/*"]),
     ]  # fmt: skip
-
-
-PLAN = phases.QueryPlan(heads=1, tokens=2, dim=5, accept=(0.3, 0.3), margin_share=0.03)
 
 
 CALLS = subjects(Path(tempfile.mkdtemp()))
