@@ -166,7 +166,6 @@ def subjects(folder: Path) -> list[partial]:
         # linear attention
         partial(linear.FeatureMoments, features=2, outputs=2),
         partial(linear.LinearAttention, v=TWO[None], q=TWO[None]),
-        partial(linear.alternate, tensor=TENSOR, heads=1, rng=0),
         partial(linear.another_minimiser, regression=REGRESSION, certificate=linear.certify(X, X), on_domain=False),
         partial(linear.certify, data=X, domain=X),
         partial(linear.cubic_features, x=X),
@@ -181,7 +180,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(linear.heads_of_tensor, tensor=TENSOR),
         partial(linear.load_linear_attention, path=model),
         partial(linear.make_linear_attention, heads=1, dim=2),
-        partial(linear.prefix_features, x=X),
         partial(linear.regress, x=X, y=VALUES),
         partial(linear.regress_moments, moments=MOMENTS),
         partial(linear.save_linear_attention, path=made, model=linear.load_linear_attention(model)),

@@ -9,9 +9,7 @@ from attention import AnswerPrecision, ValueOracle
 
 __all__ = [
     "LastRows",
-    "RecordedAnswers",
     "Tolerances",
-    "first_copies",
     "is_causal",
     "measure_precision",
 ]
@@ -156,32 +154,14 @@ class LastRows(ValueOracle):
 
     def _unmasked(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         k = x.shape[1]
-        first = first_copies(x)
+        first = _first_copies(x)
         orders = [np.append(np.delete(np.arange(k), a), a) for a in first]
         rows = self._oracle.ask(np.concatenate([x[:, order] for order in orders]))[:, -1]
         rows = rows.reshape(len(first), len(x), -1).swapaxes(0, 1)
         return rows.repeat(np.diff(np.append(first, k)), axis=1)
 
 
-class RecordedAnswers(ValueOracle):
-    """An oracle that records queries, the means of their answers, and how many answers those are the mean of."""
-
-    def __init__(self, oracle: ValueOracle) -> None:
-        self._prepare(oracle.ask, oracle.tokens, oracle.dim, 0.0, oracle.remaining, None)
-        self.record: list[tuple[np.ndarray, np.ndarray, int]] = []
-
-    def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
-        """The answers of the oracle."""
-        answers = super().ask(x)
-        if self.record and self.record[-1][0] is x:  # asked again
-            _, mean, count = self.record.pop()
-            self.record.append((x, mean + (answers - mean) / (count + 1), count + 1))
-        else:
-            self.record.append((x, answers, 1))
-        return answers
-
-
-def first_copies(x: Float[np.ndarray, "n k d"]) -> np.ndarray:
+def _first_copies(x: Float[np.ndarray, "n k d"]) -> np.ndarray:
     """Where the tokens of the queries differ from the token before: the first of each run of equal tokens."""
     differ = np.any(x[:, 1:] != x[:, :-1], axis=(0, 2))
     return np.concatenate([[0], np.flatnonzero(differ) + 1])

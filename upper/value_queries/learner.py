@@ -21,7 +21,7 @@ from attention.evaluation import Verdict, relative_error, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.value_queries.answers import LastRows, RecordedAnswers, Tolerances, is_causal, measure_precision
+from upper.value_queries.answers import LastRows, Tolerances, is_causal, measure_precision
 from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
@@ -209,13 +209,12 @@ class ByQueries(LearnerBase):
     def _from_coarse(
         self, oracle: ValueOracle, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
-        record = RecordedAnswers(oracle)
         heads = None if self.heads == "auto" else self.heads
-        layer = recover_from_noise(record, precision, heads=heads, rng=random, recorder=recorder)
+        layer = recover_from_noise(oracle, precision, heads=heads, rng=random, recorder=recorder)
         if isinstance(layer, Refusal):
             recorder.step(layer.value)
             return _NOT_SEPARATED
-        verdict = judge_coarse(record, precision, layer, random)
+        verdict = judge_coarse(oracle, precision, layer, random)
         recorder.step("Fresh queries", layer=layer, error_on_queries=verdict.held_out_error)
         return layer, verdict
 

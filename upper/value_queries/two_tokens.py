@@ -79,7 +79,7 @@ class TwoTokens:
 
     @property
     def coarse(self) -> bool:
-        """Whether errors of answers need care: longer differences, repetitions, and a fit to all answers."""
+        """Whether errors of answers need care: longer differences, repetitions, and a fit to fresh ones."""
         return self.precision.coarse
 
     @property
