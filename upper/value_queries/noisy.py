@@ -45,16 +45,16 @@ class _Lengths:
     #: logits of biases are noise where they are below so many times the noise level
     bias: float = 30.0
     #: the fit is to so many times as many numbers as there are parameters: the noise on these falls with its root
-    numbers: float = 6.0
+    numbers: float = 8.0
     averaged: int = 8  #: or so many times as many, where queries are repeated
     #: but at most so many products a pass, as far as a quarter of the numbers is left
     products: float = 2e7
-    iterates: int = 40  #: where tokens are counted from a centre, many are needed
+    iterates: int = 100  #: where tokens are counted from a centre, many are needed
     #: an iterate is the last if its residual is at most so many times that of the answers' errors (the second where
     #: logits are rounded too), and more than this share of the one before
     near: float = 1.1
     near_rounded: float = 2.0
-    last: float = 0.97
+    last: float = 0.99
 
 
 _BY = _Lengths()

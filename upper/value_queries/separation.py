@@ -24,9 +24,6 @@ class _Pencils:
     #: fourth-order differences: the step length in units of the scale, and the longest that noise asks for
     step_length: float = 0.25
     longest: float = 0.5
-    quiet: float = 1e-5  #: noise of this size, relative to v, needs no repetitions
-    #: noisy heads at the first delta are asked d / 4 times: those at all others are taken from them
-    fewer: int = 4
     #: points of a fit for each unknown: fewer leave some heads with neighbours just as good
     rows: float = 1.5
 
@@ -189,16 +186,7 @@ def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHead
             break
     if not right:
         return None
-    best = min(right, key=lambda heads: heads.condition)
-    if not pairs.coarse or pairs.precision.repeatable:
-        return best
-    # these values are taken from those of every other delta
-    often = replace(pairs, repeats=pairs.repeats * -(-d // _PENCILS.fewer))
-    fit = _fit(often, best.plane, best.delta[None], best.fit.sigmoids)
-    if not (_fitted(fit) & _apart(fit, best.condition))[0]:
-        return best
-    values = _matched(fit.values, best.fit.values[0])
-    return replace(best, fit=replace(fit, values=values, condition=best.fit.condition))
+    return min(right, key=lambda heads: heads.condition)
 
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
@@ -215,10 +203,6 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
     noise_level = pairs.value_noise * np.sqrt(len(total)) / max(float(np.linalg.norm(total)), least)
     # fourth-order differences of a step h are off by h^4, and by the noise over h
     step = float(np.clip(2 * noise_level**0.2, _PENCILS.step_length, _PENCILS.longest))
-    if pairs.coarse and not pairs.precision.repeatable:
-        fewer = -(-len(total) // _PENCILS.fewer)
-        often = int(np.clip(np.ceil((noise_level / _PENCILS.quiet) ** 2), 1, fewer))
-        pairs = replace(pairs, repeats=pairs.repeats * often)
     points, weights = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
     x = np.concatenate(
         [(step * points[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
