@@ -1,6 +1,6 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
