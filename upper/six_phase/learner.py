@@ -364,7 +364,7 @@ class _Run:
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
         failed_in = self.phase if failed else None
-        doubts = (f"Phase 5 {span.doubt}",) if span and span.doubt and failed_in != 5 else ()
+        doubts: tuple[str, ...] = (f"Phase 5 {span.doubt}",) if span and span.doubt and failed_in != 5 else ()
         if too_few:
             each = ", ".join(f"{wish.wanted} for phase {phase}" for phase, wish in self.wishes.items())
             doubts += (f"The phases had {self.budget} examples of the {wanted} they would draw: {each}.",)
