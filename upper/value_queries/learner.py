@@ -22,6 +22,7 @@ from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.value_queries.answers import LastRows, Tolerances, is_causal, measure_precision
+from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
 from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
@@ -149,14 +150,33 @@ class ByQueries(LearnerBase):
         except QueriesExhaustedError:
             layer, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
         predict = np.zeros_like if known is None else known
+        two_tokens = oracle.tokens == 2 and verdict.outcome.succeeded
         return recorder.fit(
-            verdict, layer=layer, predict=predict if layer is None else None, precision=precision
+            verdict,
+            layer=layer,
+            predict=predict if layer is None else None,
+            precision=precision,
+            details=None if layer is None or not two_tokens else free_signs(layer),
         )
 
     def _from_exact(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
         pairs, rank = find_scale_and_rank(pairs, random)
+        layer, verdict = self._from_independent(pairs, rank, random, recorder)
+        one_output = rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1
+        if verdict.outcome.succeeded or one_output or not 0 < rank <= MOST_DEPENDENT:
+            return layer, verdict
+        heads = None if self.heads == "auto" else self.heads
+        found = dependent_heads(pairs, rank, heads, random, recorder)
+        if found is None:
+            return layer, verdict
+        recorder.step("Heads assembled", layer=found.layer, heads=found.layer.heads)
+        return found.layer, judge_one_direction(pairs, found.layer, random)
+
+    def _from_independent(
+        self, pairs: TwoTokens, rank: int, random: np.random.Generator, recorder: Recorder
+    ) -> tuple[AttentionLayer | None, Verdict]:
         heads = rank if self.heads == "auto" else self.heads
         layer = self._layer(pairs, heads, rank, random, recorder)
         verdict = _NOT_SEPARATED[1] if layer is None else judge(pairs, layer, random)
