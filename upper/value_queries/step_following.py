@@ -16,8 +16,8 @@ from upper.value_queries.step_forms import (
     read_step,
     spanned,
 )
-from upper.value_queries.steps import Line
-from upper.value_queries.two_tokens import OneDirection, orthonormal
+from upper.value_queries.steps import Line, OneDirection
+from upper.value_queries.two_tokens import orthonormal
 
 __all__ = ["follow_steps"]
 

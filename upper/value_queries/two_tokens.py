@@ -7,11 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AnswerPrecision, ValueOracle
-from upper.value_queries.answers import Tolerances
 
 __all__ = [
     "LinearPart",
-    "OneDirection",
     "TwoTokens",
     "find_scale",
     "find_scale_and_rank",
@@ -131,32 +129,6 @@ class TwoTokens:
         answers = self.ask(tokens.reshape(-1, k, x.shape[-1])).reshape(*x.shape[:-1], k, x.shape[-1])
         rest = self.linear.bias + other @ self.linear.projection_sum
         return answers[..., :first, :].mean(axis=-2) - rest, answers[..., first:, :].mean(axis=-2) - rest
-
-
-@dataclass(frozen=True)
-class OneDirection:
-    """Values of g along the one direction of all outputs; with the rows' common vector, of exchanged x and delta.
-
-    The exchanged values h(x; delta) / (a . delta) are a sum of sigmoids of delta, for two tokens and W_i that are
-    multiples of one another, with a the rows' common vector.
-    """
-
-    pairs: TwoTokens
-    output: Float[np.ndarray, " d"]
-    tolerances: Tolerances
-    common: Float[np.ndarray, " d"] | None = None
-
-    def __call__(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        """The values at points x, for one delta or one a point."""
-        if self.common is not None:
-            other = np.broadcast_to(delta, x.shape)
-            return self._direct(other, x) * (other @ self.common) / (x @ self.common)
-        return self._direct(x, delta)
-
-    def _direct(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        if delta.ndim == 1:
-            return self.pairs(x[None], delta[None])[0][0] @ self.output
-        return self.pairs(x[:, None], delta)[0][:, 0] @ self.output
 
 
 @dataclass(frozen=True)
