@@ -21,7 +21,7 @@ from attention import (
 )
 from attention.learning import LearnerBase
 from upper import ByQueries, Newton
-from upper.value_queries.answers import measure_precision
+from upper.value_queries.queries import measure_precision
 
 # Queries that a prototype of the steps without following needed, for each (m, d).
 PROTOTYPE = {(4, 32): 2127, (16, 64): 10487}

@@ -9,7 +9,7 @@ from attention import AnswerPrecision, AttentionLayer, Outcome, ValueOracle
 from benchmarks.hard_queries import CASES, SMALL, measure
 from upper import ByQueries
 from upper.value_queries.learner import judge_one_direction
-from upper.value_queries.two_tokens import TwoTokens, linear_part
+from upper.value_queries.queries import TwoTokens, linear_part
 
 
 def check(case, rotated, seed=1):

@@ -21,13 +21,21 @@ from attention.evaluation import Verdict, relative_error, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.value_queries.answers import LastRows, Tolerances, is_causal, measure_precision
 from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
 from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
+from upper.value_queries.queries import (
+    LastRows,
+    Tolerances,
+    TwoTokens,
+    find_scale_and_rank,
+    is_causal,
+    linear_part,
+    measure_precision,
+    rank_of_values,
+)
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
-from upper.value_queries.two_tokens import TwoTokens, find_scale_and_rank, linear_part, rank_of_values
 
 __all__ = ["ByQueries", "judge", "judge_coarse", "judge_one_direction", "masked_rightly"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from attention import AttentionLayer
-from upper.value_queries.two_tokens import LinearPart, TwoTokens
+from upper.value_queries.queries import LinearPart, TwoTokens
 
 __all__ = ["Parameters", "read_logits", "read_noisy_logits"]
 

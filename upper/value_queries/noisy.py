@@ -10,8 +10,7 @@ from attention import AnswerPrecision, AttentionLayer, Recorder, ValueOracle
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
 from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
-from upper.value_queries.separation import Refusal, separate_heads
-from upper.value_queries.two_tokens import (
+from upper.value_queries.queries import (
     LinearPart,
     TwoTokens,
     find_scale,
@@ -19,6 +18,7 @@ from upper.value_queries.two_tokens import (
     orthonormal,
     rank_of_values,
 )
+from upper.value_queries.separation import Refusal, separate_heads
 
 __all__ = ["recover_from_noise"]
 

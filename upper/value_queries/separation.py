@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from attention import Recorder
 from attention.evaluation import relative_error
-from upper.value_queries.two_tokens import TwoTokens, orthonormal
+from upper.value_queries.queries import TwoTokens, orthonormal
 
 __all__ = ["Plane", "Refusal", "SeparatedHeads", "separate_heads"]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from upper.value_queries.queries import orthonormal
 from upper.value_queries.step_forms import (
     Form,
     Reading,
@@ -17,7 +18,6 @@ from upper.value_queries.step_forms import (
     spanned,
 )
 from upper.value_queries.steps import Line, OneDirection
-from upper.value_queries.two_tokens import orthonormal
 
 __all__ = ["follow_steps"]
 

@@ -6,8 +6,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from upper.value_queries.answers import Tolerances
-from upper.value_queries.two_tokens import TwoTokens
+from upper.value_queries.queries import Tolerances, TwoTokens
 
 __all__ = ["SATURATED", "Circle", "Line", "OneDirection", "Shape", "Step", "find_steps"]
 
