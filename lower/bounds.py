@@ -106,14 +106,17 @@ def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1, correlati
 
 @checked
 def query_lower_bound(
-    targets: PositiveInt, tolerance: Number, *, success: Number = 1, eigenvalue: Number = 1
+    targets: PositiveInt,
+    tolerance: Number,
+    *,
+    success: Number = 1,
+    eigenvalue: Number = 1,
+    error: Number = 0,
 ) -> int | float:
-    """ceil((success N - 1) / M*): the fewest correlational queries with which a learner can tell N candidates apart.
+    """ceil((success N - s) / M*): the fewest correlational queries of a learner of N candidates.
 
-    It is infinite if no query rules out a candidate and a guess succeeds too rarely.
-
-    While more than one candidate is consistent with all replies, a learner that stops is wrong on one of them. The
-    reply of the known part rules out at most M* candidates per query (`eliminated_per_query`).
+    It is infinite if no query rules out a candidate and a guess succeeds too rarely. s is the number of candidates
+    that one hypothesis serves: 1 where the candidate has to be found, floor(1 / (1 - error)) for weaker hypotheses.
 
     Parameters
     ----------
@@ -125,9 +128,22 @@ def query_lower_bound(
         The least success probability of a randomised learner; 1 for a deterministic learner.
     eigenvalue : float, Fraction or str
         The largest eigenvalue of the candidates' Gram matrix; 1 where they are orthonormal.
+    error : float, Fraction or str
+        The squared error with which the learner may end, relative to the candidates' energy, below 1. Above 1/2 the
+        candidates must be orthonormal.
+
+    Notes
+    -----
+    Derived here. The reply of the known part rules out at most M* candidates per query (`eliminated_per_query`). The
+    learner ends with one hypothesis H for all that are left. Let |H - f|^2 <= 1 - eps for a candidate f of norm 1. Then
+    2 <H, f> >= |H|^2 + eps >= 2 |H| sqrt(eps), so the squared correlation of H with f is at least eps. By Bessel's
+    inequality this holds for at most 1 / eps orthonormal candidates; their mean attains it. So N - Q M* <= 1 / eps for
+    Q queries. A randomised learner serves Q M* + 1 / eps candidates at most for each value of its random numbers.
 
     Examples
     --------
+    >>> query_lower_bound(9139, 0.1, error=0.9)  # a tenth of the energy is enough: ten candidates have one answer
+    93
     >>> query_lower_bound(9139, 0.1)  # three hidden bits among 39
     93
     >>> query_lower_bound(100, 0.9, eigenvalue=0.5)  # every answer is within the tolerance of the known part's
@@ -136,7 +152,14 @@ def query_lower_bound(
     share = exact_fraction("success", success)
     if not 0 < share <= 1:
         raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
-    left = max(Fraction(0), share * targets - 1)
+    squared = exact_fraction("error", error)
+    if not 0 <= squared < 1:
+        raise ValueError(f"error is {error}: a share of the energy of at least 0 and below 1 is needed.")
+    if squared > Fraction(1, 2) and exact_fraction("eigenvalue", eigenvalue) != 1:
+        raise ValueError(
+            f"error is {error} and eigenvalue {eigenvalue}: above 1/2 orthonormal candidates are needed."
+        )
+    left = max(Fraction(0), share * targets - math.floor(1 / (1 - squared)))
     most = min(targets, eliminated_per_query(tolerance, eigenvalue=eigenvalue))
     if most == 0:
         return math.inf if left else 0

@@ -8,7 +8,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from attention import BooleanInputs, GaussianInputs, make_nice_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    GaussianInputs,
+    attention_pattern,
+    make_nice_layer,
+)
 from attention.conversion import Projections, convert_projections
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.claims._faults import NEGATED_LOGITS
@@ -42,6 +48,37 @@ def row_form(
             by_rows[example, a] += sum(np.exp(logits[b]) / total * (x[example, b] @ w) for b in range(tokens))
     gap = np.abs(by_rows - layer(x)).max() / np.abs(by_rows).max()
     yield at_most("largest difference, relative", float(gap), rounding)
+
+
+@claim("layer/lipschitz", source="derived here", basis=Basis.PROVED, fault={"factor": 0.5})
+def lipschitz(scale: Scale, rng: Generator, *, factor: float = 1.0) -> Iterator[Comparison]:
+    """For tokens of norm at most rho and |W_i|_F <= R, other parameters change F(X) in Frobenius norm by at most
+    sqrt(k) sum_i (R rho^3 |change of Theta_i|_F + rho |change of W_i|_F). The sum of the absolute changes of a softmax
+    is at most the largest change of a logit.
+
+    The page "What is known" has the proof, and uses it for a bound on the examples of least squares. Random pairs of
+    layers, near and far; and two logits near 0, where the softmax attains its bound.
+    """
+    draws = 30 if scale is Scale.QUICK else 1000
+    worst = 0.0
+    for _ in range(draws):
+        heads, tokens, dim = (int(rng.integers(least, 6)) for least in (1, 2, 2))
+        first, second = (make_nice_layer(heads=heads, dim=dim, rng=rng) for _ in range(2))
+        share = 10 ** rng.uniform(-4, 0)
+        theta, w = (a + share * (b - a) for a, b in ((first.theta, second.theta), (first.w, second.w)))
+        x = BooleanInputs(tokens, dim).sample(20, rng=rng) * rng.uniform(0.1, 1)
+        rho = np.linalg.norm(x[0, 0])
+        size = max(np.linalg.norm(one, axis=(1, 2)).max() for one in (first.w, w))
+        changes = [np.linalg.norm(a - b, axis=(1, 2)).sum() for a, b in ((first.theta, theta), (first.w, w))]
+        bound = np.sqrt(tokens) * (size * rho**3 * changes[0] + rho * changes[1])
+        moved = np.linalg.norm(AttentionLayer(theta, w)(x) - first(x), axis=(1, 2)).max()
+        worst = max(worst, moved / bound)
+    yield at_most("change of F over the bound, largest", worst, factor)
+    for step in (1e-1, 1e-3):
+        changed = attention_pattern(np.array([[step, -step]]))[0] - 0.5
+        yield at_most(
+            f"change of a softmax over that of logits, {step:g}", float(np.abs(changed).sum() / step), factor
+        )
 
 
 @claim(

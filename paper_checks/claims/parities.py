@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
-from math import comb
+from math import comb, prod
 
 import numpy as np
 from numpy.random import Generator
+from sympy import Poly, Rational, symbols
 
 from attention import BooleanInputs
 from lower import Heads, all_sign_matrices
 from lower.walsh import walsh_hadamard
 from paper_checks.claim import Basis, Scale, claim
 from paper_checks.claims._faults import HALF_LOGITS
+from paper_checks.claims._layer_by_fractions import rank
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import Fault, returned
 from sq import make_parity_instance
@@ -85,6 +87,69 @@ def constructions(scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
 
 @claim(
+    "parities/solvable-slopes",
+    source="derived here, by the poles nearest to 0",
+    basis=Basis.PROVED,
+    fault={"repeated": True},
+)
+def solvable_slopes(scale: Scale, rng: Generator, *, repeated: bool = False) -> Iterator[Comparison]:
+    """The equations of construction D, sum_b c_b tanh(beta_b (a - 1/2)) = y_a for a = 1, ..., m, have a solution for
+    every number m of heads and almost all slopes beta. So m heads hide 2m - 1 bits. That they have one for all
+    different slopes is open.
+
+    The functions tanh((2a - 1) t) are independent, as the one with the largest a has a pole nearest to 0 that no other
+    has. So the determinant, which is analytic in the slopes, is not 0 everywhere. Exact determinants at random slopes
+    that are different multiples of ln 2; a repeated slope makes it 0.
+    """
+    for m in (2, 3, 5) if scale is Scale.QUICK else (2, 3, 5, 8, 10):
+        slopes = rng.permutation(2 * m)[:m] + 1
+        if repeated:
+            slopes[1] = slopes[0]
+        # tanh(x) at e^(2 x) = 2^z
+        rows = [
+            [Fraction(2**z - 1, 2**z + 1) for z in ((2 * a - 1) * int(b) for b in slopes)]
+            for a in range(1, m + 1)
+        ]
+        yield equal(f"m = {m}: rank of the equations", rank(rows), m)
+
+
+@claim(
+    "parities/heads-against-bits",
+    source="derived here, by Descartes' rule of signs",
+    basis=Basis.PROVED,
+    fault={"less": 1},
+)
+def heads_against_bits(scale: Scale, rng: Generator, *, less: int = 0) -> Iterator[Comparison]:
+    """sum_i c_i tanh(beta_i (N - t_i)) + c of m heads has at most 2^m - 1 zeros N. The parity of l bits needs l of
+    them, so m heads of this form hide at most 2^m - 1 bits. Construction D hides 2m - 1: it is optimal for one and two
+    heads. For three, 5 bits are hidden and 7 is the bound.
+
+    Times the product of the e^(2 beta_i (N - t_i)) + 1 the sum is one of at most 2^m exponentials, which has fewer
+    zeros than terms. Sturm sequences count the zeros of random sums, with slopes that are multiples of one number, and
+    of the parity of three bits by two heads.
+    """
+    draws = 20 if scale is Scale.QUICK else 100
+    y = symbols("y")
+    for m in (1, 2, 3):
+        most = 0
+        for draw in range(draws):
+            powers = rng.integers(1, 6, m)
+            signs = (rng.integers(1, 30, (2, m + 1)) * rng.choice([-1, 1], (2, m + 1))).tolist()
+            c = [Rational(a, abs(b)) for a, b in zip(*signs, strict=True)]
+            thresholds = [Rational(*row) for row in rng.integers(1, 60, (m, 2)).tolist()]
+            if draw == 0 and m <= 2:  # nearly construction D: y is 2^N, N from the middle
+                powers, thresholds, c = np.array([1, 3])[:m], [1] * m, [[1, 0], [-20, 9, 0]][m - 1]
+            odds = [t * y ** int(b) for t, b in zip(thresholds, powers, strict=True)]
+            total = c[-1] * prod(one + 1 for one in odds)
+            for i in range(m):
+                total += c[i] * (odds[i] - 1) * prod(odds[j] + 1 for j in range(m) if j != i)
+            polynomial = Poly(total, y)
+            if not polynomial.is_zero:
+                most = max(most, polynomial.count_roots(0, None) - int(polynomial.eval(0) == 0))
+        yield at_most(f"m = {m}: most zeros", float(most), float(2**m - 1 - less))
+
+
+@claim(
     "parities/fewer-heads",
     source="derived here; Hsu, arXiv 2605.12171, has a related proved bound",
     basis=Basis.MEASURED,
@@ -95,7 +160,7 @@ def fewer_heads(scale: Scale, rng: Generator, *, missing: int = 1) -> Iterator[C
     0, ..., l. No fit found by search leaves a largest residual below 1.00. The zero function leaves 1.00.
 
     Computes best uniform fits by linear programming over slopes and thresholds drawn at random and those of D, l = 2 to
-    6. One head is monotone, so for one head the claim is proved. For more heads a search proves nothing.
+    6. That no fit has alternating signs is proved up to l = 5, by parities/heads-against-bits.
     """
     draws = 25 if scale is Scale.QUICK else 800
     for bits in (2, 3, 4, 5) if scale is Scale.QUICK else (2, 3, 4, 5, 6):

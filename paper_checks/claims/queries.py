@@ -215,6 +215,32 @@ def randomised(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             yield equal(f"tau = {tau}, Q = {queries}: successes", successes, queries * most + 1)
 
 
+@claim("queries/weak-learning", source="derived here", basis=Basis.PROVED, fault={"less": 1})
+def weak_learning(scale: Scale, rng: Generator, *, less: int = 0) -> Iterator[Comparison]:
+    """A hypothesis of squared error at most 1 - eps is right about at most 1/eps of N orthonormal targets, and their
+    mean about so many. So a learner that is content with it needs (N - 1/eps) / M* correlational queries, with success
+    delta (delta N - 1/eps) / M*.
+
+    The notes of lower.query_lower_bound have the proof. The ten parities of two bits on all inputs at d = 6, means of n
+    of them, and random combinations.
+    """
+    x = all_sign_matrices(2, 6)
+    gate = (x[:, 0, 0] - x[:, 1, 0]) / np.sqrt(2)
+    targets = np.array([gate * x[:, 0, list(one)].prod(axis=1) for one in combinations(range(1, 6), 2)])
+    draws = 50 if scale is Scale.QUICK else 1000
+    for n in (1, 2, 3, 5, 8):
+        weights = rng.standard_normal((draws, len(targets)))
+        weights *= rng.uniform(0.05, 1, (draws, 1)) / np.linalg.norm(weights, axis=1)[:, None]
+        weights[0] = np.arange(len(targets)) < n
+        weights[0] /= n
+        errors = ((weights @ targets)[:, None] - targets) ** 2
+        served = (errors.mean(axis=2) <= 1 - 1 / n + 1e-9).sum(axis=1)
+        yield equal(f"eps = 1/{n}: targets that the mean serves", int(served[0]), n)
+        yield at_most(f"eps = 1/{n}: targets that a hypothesis serves", float(served.max()), float(n - less))
+    found = [query_lower_bound(9139, "0.1", error=Fraction(n - 1, n)) for n in (1, 100, 1000, 9139)]
+    yield equal("queries for errors of 0, .99, .999 and nearly 1, l = 3, d = 40", found, [93, 92, 83, 0])
+
+
 @claim("queries/group-learner", source="derived here", basis=Basis.PROVED, fault=_HALF_REPLIES)
 def group_learner(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     """Where every reply settles a group, the learner that asks for M* targets at once and then bisects asks at most

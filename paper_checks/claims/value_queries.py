@@ -118,7 +118,9 @@ def copies_tell_signs(scale: Scale, rng: Generator, *, odds: int = 2) -> Iterato
     pairs = [(wholes(rng, dim, most=4) * 2 + 1, int(rng.integers(1, 4))) for _ in range(many)]
     pairs += [(-u, -beta) for u, beta in pairs]
     points = wholes(rng, 3 * len(pairs), dim)
-    rows = [whole(np.array([1, *(sigmoid(u @ x + beta, Fraction(odds)) for u, beta in pairs)])) for x in points]
+    rows = [
+        whole(np.array([1, *(sigmoid(u @ x + beta, Fraction(odds)) for u, beta in pairs)])) for x in points
+    ]
     yield equal("rank of 1 and sigmoids in opposite pairs", rank(rows), len(pairs) + 1)
     gammas = [*range(-many, many + 1)]
     rows = [
@@ -136,8 +138,8 @@ def copies_tell_signs(scale: Scale, rng: Generator, *, odds: int = 2) -> Iterato
 )
 def two_token_fibre(scale: Scale, rng: Generator, *, taken: int = 2) -> Iterator[Comparison]:
     """On two tokens, the sign of every head is free if one head, with Theta = c = 0, may take the difference: negating
-    (Theta_i, c_i, W_i) for i in a set S and adding twice the sum of their W_i to its W_0 changes no answer. Three tokens
-    show every such change.
+    (Theta_i, c_i, W_i) for i in a set S and adding twice the sum of their W_i to its W_0 changes no answer. Three
+    tokens show every such change.
 
     Three heads with biases and a uniform one. Every set of heads is negated in turn, and the exact answers to random
     queries are compared.

@@ -239,9 +239,16 @@ def follow_heads(
     """All projections W_i, and the orthonormal directions that were followed; None where heads fall together.
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
-    each keeps its name. s is halved where two end as one. About m + 4 queries a direction with p = m.
+    each keeps its name. s is halved where two end as one. Exact answers at (m + p + 2) / 2 points determine the
+    m + p + 2 unknowns of a head, with p = m mostly; coarse answers are asked for at all points of the first fit.
     """
     d, delta = pairs.oracle.dim, first.delta
+    basis, y = first.plane.basis, first.plane.y
+    plane = (
+        first.plane
+        if pairs.coarse
+        else Plane(basis, y[: -(-(len(basis) + first.fit.values.shape[1] + 2) // 2)])
+    )
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
     at_delta = first.fit.values[0]
@@ -253,7 +260,7 @@ def follow_heads(
     for _ in range(_FOLLOWING.halvings):
         failed = []
         for which in np.split(left, range(batch, len(left), batch)):
-            heads = _fit(pairs, first.plane, delta + change * q[which], first.fit.sigmoids)
+            heads = _fit(pairs, plane, delta + change * q[which], first.fit.sigmoids)
             right = _fitted(heads) & _apart(heads, first.condition)
             projected[which[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(which[~right])
