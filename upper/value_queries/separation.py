@@ -106,11 +106,10 @@ class Plane:
 
 @dataclass(frozen=True)
 class SeparatedHeads:
-    """The projections of all heads, and how they were read."""
+    """The projections of all heads."""
 
     w: Float[np.ndarray, "m d d"]
     directions: Float[np.ndarray, "d d"]  #: the orthonormal directions of delta that were followed
-    plane: Plane
 
 
 class Refusal(Enum):
@@ -266,7 +265,7 @@ def follow_heads(
             failed.append(which[~right])
         left, change = np.concatenate(failed), change / 2
         if not len(left):
-            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q, first.plane)
+            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
     return None
 
 
