@@ -8,31 +8,16 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from arena.attacking import Attacked, attack
-    from arena.attacks import ATTACKS, choose_attacks
-    from arena.cells import run_cell
+    from arena.attacking import attack
+    from arena.attacks import ATTACKS
     from arena.comparison import compare
-    from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
-    from arena.drawing import Drawing
     from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
-    from arena.inspection import Inspection, inspect
+    from arena.inspection import inspect
     from arena.learned import Learned
-    from arena.learners import (
-        LEARNERS,
-        PRESETS,
-        Budgets,
-        DoesNotApplyError,
-        LearnerEntry,
-        as_learners,
-        choose_learners,
-    )
-    from arena.learning import UnusedSettingError, learn
-    from arena.lwr_reach import lwr_curve
-    from arena.phase_figures import draw_phases
-    from arena.phase_page import save_phases
-    from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+    from arena.learner_table import LEARNERS, PRESETS, LearnerEntry
+    from arena.learning import learn
+    from arena.recovery import recover
     from arena.results import Results
-    from arena.run_store import export_cells, stored_cells
     from arena.targets import (
         Target,
         checkpoint_target,
@@ -49,46 +34,23 @@ __all__ = [
     "ATTACKS",
     "LEARNERS",
     "PRESETS",
-    "Attacked",
-    "Budgets",
-    "Cell",
-    "DoesNotApplyError",
-    "Drawing",
-    "Inspection",
     "Learned",
     "LearnerEntry",
-    "LearnerRecord",
-    "LearnerSide",
     "Results",
-    "Status",
     "Target",
-    "TargetRecord",
-    "TracePoint",
-    "UnusedSettingError",
-    "as_learners",
     "attack",
     "checkpoint_target",
-    "choose_attacks",
-    "choose_learners",
     "compare",
-    "draw_curves",
-    "draw_phases",
-    "export_cells",
     "family_target",
     "inspect",
     "instance_target",
     "layer_target",
     "learn",
-    "learner_side",
     "load_target",
-    "lwr_curve",
     "lwr_target",
     "nice_target",
     "parity_target",
     "preset_targets",
-    "run_cell",
-    "run_curves",
-    "save_phases",
+    "recover",
     "save_target",
-    "stored_cells",
 ]

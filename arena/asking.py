@@ -1,24 +1,25 @@
-"""Value queries of one's own function: what it is, the layer that is found, and the examples it would have taken."""
+"""A function of one's own that answers value queries: its layer is learned, and the examples it would have taken."""
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from arena.learned import Learned
-from arena.learner_table import LEARNERS
 from arena.own_files import object_of_file
-from attention import ValueOracle
-from attention.evaluation import relative_error
+from arena.records import TargetRecord
+from arena.targets import Target
+from attention import AttentionLayer, BooleanInputs, ValueOracle
+from attention.errors import relative_error
 from attention.fits import Progress
-from attention.validation import count
+from attention.learning import Access
 from runs import single_thread
-from upper import ByQueries, Newton
+from upper import Newton
 from upper.floor import counting_floor
 
-__all__ = ["answering", "learn_function"]
+__all__ = ["AskedFunction", "answering"]
 
 # Fresh queries on which the error is measured.
 _FRESH = 100
@@ -26,73 +27,73 @@ _FRESH = 100
 _SAME = 0.05
 
 
-def learn_function(
-    function: str | Callable[[Any], Any],
-    *,
-    tokens: int,
-    dim: int,
-    learner: ByQueries | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Learned:
-    """Learn the attention layer that a function is, from value queries.
+@dataclass(frozen=True, eq=False)
+class AskedFunction:
+    """A function that is asked at inputs of a learner's choice: a source for `arena.learn`.
 
-    Parameters
+    Attributes
     ----------
     function : callable or str
         A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch;
         or FILE.py:NAME of one. The file is executed alone.
     tokens, dim : int
         The numbers k and d of a query.
-    learner : ByQueries, optional
-        With settings of its own.
-    seed : int
-        Seed of every random choice.
-    progress : callable, optional
-        Called with each `attention.Step` as it is recorded.
-
-    Raises
-    ------
-    ValueError
-        If the file does not run or has no such function, or the answers are no finite arrays of the shape of the
-        queries.
-
-    Examples
-    --------
-    >>> from attention import make_nice_layer
-    >>> found = learn_function(make_nice_layer(heads=2, dim=8, rng=0), tokens=3, dim=8)
-    >>> found.fit.outcome.name, found.layer.heads, found.data["counting_floor"]
-    ('EXACT', 2, 11)
     """
-    tokens, dim, seed = count("tokens", tokens), count("dim", dim), count("seed", seed, least=0)
-    name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
-    asked = _named(function) if isinstance(function, str) else function
-    oracle = ValueOracle.from_callable(answering(asked, tokens, dim), tokens, dim)
-    learner = ByQueries() if learner is None else learner
-    for_learner, for_check = np.random.default_rng(seed).spawn(2)
-    with single_thread(torch="torch" in sys.modules):
-        fit = learner.fit(oracle, rng=for_learner, progress=progress)
-        x = for_check.standard_normal((_FRESH, tokens, dim))
-        error = relative_error(fit.predict(x), oracle.ask(x))
-    floor = newton = None
-    if fit.layer is not None and fit.outcome.succeeded:
-        layer = fit.layer
-        floor = counting_floor(
-            heads=layer.heads, tokens=tokens, dim=dim, biases=layer.biased, causal=layer.causal
+
+    function: str | Callable[[Any], Any]
+    tokens: int | None
+    dim: int | None
+    what: ClassVar[str] = "a function"
+    access: ClassVar[Sequence[Access]] = ("value queries",)
+    usual_learner: ClassVar[str] = "by-queries"
+    usual_settings: ClassVar[Mapping[str, Any]] = {"heads": "auto"}
+
+    def stand_in(self, heads: int | str | None) -> Target:
+        """A target with the shape of the queries, to set a learner up.
+
+        Raises
+        ------
+        ValueError
+            If the shape is not given.
+        """
+        if self.tokens is None or self.dim is None:
+            raise ValueError(
+                "A function does not say what it takes: give tokens and dim, the shape of a query."
+            )
+        zero = np.zeros((1, self.dim, self.dim))
+        record = TargetRecord("function", "Function", "file", 1, self.tokens, self.dim, inputs={}, how="")
+        inputs = BooleanInputs(self.tokens, self.dim)
+        return Target(record, AttentionLayer(zero, zero), inputs, instance=None, made={})
+
+    def learned(
+        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
+    ) -> dict[str, Any]:
+        """The fit of a learner, its error on fresh queries, and counts of random examples: as in `Learned`."""
+        tokens, dim, function = self.tokens or 1, self.dim or 1, self.function
+        name = (
+            function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
         )
-        other = Newton(heads=layer.heads, biases=layer.biased, causal=layer.causal)
-        newton = other.default_examples(layer.heads, tokens, dim)
-    return Learned(
-        LEARNERS["by-queries"].record([learner]),
-        seed,
-        fit,
-        source=f"{name}, {tokens} tokens in {dim} dimensions",
-        measures={"error": error},
-        data={
-            **{"function": name, "tokens": tokens, "dim": dim},
-            **{"counting_floor": floor, "examples_for_newton": newton},
-        },
-    )
+        asked = _named(function) if isinstance(function, str) else function
+        oracle = ValueOracle.from_callable(answering(asked, tokens, dim), tokens, dim)
+        for_learner, for_check = np.random.default_rng(seed).spawn(2)
+        with single_thread(torch="torch" in sys.modules):
+            fit = learner.fit(oracle, rng=for_learner, progress=progress)
+            x = for_check.standard_normal((_FRESH, tokens, dim))
+            error = relative_error(fit.predict(x), oracle.ask(x))
+        counts: dict[str, Any] = {"counting_floor": None, "examples_for_newton": None}
+        if (layer := fit.layer) is not None and fit.outcome.succeeded:
+            known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
+            newton = Newton(**known).default_examples(layer.heads, tokens, dim)
+            counts = {
+                "counting_floor": counting_floor(tokens=tokens, dim=dim, **known),
+                "examples_for_newton": newton,
+            }
+        return {
+            "fit": fit,
+            "source": f"{name}, {tokens} tokens in {dim} dimensions",
+            "measures": {"error": error},
+            "data": {"function": name, "tokens": tokens, "dim": dim, **counts},
+        }
 
 
 def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:

@@ -1,18 +1,19 @@
 """Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from arena.engines import require_engine
 from arena.formats import aligned, folded
 from arena.names import find_name
 from arena.targets import Target, load_target
 from attention.foreign import printable
-from attention.validation import checked, count, require_instance
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked, count, require_instance
 from lower import HardInstance
 from lwe import (
     PRESETS,
@@ -20,12 +21,14 @@ from lwe import (
     AttackOutcome,
     AttackResult,
     Budget,
+    Distribution,
     Flips,
     LWEParameters,
     LWRFamily,
     LWRSamples,
     SparseSigned,
     make_samples,
+    parse_distribution,
     read_samples,
     samples_from_examples,
 )
@@ -38,13 +41,13 @@ from lwe.sample_files import StoredSamples, kind_of_file
 from lwe.samples import Rounding
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
+from upper.engine import EngineName
 
 __all__ = [
     "PRELOADED",
     "Attacked",
     "attack",
     "attack_result",
-    "attack_samples",
     "longest_seconds",
     "open_samples",
     "samples_of",
@@ -70,6 +73,7 @@ class Attacked:
     secret: tuple[int, ...] | None = None  #: the true secret, centred mod q, where it is known
     not_run: tuple[str, ...] = ()  #: the attacks that an interruption stopped or that never started
     rounding: Rounding = "down"  #: of the labels
+    assumed: tuple[str, ...] = ()  #: what is assumed of samples whose file does not say it
 
     @property
     def broken_by(self) -> tuple[str, ...]:
@@ -96,6 +100,7 @@ class Attacked:
             head += f"\n  The secret itself predicts {best:.3g} of the labels: errors change the others."
         if self.parameters.p < self.parameters.q and self.rounding != "down":
             head += "\n  Labels are rounded to the nearest."
+        head = "\n".join([head, *(f"  {one}" for one in self.assumed)])
         rows = [
             ("attack", "outcome", "labels", "chance", "false", "secret", "time"),
             *map(self._row, self.results),
@@ -133,45 +138,80 @@ class Attacked:
         }
 
 
+@checked
 def attack(
-    target: Target | str | Path,
+    source: Target | str | Path,
     attacks: Sequence[Attack] | str | None = None,
     *,
-    samples: int = 20_000,
-    seconds: float = 30.0,
-    jobs: int = 1,
-    seed: int = 0,
+    seconds: PositiveFloat = 30.0,
+    samples: PositiveInt | None = None,
+    labels: str | Path | None = None,
+    q: PositiveInt | None = None,
+    p: PositiveInt | None = None,
+    matrix: str | None = None,
+    secret: str | Path | None = None,
+    Xs: Distribution | str | None = None,
+    Xe: Distribution | str | None = None,
+    rounding: Rounding | None = None,
+    engine: EngineName | None = None,
+    device: str | None = None,
+    jobs: PositiveInt = 1,
+    seed: NonNegativeInt = 0,
     isolated: bool = True,
     progress: bool = False,
-    on_result: Callable[[AttackResult], None] | None = None,
-) -> Attacked:
-    """Attack an instance of learning with rounding, or a hidden parity, that is realised by heads.
+    on_result: Callable[["Attacked"], None] | None = None,
+) -> "Attacked":
+    """Attack learning with rounding or with errors: an instance, a hidden parity, or samples from files.
 
     Parameters
     ----------
-    target : Target or path
-        The instance, or its file.
-    attacks : sequence of Attack, or names
-        As in `choose_attacks`; by default all attacks that are not learners.
-    samples : int
-        How many samples each attack gets.
+    source : Target or path
+        An instance of learning with rounding or a parity, or its file; samples as .npz or an LWE challenge; the matrix
+        A, as .npy or as [[1 2][3 4]]; or the name of a set of parameters.
+    attacks : sequence of Attack, or str, optional
+        Comma-separated names of `ATTACKS`; by default all before newton, which learn layers.
     seconds : float
-        The budget of each attack; ten seconds after it is spent the attack is ended.
+        Seconds for each attack; ten seconds after they are spent the attack is ended.
+    samples : int, optional
+        How many samples each attack gets; by default 20000, or all that a file has.
+    labels : path, optional
+        With a matrix: the labels b, as .npy or as [1 2].
+    q : int, optional
+        With a matrix, or .npz of another program: the modulus, at most 2^52.
+    p : int, optional
+        With a matrix: the levels, if labels are rounded down to so many values, floor(p x / q).
+    matrix : str, optional
+        With a matrix: uniform (the default), binary or ternary entries.
+    secret : path, optional
+        With samples: the true secret, as .npy or as [1 2], for comparison.
+    Xs : Distribution or str, optional
+        With a matrix: the distribution of the secret: uniform (the default), binary, binomial:2, sparse:8, ...
+    Xe : Distribution or str, optional
+        With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...
+    rounding : {"down", "nearest"}, optional
+        With samples and p: down, or nearest: floor(p x / q + 1/2). By default down, and nearest if that breaks nothing.
+    engine, device : str, optional
+        What Newton computes with (numpy, torch, or auto), and where Newton and Adam compute (cpu, cuda, cuda:1).
     jobs : int
-        How many run at once. They share the machine, so seconds are most comparable with one job.
+        How many attacks run at once. They share the machine, so seconds are most comparable with one job.
     seed : int
-        Seeds the samples and the attacks' own random choices.
-    isolated : bool
-        Whether each runs in its own process, so that a crash or an endless loop ends nothing else.
-    progress : bool
-        As of `runs.run`.
+        Seed of the samples and of the attacks' own random choices.
+    isolated, progress : bool
+        As of `runs.run`. Apart, a crash or an endless loop ends nothing else.
     on_result : callable, optional
-        Called with each result as soon as it exists.
+        Called with what is found so far after each attack.
+
+    Returns
+    -------
+    Attacked
+        The results. A failing attack loses none of the others; after an interruption `not_run` names the rest.
 
     Raises
     ------
     ValueError
-        If the target is not an instance of learning with rounding or a parity, or another argument is wrong.
+        If the source holds no samples, or an argument is wrong, missing or of no use.
+    FileFormatError
+        If a file is damaged.
 
     Examples
     --------
@@ -180,14 +220,50 @@ def attack(
     >>> found.broken_by
     ('linearisation',)
     """
-    from arena.attacks import choose_attacks
+    from arena.attacks import choose_attacks, learners_on_engine  # imports all learners
 
-    target = target if isinstance(target, Target) else load_target(target)
-    drawn, parameters, secret = samples_of(target, samples, seed=seed)
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    options: dict[str, Any] = {"jobs": jobs, "seed": seed, "isolated": isolated, "progress": progress}
-    results = attack_samples(drawn, parameters, chosen, seconds=seconds, on_result=on_result, **options)
-    return Attacked(target.record.title, parameters, len(drawn), float(seconds), results, secret)
+    chosen = learners_on_engine(chosen, engine=engine, device=device)
+    require_engine(engine, device)
+    problem = {"labels": labels, "q": q, "p": p, "matrix": matrix, "secret": secret, "Xs": Xs, "Xe": Xe}
+    stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)
+    drawn, parameters = stored.samples, stored.parameters
+    given = any(value is not None for value in problem.values())
+    found = Attacked(
+        source.record.title if isinstance(source, Target) else str(source),
+        parameters,
+        len(drawn),
+        seconds,
+        results=(),
+        secret=None if stored.secret is None else tuple(map(int, stored.secret)),
+        not_run=tuple(attack.name for attack in chosen),
+        rounding=drawn.rounding,
+        assumed=tuple(_assumed(stored)) if given or not stored.rounding_known else (),
+    )
+    results: dict[int, AttackResult] = {}
+    options: dict[str, Any] = {"seconds": seconds, "jobs": min(jobs, len(chosen)), "isolated": isolated}
+    options |= {"progress": progress, "seed": seed}
+
+    def keep(place: int, result: AttackResult, rounding: Rounding) -> Attacked:
+        results[place] = result
+        ended = tuple(results[place] for place in sorted(results))
+        rest = tuple(attack.name for place, attack in enumerate(chosen) if place not in results)
+        so_far = replace(found, results=ended, not_run=rest, rounding=rounding)
+        if on_result is not None:
+            on_result(so_far)
+        return so_far
+
+    try:
+        for place, result in _results(drawn, parameters, chosen, **options):
+            found = keep(place, result, drawn.rounding)
+        if not stored.rounding_known and not found.broken_by:
+            nearest = replace(drawn, rounding="nearest")
+            for place, result in _results(nearest, parameters, chosen, **options):
+                if result.outcome is AttackOutcome.BROKEN:
+                    found = keep(place, result, "nearest")
+    except KeyboardInterrupt:
+        pass
+    return found
 
 
 def samples_of(
@@ -217,7 +293,8 @@ def samples_of(
         return _parity_samples(instance, count("samples", number), seed)
     if instance is None or not isinstance(family, LWRFamily):
         raise ValueError(
-            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those only."
+            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those "
+            "only; a periodic wave is attacked by learn --learner lattice."
         )
     parameters = family.parameters
     drawn, secret = make_samples(parameters, count("samples", number), secret=instance.secret, rng=[seed, 0])
@@ -239,33 +316,70 @@ def samples_of(
 
 @checked
 def open_samples(
-    source: str | Path, number: int | None = None, *, rounding: Rounding = "down", seed: int = 0
+    source: Target | str | Path,
+    number: PositiveInt | None = None,
+    *,
+    rounding: Rounding | None = None,
+    seed: NonNegativeInt = 0,
+    drawn: int = 1000,
+    **problem: Any,
 ) -> StoredSamples:
-    """Samples of a file of them, of an instance, or of a named set of parameters, whose labels are rounded so.
+    """Samples of an instance, of a file, or of a named set of parameters.
 
-    `number` of them are kept or drawn; by default all that a file has, or 1000. FileFormatError if a file is damaged;
-    ValueError if there is no such file and no set of that name, or the file has fewer samples.
+    `number` of them are kept or drawn; by default all that a file has, or `drawn`. `problem` says what a file does not
+    hold: labels, q, p, matrix, secret, Xs and Xe, as `attack` has them. FileFormatError if a file is damaged;
+    ValueError if there is no such file and no set of that name, the file has fewer samples, or an argument is wrong.
 
     Examples
     --------
     >>> len(open_samples("kyber512", 20).samples)
     20
     """
-    if number is not None:
-        number = count("number", number)
-    if not os.path.exists(source):
-        parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
-        samples, secret = make_samples(parameters, number or 1000, rounding=rounding, rng=seed)
-        return StoredSamples(samples, parameters, secret)
-    if rounding != "down":
-        raise ValueError(f"rounding is {rounding}: only samples of a named set of parameters are drawn so.")
-    if kind_of_file(source) is None:
-        samples, parameters, truth = samples_of(load_target(source), number or 1000, seed=seed)
+    given = {name: value for name, value in problem.items() if value is not None}
+    named = not isinstance(source, Target) and not os.path.exists(source)
+    kind = None if named or isinstance(source, Target) else kind_of_file(source)
+    if kind is None:
+        if unused := [*given, *(["rounding"] * (rounding is not None and not named))]:
+            raise ValueError(
+                f"{', '.join(unused)}: such options are for samples, and {source} holds none. An instance "
+                "says them itself; save a matrix with numpy.save."
+            )
+        if named:
+            parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
+            made, secret = make_samples(parameters, number or drawn, rounding=rounding or "down", rng=seed)
+            return StoredSamples(made, parameters, secret)
+        target = source if isinstance(source, Target) else load_target(source)
+        samples, parameters, truth = samples_of(target, number or drawn, seed=seed)
         return StoredSamples(samples, parameters, np.array(truth))
-    found = read_samples(source)
+    for name in ("labels", "q") if kind == "matrix" else ():
+        if name not in given:
+            raise ValueError(f"{source} holds a matrix: {name} is needed, too.")
+    stated: dict[str, Any] = {name: given[name] for name in ("q", "p", "matrix") if name in given}
+    stated |= {
+        name: parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
+        for name in ("Xs", "Xe")
+        if name in given
+    }
+    if stated or "labels" in given:
+        stated.setdefault("matrix", "uniform")
+    paths = {"labels_path": given.get("labels"), "secret_path": given.get("secret")}
+    found = read_samples(source, stated or None, rounding=rounding, **paths)  # type: ignore[arg-type]
     if number is not None and number > len(found.samples):
-        raise ValueError(f"number is {number}: {source} has {len(found.samples)} samples.")
+        raise ValueError(f"The number of samples is {number}: {source} has {len(found.samples)}.")
     return found if number is None else replace(found, samples=found.samples.take(number))
+
+
+def _assumed(stored: StoredSamples) -> Iterator[str]:
+    """What is assumed of samples, and what the caller may have to say of them."""
+    samples, parameters = stored.samples, stored.parameters
+    if not stored.rounding_known:
+        yield "Labels are taken as rounded down, and if that breaks nothing, to the nearest; rounding says which."
+    if parameters.p == parameters.q and not parameters.noisy:
+        yield "Labels are taken as exact: where they have errors or are rounded, give Xe or p."
+    if len(samples) == samples.n:
+        yield "A is square: its rows are taken as samples; where its columns are, save the transpose."
+    if parameters.matrix == "uniform" and parameters.q > 2 and np.all(samples.public >> 1 == 0):
+        yield "All entries of the matrix are 0 or 1: matrix binary tells the attacks."
 
 
 def _parity_samples(
@@ -301,25 +415,17 @@ def _kept(x: np.ndarray, secret: np.ndarray, family: LWRFamily) -> np.ndarray:
     return (low <= products) & (products <= high)
 
 
-def attack_samples(
+def _results(
     samples: LWRSamples,
     parameters: LWEParameters,
     attacks: Sequence[Attack],
     *,
-    seconds: float = 30.0,
-    jobs: int = 1,
-    seed: int = 0,
-    isolated: bool = True,
-    progress: bool = False,
-    on_result: Callable[[AttackResult], None] | None = None,
-) -> tuple[AttackResult, ...]:
-    """Attack samples; the options are those of `attack`. A failing attack never loses what the others found.
-
-    Raises
-    ------
-    ValueError
-        If the samples do not fit the parameters, or a number is out of its range.
-    """
+    seconds: float,
+    seed: int,
+    isolated: bool,
+    **options: Any,
+) -> Iterator[tuple[int, AttackResult]]:
+    """The place and the result of each attack, as it ends."""
     require_samples(samples, parameters)
     budget = Budget(seconds=seconds)
     work = {
@@ -331,14 +437,9 @@ def attack_samples(
         ): place
         for place, attack in enumerate(attacks)
     }
-    found: dict[int, AttackResult] = {}
     longest = longest_seconds(budget) if isolated else None
-    for result in run(work, jobs=jobs, timeout=longest, isolated=isolated, progress=progress):
-        place = work[result.cell]
-        found[place] = attack_result(attacks[place].name, result)
-        if on_result is not None:
-            on_result(found[place])
-    return tuple(found[place] for place in sorted(found))
+    for result in run(work, timeout=longest, isolated=isolated, **options):
+        yield work[result.cell], attack_result(attacks[work[result.cell]].name, result)
 
 
 def _attacked(

@@ -1,13 +1,12 @@
 """Attacks by name: those of `lwe.ATTACKS`, and learners of attention layers as attacks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import lwe
 import upper
-from arena.engines import asked_settings, placed
+from arena.engines import placed
 from arena.names import find_names
-from attention import Learner
 from attention.validation import checked
 from lwe import Attack, LearnerAttack
 
@@ -57,24 +56,19 @@ def learners_on_engine(
     ValueError
         If none of them is a learner with such a choice.
     """
-    asked = asked_settings(engine, device)
     could = {"engine": ("newton",), "device": ("newton", "adam")}
+    asked = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
     for name in asked:
         if not any(attack.name in could[name] for attack in attacks):
             raise ValueError(
                 f"None of these attacks has a choice of {name}, which {' and '.join(could[name])} have: leave it out."
             )
-    return [
-        replace(attack, learner=_placed(attack.learner, asked))
-        if asked and isinstance(attack, LearnerAttack)
-        else attack
-        for attack in attacks
-    ]
 
+    def placed_attack(attack: Attack) -> Attack:
+        if not asked or not isinstance(attack, LearnerAttack):
+            return attack
+        learner = attack.learner
+        made = (lambda heads: placed(learner(heads), asked)) if callable(learner) else placed(learner, asked)
+        return replace(attack, learner=made)
 
-def _placed(
-    learner: Learner | Callable[[int], Learner], settings: Mapping[str, str]
-) -> Learner | Callable[[int], Learner]:
-    return (
-        (lambda heads: placed(learner(heads), settings)) if callable(learner) else placed(learner, settings)
-    )
+    return [placed_attack(attack) for attack in attacks]

@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import Enum
 from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.engines import may_use_torch
 from arena.learners import Budgets, DoesNotApplyError, LearnerEntry, set_up_for
 from arena.records import Cell, Status, TracePoint
 from arena.targets import Target
@@ -21,7 +19,7 @@ from attention import Fit, Learner, ValueOracle
 from attention.fits import Progress
 from attention.inputs import inputs_to_json
 from attention.learning import access_of
-from attention.validation import count, require_instance
+from attention.validation import count
 from lower import FAMILIES
 from runs import Cell as EngineCell
 from runs import Result, Store, fingerprint, single_thread
@@ -32,6 +30,7 @@ __all__ = [
     "engine_cell",
     "fit_target",
     "identity",
+    "may_use_torch",
     "run_cell",
     "stored_cell",
     "stored_results",
@@ -53,29 +52,44 @@ LEAST_COST = 0.05
 """The cost of a learner that takes milliseconds, in seconds."""
 
 
-def run_cell(
-    target: Target, entry: LearnerEntry, seed: int, budgets: Budgets, *, progress: Progress | None = None
-) -> Cell:
+def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> Cell:
     """Run one learner on one target; the cell says if the learner does not apply or a package is missing.
 
     Notes
     -----
     Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
-    require_instance("target", target, Target, needed="a Target")
-    require_instance("entry", entry, LearnerEntry, needed="a LearnerEntry, as choose_learners gives it,")
-    seed = count("seed", seed, least=0)
-    require_instance("budgets", budgets, Budgets, needed="Budgets, one of PRESETS,")
     try:
-        learner = entry.build(target, budgets)
-        fit, measures = fit_target(target, learner, seed, progress=progress)
+        fit, measures = fit_target(target, entry.build(target, budgets), seed)
     except DoesNotApplyError as error:
         return Cell(target.name, entry.name, seed, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
         if not entry.extra or find_spec(entry.extra) is not None:
             raise
         return Cell(target.name, entry.name, seed, Status.NOT_INSTALLED, message=str(error))
-    return _done(target, entry, seed, fit, measures)
+    trace = [
+        TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
+        for step in fit.trace
+    ]
+    return Cell(
+        target.name,
+        entry.name,
+        seed,
+        Status.DONE,
+        outcome=fit.outcome.name,
+        outcome_text=fit.explanation,
+        succeeded=fit.outcome.succeeded,
+        relative_error=measures["relative_error"],
+        unknown_part_error=measures["unknown_part_error"],
+        theta_error=measures.get("theta_error"),
+        w_error=measures.get("w_error"),
+        error_rate_bound=fit.error_rate_bound,
+        examples_used=fit.examples_used,
+        seconds=fit.seconds,
+        engine=fit.engine,
+        alone=fit.alone,
+        trace=tuple(trace),
+    )
 
 
 def fit_target(
@@ -113,6 +127,11 @@ def fit_target(
         seen = oracle or target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
+
+
+def may_use_torch(learner: Learner) -> bool:
+    """Whether a fit of this learner may load torch, so that its threads are to be limited first."""
+    return getattr(learner, "engine", "torch" if hasattr(learner, "device") else "numpy") != "numpy"
 
 
 def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> EngineCell:
@@ -162,31 +181,6 @@ def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **record
     return cell
 
 
-def _done(target: Target, entry: LearnerEntry, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
-    return Cell(
-        target.name,
-        entry.name,
-        seed,
-        Status.DONE,
-        outcome=fit.outcome.name,
-        outcome_text=fit.explanation,
-        succeeded=fit.outcome.succeeded,
-        relative_error=measures["relative_error"],
-        unknown_part_error=measures["unknown_part_error"],
-        theta_error=measures.get("theta_error"),
-        w_error=measures.get("w_error"),
-        error_rate_bound=fit.error_rate_bound,
-        examples_used=fit.examples_used,
-        seconds=fit.seconds,
-        engine=fit.engine,
-        alone=fit.alone,
-        trace=tuple(
-            TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
-            for step in fit.trace
-        ),
-    )
-
-
 def target_stream(target: Target) -> int:
     """A number below 2^64 that selects a target's random streams, from its numbers, inputs and known part."""
     known = None if target.instance is None else target.instance.known
@@ -197,27 +191,26 @@ def target_stream(target: Target) -> int:
 
 
 def identity(value: Any) -> Any:
-    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, functions by their names."""
+    """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, other objects by a fingerprint."""
     parts: list[Any] = []
     top, described = _described(value, parts), []
     for part in parts:  # the list grows during the loop
         # a field that is not given, None or False, is left out: streams stay as they were when a class gets one
         fields = {
-            one.name: _described(getattr(part, one.name), parts)
-            for one in dataclasses.fields(part)
-            if not (one.default in (None, False) and getattr(part, one.name) is one.default)
+            field.name: _described(getattr(part, field.name), parts)
+            for field in dataclasses.fields(part)
+            if not (field.default in (None, False) and getattr(part, field.name) is field.default)
         }
-        described.append({"dataclass": [{"named": _name(type(part))}, fields]})
+        name = f"{type(part).__module__}.{type(part).__qualname__}"
+        described.append({"dataclass": [{"named": name}, fields]})
     return {"is": top, "parts": described}
 
 
 def _described(value: Any, parts: list[Any]) -> Any:
     if value is None or isinstance(value, bool | str | int):
         return value
-    if isinstance(value, float):
-        return float(value) if np.isfinite(value) else {"float": repr(float(value))}
-    if isinstance(value, Enum):
-        return {"enum": [_name(type(value)), value.name]}
+    if isinstance(value, float) and np.isfinite(value):
+        return float(value)
     if isinstance(value, Mapping):
         return {"mapping": [[key, _described(value[key], parts)] for key in sorted(value)]}
     if isinstance(value, list | tuple):
@@ -229,11 +222,4 @@ def _described(value: Any, parts: list[Any]) -> Any:
         if not any(value is part for part in parts):
             parts.append(value)
         return {"part": next(number for number, part in enumerate(parts) if part is value)}
-    if hasattr(value, "__qualname__"):
-        return {"named": _name(value)}
-    state = getattr(value, "__dict__", {})
-    return {"object": [_name(type(value)), {name: repr(state[name]) for name in sorted(state)}]}
-
-
-def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    return {"fingerprint": fingerprint(value)}

@@ -4,23 +4,24 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.engines import asked_settings, on_engine, require_known_engine
+from arena.engines import on_engine
 from arena.generated_targets import preset_targets
 from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
 from arena.records import Cell
 from arena.results import Results
-from arena.targets import Target, load_targets, require_path
+from arena.targets import Target, load_targets
 from attention import Learner
-from attention.validation import count, require_instance
+from attention.validation import PositiveInt, count, require_instance
 from runs import Cell as EngineCell
 from runs import Store, StoreError, run, versions
+from upper.engine import EngineName
 
 __all__ = ["compare"]
 
@@ -29,9 +30,9 @@ def compare(
     targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
     learners: Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None = None,
     *,
-    preset: str = "quick",
-    seeds: int | None = None,
-    engine: str | None = None,
+    preset: Literal["quick", "full"] = "quick",
+    seeds: PositiveInt | None = None,
+    engine: EngineName | None = None,
     device: str | None = None,
     jobs: int = 1,
     store: Store | str | os.PathLike[str] | None = None,
@@ -40,9 +41,7 @@ def compare(
     timeout: float | None = None,
     isolated: bool = True,
     cluster: str | None = None,
-    command: str = "",
     progress: bool = False,
-    on_cell: Callable[[Cell], None] | None = None,
 ) -> Results:
     """Run every learner on every target with every seed.
 
@@ -54,30 +53,27 @@ def compare(
         Names of `LEARNERS`, learners set up by the caller, or entries; by default those of `LEARNERS` that are
         `by_default`.
     preset : {"quick", "full"}
-        The budgets of the learners given by name.
+        Budgets of the learners given by name: quick (a minute or two) or full.
     seeds : int, optional
-        How many seeds per pair; by default the preset's. Seeds count from 0.
+        Seeds per cell, counted from 0; by default 1 (quick) or 3 (full).
     engine : {"auto", "numpy", "torch"}, optional
-        What learners with a choice of engine compute with; by default as each is set up.
+        What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
     device : str, optional
-        Where those learners compute: "cpu", "cuda", "cuda:1". Each cell checks whether the device exists.
+        Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
     jobs : int
         How many cells run at once; it changes the seconds and nothing else.
     store : Store or path, optional
         Where cells are kept; cells already there are not computed again. By default nothing is kept.
     fresh, retry_failed, timeout, isolated, cluster
         As of `runs.run`.
-    command : str
-        The command line, for the record.
     progress : bool
         Show on standard error how many cells are done, what runs, and about how long the rest takes.
-    on_cell : callable, optional
-        Called with each cell when it is done or found in the store.
 
     Returns
     -------
     Results
-        The table. After an interruption it holds the cells done so far, and ``made["interrupted"]`` says why.
+        The table. After an interruption it holds the cells done so far, and ``made["interrupted"]`` is True, or says
+        why the store failed.
 
     Raises
     ------
@@ -101,60 +97,57 @@ def compare(
     budgets = choose_budgets(preset)
     seeds = budgets.seeds if seeds is None else count("seeds", seeds)
     chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
-    require_known_engine(engine, device)
-    entries = on_engine(as_learners(learners), engine=engine, device=device)
-    asked = asked_settings(engine, device)
-    made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
-    made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
-    made |= asked
-    if fresh:
-        made["fresh"] = True
-    set_up = [set_up_for(entry, chosen, budgets) for entry in entries]
+    entries = as_learners(learners)
+    asked = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
+    if asked:
+        entries = on_engine(entries, engine=engine, device=device)
+    learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
     for name in asked:
-        if not any(hasattr(learner, name) for learners_of_one in set_up for learner in learners_of_one):
+        if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
-    records = tuple(target.record for target in chosen)
-    described = tuple(entry.record(ready) for entry, ready in zip(entries, set_up, strict=True))
-    Results(made, records, described, ())  # finds equal names before the work starts
+    made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds, "jobs": jobs, **asked}
+    made |= {name: value for name, value in (("timeout", timeout), ("fresh", fresh)) if value}
+    nothing = Results(
+        made,
+        tuple(target.record for target in chosen),
+        tuple(entry.record(set_up) for entry, set_up in zip(entries, learners_of, strict=True)),
+        (),
+    )  # refuses equal names before the work starts
 
     began = time.perf_counter()
-    pairs = product(chosen, entries)
-    work = [engine_cell(*pair, seed, budgets) for pair in pairs for seed in range(seeds)]
-    work.sort(key=_order)
-    kept = store if store is None or isinstance(store, Store) else Store(store)
+    keys = list(product(chosen, entries, range(seeds)))
+    work = sorted((engine_cell(*key, budgets) for key in keys), key=_order)
+    store = store if store is None or isinstance(store, Store) else Store(store)
     cells: dict[tuple[str, str, int], Cell] = {}
     reused = 0
     try:
-        results = run(
-            work,
-            jobs=jobs,
-            timeout=timeout,
-            store=kept,
-            fresh=fresh,
-            retry_failed=retry_failed,
-            isolated=isolated,
-            cluster=cluster,
-            progress=progress,
-        )
-        with closing(results):
+        with closing(
+            run(
+                work,
+                jobs=jobs,
+                timeout=timeout,
+                store=store,
+                fresh=fresh,
+                retry_failed=retry_failed,
+                isolated=isolated,
+                cluster=cluster,
+                progress=progress,
+            )
+        ) as results:
             for result in results:
                 cell = stored_cell(result)
                 cells[cell.target, cell.learner, cell.seed] = cell
                 reused += result.reused
-                if on_cell is not None:
-                    on_cell(cell)
     except KeyboardInterrupt:
-        made["interrupted"] = "interactively"
+        made["interrupted"] = True
     except StoreError as error:
         made["interrupted"] = str(error)
         warnings.warn(f"{error} The comparison ended with what it had.", RuntimeWarning, stacklevel=2)
-    if kept is not None:
-        made |= {"store": kept.path.name, "reused": reused}
+    if store is not None:
+        made |= {"store": store.path.name, "reused": reused}
     made["seconds"] = round(time.perf_counter() - began, 3)
-    order = (
-        (target.name, entry.name, seed) for target, entry, seed in product(chosen, entries, range(seeds))
-    )
-    return Results(made, records, described, tuple(cells[one] for one in order if one in cells))
+    order = [(target.name, entry.name, seed) for target, entry, seed in keys]
+    return replace(nothing, made=made, cells=tuple(cells[key] for key in order if key in cells))
 
 
 def _as_targets(
@@ -163,11 +156,11 @@ def _as_targets(
     require_instance(
         "targets", targets, Target | str | os.PathLike | Iterable, needed="a target or a list of them"
     )
-    targets = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
-    if not targets:
+    given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
+    if not given:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    loaded = iter(load_targets([require_path(one) for one in targets if not isinstance(one, Target)]))
-    return [target if isinstance(target, Target) else next(loaded) for target in targets]
+    loaded = iter(load_targets([target for target in given if not isinstance(target, Target)]))
+    return [target if isinstance(target, Target) else next(loaded) for target in given]
 
 
 def _told_apart(targets: Sequence[Target]) -> list[Target]:

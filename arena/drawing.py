@@ -1,13 +1,13 @@
 """A figure as an object: notebooks show it, pages hold it, it is saved as SVG or PDF."""
 
-import io
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from attention.files import FilePath, write_whole
 from runs.figures import pdf_bytes, svg_text
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 __all__ = ["Drawing"]
-
-_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-_HREF = f"{{{_LINK}}}href"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,46 +73,24 @@ class Drawing:
         Parameters
         ----------
         titles : mapping of str to str, optional
-            The text that the element of each id shows under the pointer; the ids become classes.
+            The text that the element of each id shows under the pointer; these elements get the class "curve".
         prefix : str, optional
             The prefix of its ids, so that no two figures of a page share an id; by default a digest of the figure.
         """
         from markupsafe import Markup
 
-        prefix = prefix or f"figure-{zlib.crc32(self.svg.encode())}"
-        titles = titles or {}
-        ElementTree.register_namespace("", _SVG)
-        ElementTree.register_namespace("xlink", _LINK)
-        root = ElementTree.parse(io.StringIO(self.svg)).getroot()
-        for parent in [root, *root.iter(f"{{{_SVG}}}defs")]:
-            for unwanted in ("metadata", "style"):
-                for child in parent.findall(f"{{{_SVG}}}{unwanted}"):
-                    parent.remove(child)
-        wanted = {link for one in root.iter() for link in _links(one)}
-        for one in root.iter():
-            name = one.get("id", "")
-            if name and name not in wanted:
-                del one.attrib["id"]
-            for key, value in one.attrib.items():
-                if key == "id":
-                    one.set(key, f"{prefix}-{value}")
-                elif key == _HREF and value.startswith("#"):
-                    one.set(key, f"#{prefix}-{value[1:]}")
-                else:
-                    one.set(key, value.replace("url(#", f"url(#{prefix}-"))
-            if name in titles:
-                one.set("class", "curve")
-                title = ElementTree.Element(f"{{{_SVG}}}title")
-                title.text = titles[name]
-                one.insert(0, title)
-        root.attrib.pop("version", None)
-        root.set("role", "img")
-        root.set("aria-label", self.words)
-        return Markup(ElementTree.tostring(root, encoding="unicode"))
+        prefix, wanted = prefix or f"figure-{zlib.crc32(self.svg.encode())}", titles or {}
 
+        def own(tag: re.Match[str]) -> str:
+            named = re.search(r' id="([^"]*)"', tag[0])
+            if named is not None and (title := wanted.get(unescape(named[1]))) is not None:
+                return (
+                    tag[0].replace(named[0], ' class="curve"')
+                    + f"<title>{escape(title, quote=False)}</title>"
+                )
+            return re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{prefix}-", tag[0])
 
-def _links(element: ElementTree.Element) -> list[str]:
-    """The ids to which an element refers."""
-    found = [part.split(")")[0] for value in element.attrib.values() for part in value.split("url(#")[1:]]
-    link = element.get(_HREF, "")
-    return [*found, link[1:]] if link.startswith("#") else found
+        # matplotlib escapes names: what stands between < and > is a tag
+        parts = r"<\?xml.*?\?>|<metadata>.*?</metadata>|<style.*?</style>"
+        text = re.sub(r"<[^/>][^>]*>", own, re.sub(parts, "", self.svg, flags=re.DOTALL))
+        return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(self.words)}" ', 1).strip())

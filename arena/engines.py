@@ -12,7 +12,6 @@ from attention import Learner
 
 __all__ = [
     "asked_settings",
-    "may_use_torch",
     "on_engine",
     "placed",
     "require_engine",
@@ -20,11 +19,6 @@ __all__ = [
 ]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-
-
-def may_use_torch(learner: Learner) -> bool:
-    """Whether a fit of this learner may load torch, so that its threads are to be limited first."""
-    return getattr(learner, "engine", "torch" if hasattr(learner, "device") else "numpy") != "numpy"
 
 
 def asked_settings(engine: str | None = None, device: str | None = None) -> dict[str, str]:
@@ -80,14 +74,18 @@ def on_engine(
 ) -> list[LearnerEntry]:
     """The entries; learners that let one choose an engine or a device get the given choice.
 
+    Raises
+    ------
+    ValueError
+        As `require_known_engine` does.
+
     Notes
     -----
     The choice becomes a field of the learner, so it is part of the key of its cells in a run store. The engine that
     "auto" picks is not part of the key; the stored versions show whether torch was installed.
     """
+    require_known_engine(engine, device)
     asked = asked_settings(engine, device)
-    if not asked:
-        return list(entries)
 
     def placed_build(entry: LearnerEntry) -> Callable[[Target, Budgets], Learner]:
         return lambda target, budgets: placed(entry.build(target, budgets), asked)

@@ -1,5 +1,7 @@
-"""Formats: numbers in a few characters, plurals and sentences, columns of text, values as JSON."""
+"""Formats: numbers in a few characters, plurals and sentences, columns of text, values as JSON, rows as CSV."""
 
+import csv
+import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -9,6 +11,7 @@ __all__ = [
     "aligned",
     "as_plain",
     "count_text",
+    "csv_text",
     "error_text",
     "folded",
     "number_text",
@@ -58,14 +61,16 @@ def count_text(count: float | int | None) -> str:
     return f"{count:.0f}"
 
 
-def number_text(value: float | int) -> str:
-    """A count in full, and any other number as `error_text` gives it.
+def number_text(value: float | int | tuple[float, ...]) -> str:
+    """A count in full, any other number as `error_text` gives it, and several with commas between them.
 
     Examples
     --------
-    >>> [number_text(value) for value in (1568.0, 0.0457, 19600.4, math.inf, math.nan)]
-    ['1,568', '0.046', '2e4', 'inf', '-']
+    >>> [number_text(value) for value in (1568.0, 0.0457, (19600.4, math.inf), math.nan)]
+    ['1,568', '0.046', '2e4, inf', '-']
     """
+    if isinstance(value, tuple):
+        return ", ".join(map(number_text, value))
     if math.isnan(value):
         return "-"
     return f"{value:,.0f}" if abs(value) < 1e9 and value == round(value) else error_text(value)
@@ -144,3 +149,26 @@ def as_plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     raise TypeError(f"a {type(value).__name__} has no place there")
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    r"""Rows as CSV, with the columns of all of them: floats are exact, and no text is a formula for a spreadsheet.
+
+    Examples
+    --------
+    >>> csv_text([{"target": "=1+1", "error": 0.1}])
+    "target,error\r\n'=1+1,0.1\r\n"
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer.writerow(columns)
+    writer.writerows([_csv_value(row.get(name)) for name in columns] for row in rows)
+    return out.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(float(value))
+    harmful = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if harmful else value

@@ -1,18 +1,15 @@
 """Generated targets: hard instances of every family, the targets of a preset."""
 
-from collections.abc import Callable
-from functools import partial
-
 from arena.origin import made_of_family
 from arena.targets import Target, instance_target, nice_target
-from attention.validation import count, require_instance
+from attention.validation import NonNegativeInt, checked
 from lower import FAMILIES, Family
 from lwe import Distribution, LWRFamily, parse_distribution
 from lwe.parameters import Matrix
 from sq import ParityFamily
 from sq.parities import Construction
 
-__all__ = ["family_target", "lwr_target", "parity_target", "preset_count", "preset_targets"]
+__all__ = ["family_target", "lwr_target", "parity_target", "preset_targets"]
 
 
 def parity_target(
@@ -30,7 +27,10 @@ def parity_target(
     return family_target(family, seed=seed, name=name)
 
 
-def family_target(family: Family, number: int | None = None, *, seed: int = 0, name: str = "") -> Target:
+@checked
+def family_target(
+    family: Family, number: int | None = None, *, seed: NonNegativeInt = 0, name: str = ""
+) -> Target:
     """A target of a hard family, made by the family's `instance`.
 
     Parameters
@@ -56,9 +56,6 @@ def family_target(family: Family, number: int | None = None, *, seed: int = 0, n
     >>> target.name, target.record.title
     ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
     """
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
-    require_instance("family", family, Family, needed="a family")
     instance = family.instance(number, rng=seed)
     made = made_of_family(family, number, seed)
     return instance_target(name or family.label(instance.layer.heads), instance, made)
@@ -102,24 +99,17 @@ def lwr_target(
     return family_target(family, seed=seed, name=name)
 
 
-def preset_targets(seed: int = 0) -> list[Target]:
+@checked
+def preset_targets(seed: NonNegativeInt = 0) -> list[Target]:
     """The targets of a comparison without files: three nice ones, and each family's own choice (`Family.compared`)."""
-    seed = count("seed", seed, least=0)
-    return [make(seed=seed) for make in (*_NICE, *_hard())]
-
-
-def preset_count() -> int:
-    """How many targets a comparison without files has."""
-    return len(_NICE) + len(_hard())
-
-
-_NICE: tuple[Callable[..., Target], ...] = (
-    partial(nice_target, heads=2, tokens=2, dim=32),
-    partial(nice_target, heads=4, tokens=4, dim=32),
-    partial(nice_target, heads=2, tokens=2, dim=32, inputs="gaussian"),
-)
-
-
-def _hard() -> list[Callable[..., Target]]:
+    nice = (
+        {"heads": 2, "tokens": 2},
+        {"heads": 4, "tokens": 4},
+        {"heads": 2, "tokens": 2, "inputs": "gaussian"},
+    )
     known = [FAMILIES[name] for name in sorted(FAMILIES, reverse=True)]  # statistical queries first
-    return [partial(family_target, family.preset(**own)) for family in known for own in family.compared]
+    hard = [family.preset(**own) for family in known for own in family.compared]
+    return [
+        *(nice_target(**shape, dim=32, seed=seed) for shape in nice),
+        *(family_target(family, seed=seed) for family in hard),
+    ]

@@ -10,7 +10,7 @@ import numpy as np
 from arena.formats import as_plain
 from arena.origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.records import TargetRecord
-from arena.targets import Target, load_target, require_path
+from arena.targets import Target, load_target
 from attention import AttentionLayer
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
@@ -176,7 +176,7 @@ def inspect(
     if isinstance(target, Target):
         if tokens is not None:
             raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
-    elif tokens is None and (stored := load_layer(require_path(target))).inputs is None:
+    elif tokens is None and (stored := load_layer(target)).inputs is None:
         # a layer from elsewhere: its conditions need no number of tokens
         if verify:
             raise ValueError("verify needs a hard instance: a layer is what its numbers say.")

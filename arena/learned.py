@@ -30,7 +30,7 @@ _OF_A_TARGET = {
 _ERRORS = {
     **_OF_A_TARGET,
     "held_out_error": "error on held-out examples",
-    "error": "error on fresh queries",
+    "error": "error on fresh inputs",
 }
 _MAIN_ERRORS = ("unknown_part_error", "held_out_error", "error")
 _CERTIFIED = (

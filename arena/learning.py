@@ -1,99 +1,145 @@
-"""Run one learner on one target, and measure its error on fresh examples."""
+"""Run one learner on a target, on given examples, or on a function that answers queries, and measure its error."""
 
 import dataclasses
 import os
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
 
+from arena.asking import AskedFunction
 from arena.cells import fit_target
 from arena.engines import require_engine
+from arena.given_examples import GivenExamples, holds_examples
 from arena.learned import Learned
 from arena.learners import LearnerEntry, as_learners, choose_budgets
-from arena.targets import Target, load_target
+from arena.targets import InputsName, Target, load_target
 from attention import Learner
 from attention.fits import Progress
-from attention.validation import NonNegativeFloat, check
+from attention.learning import Access, access_of
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
+from upper.engine import EngineName
 
-__all__ = ["UnusedSettingError", "learn", "one_learner", "set_up"]
-
-
-class UnusedSettingError(ValueError):
-    """A learner got a setting that it does not have.
-
-    Attributes
-    ----------
-    title, setting : str
-        The learner, and the setting's name.
-    """
-
-    def __init__(self, title: str, setting: str) -> None:
-        super().__init__(f"{title} has no use for {setting}: leave it out.")
-        self.title, self.setting = title, setting
+__all__ = ["Source", "learn", "one_learner", "open_source", "set_up"]
 
 
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A target as a source of examples and of answers, with everything that it is compared with."""
+
+    target: Target
+    what: ClassVar[str] = "a target"
+    access: ClassVar[Sequence[Access]] = get_args(Access)
+    usual_learner: ClassVar[str] = "newton"
+    usual_settings: ClassVar[Mapping[str, Any]] = {}
+
+    def stand_in(self, heads: int | str | None) -> Target:
+        return self.target
+
+    def learned(
+        self, learner: Learner, *, noise: float | None, seed: int, progress: Progress | None
+    ) -> dict[str, Any]:
+        fit, measures = fit_target(self.target, learner, seed, noise=noise or 0.0, progress=progress)
+        record = self.target.record
+        return {
+            "fit": fit,
+            "source": record.title,
+            "measures": measures,
+            "target": record,
+            "noise": noise or 0.0,
+        }
+
+
+Source = Target | GivenExamples | AskedFunction
+"""What a learner learns from."""
+
+
+@checked
 def learn(
-    target: Target | str | os.PathLike[str],
-    learner: str | LearnerEntry | Learner = "newton",
+    source: Source | str | os.PathLike | Sequence[str | os.PathLike] | Callable[[Any], Any],
+    learner: str | LearnerEntry | Learner | None = None,
     *,
-    seed: int = 0,
-    preset: str = "full",
-    examples: int | None = None,
-    work: int | None = None,
-    heads: int | Literal["auto"] | None = None,
-    rank: int | None = None,
+    heads: PositiveInt | Literal["auto"] | None = None,
+    rank: PositiveInt | None = None,
     biases: bool | None = None,
     causal: bool | None = None,
-    accuracy: float | None = None,
-    noise: float = 0.0,
-    engine: str | None = None,
+    examples: PositiveInt | None = None,
+    work: PositiveInt | None = None,
+    noise: NonNegativeFloat | None = None,
+    tokens: PositiveInt | None = None,
+    dim: PositiveInt | None = None,
+    accuracy: PositiveFloat | None = None,
+    inputs: InputsName | None = None,
+    engine: EngineName | None = None,
     device: str | None = None,
+    preset: Literal["quick", "full"] = "full",
+    seed: NonNegativeInt = 0,
     progress: Progress | None = None,
 ) -> Learned:
-    """Run one learner on one target and measure its error on fresh examples.
+    """Run one learner on a source and measure its error on what it has not seen.
 
     Parameters
     ----------
-    target : Target or path
-        The target, or a file of one.
-    learner : str, Learner or LearnerEntry
-        A name of `LEARNERS`, or a learner that is set up.
-    seed : int
-        Seed of every random choice.
-    preset : {"quick", "full"}
-        The budgets of a learner given by name.
-    examples, work, heads : int, optional
-        They override the learner's own settings: its budget in examples, its budget in passes over them (Adam: in
-        steps), and the number of heads it fits. With "auto", Newton and the six phases find the number themselves.
+    source : Target, path, paths, or callable
+        A target, or a file of one; one file of examples x and y, or two files of one array each, of shape (n, k, d); or
+        a function of token matrices (k, d) or (n, k, d), a module of torch, or FILE.py:NAME of one.
+    learner : str, Learner or LearnerEntry, optional
+        A name of `LEARNERS`, or a learner that is set up. The default is newton, and by-queries for a function.
+    heads : int or "auto", optional
+        Heads to fit; by default the target's, 8 at most if it is hard. With auto, newton, six-phase and by-queries find
+        out.
     rank : int, optional
-        For Newton: the rank of every head, if known.
+        Rank of every head, if known, for newton: it then needs fewer examples.
     biases : bool, optional
-        For Newton: whether it learns biases too; by default where the target has some.
+        Whether newton learns biases too; by default where the target has some, or the examples need them.
     causal : bool, optional
-        For Newton: whether it learns a causal layer; by default where the target is one.
+        Whether newton learns a causal layer; by default where the target is one, or the examples show it.
+    examples : int, optional
+        Budget in examples, or in queries.
+    work : int, optional
+        Budget in passes over the examples (Adam: in steps; six-phase-paper: in tuples of its net).
+    noise : float, optional
+        Standard deviation of Gaussian noise that is added to every entry of the labels, or of answers to queries; the
+        labels for measuring have none. Of a function: of the noise that its answers have; by default it is found.
+    tokens : int, optional
+        Number k of tokens: of a file that does not say it or of which it is not wanted, and of a function's inputs.
+    dim : int, optional
+        Number d of coordinates of a token, of a function's inputs.
     accuracy : float, optional
-        For value queries: the relative rounding unit of the answers; found if not given.
-    noise : float
-        Standard deviation of Gaussian noise that is added to every entry of the training labels, or of the answers to
-        value queries. The labels used for measuring have no noise.
-    engine, device : str, optional
-        They override the learner's engine ("auto", "numpy" or "torch") and its device ("cpu", "cuda", "cuda:1").
+        For by-queries: the relative rounding unit of the answers, such as 6e-8 for float32; by default it is found.
+    inputs : {"boolean", "gaussian", "sphere"}, optional
+        Distribution of the tokens, instead of the file's.
+    engine : {"auto", "numpy", "torch"}, optional
+        What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
+    device : str, optional
+        Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
+    preset : {"quick", "full"}
+        Budgets of a learner given by name: quick or full.
+    seed : int
+        Seed of every random choice, also of which given examples are held out.
     progress : callable, optional
         Called with each `attention.Step` as it is recorded.
 
     Raises
     ------
     FileFormatError
-        If the file is neither a layer nor an instance.
+        If a file is no layer and no instance, and holds no examples.
     DoesNotApplyError
         If the learner is an attack on another kind of target.
     ValueError
-        If the learner or the preset is not known, a setting is out of range or the learner does not use it, or the
-        device is missing.
+        If the learner is not known, a setting is out of range or neither the learner nor the source uses it, the device
+        is missing, there are fewer than two different examples, or a function gives no finite arrays of their shape.
     ImportError
         If torch is needed and not installed.
 
     Notes
     -----
     Apart from the seconds, the same target, learner and seed give the same numbers as in `compare`.
+
+    Of given examples a twentieth is held out at random, together with all examples that follow from it by a symmetry.
+    Learners judge their fits by the same examples; six-phase in paper mode and elimination hold out others too. Without
+    a budget all of the rest are used, in their order. A fit that a learner calls exact and that these examples
+    contradict is overfitted.
 
     Examples
     --------
@@ -102,25 +148,65 @@ def learn(
     >>> learned.fit.outcome.name, learned.error < 1e-12
     ('EXACT', True)
     """
-    noise = check("noise", noise, NonNegativeFloat)
-    entry = one_learner(learner)
-    target = target if isinstance(target, Target) else load_target(target)
-    built = set_up(
-        target,
-        entry,
-        preset=preset,
-        examples=examples,
-        work=work,
-        heads=heads,
-        rank=rank,
-        biases=biases,
-        causal=causal,
-        accuracy=accuracy,
-        engine=engine,
-        device=device,
+    opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
+    seen = _Drawn(opened) if isinstance(opened, Target) else opened
+    entry = one_learner(learner or seen.usual_learner)
+    settings: dict[str, Any] = {
+        "heads": heads,
+        "rank": rank,
+        "biases": biases,
+        "causal": causal,
+        "examples": examples,
+        "work": work,
+    }
+    settings |= {"accuracy": accuracy, "engine": engine, "device": device}
+    if isinstance(seen, AskedFunction):
+        settings["noise"] = noise
+    elif isinstance(seen, GivenExamples) and noise is not None:
+        raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
+    built = set_up(seen.stand_in(heads), entry, preset=preset, **settings)
+    fields = {field.name for field in dataclasses.fields(built)}
+    if (access := access_of(built)) not in seen.access:
+        raise ValueError(
+            f"{entry.title} learns from {access}, which {seen.what} cannot answer: choose a learner of "
+            f"{seen.access[0]}, such as {seen.usual_learner}."
+        )
+    usual = {
+        name: value
+        for name, value in seen.usual_settings.items()
+        if name in fields and settings[name] is None
+    }
+    if not isinstance(learner, Learner):
+        if None in usual.values():
+            raise ValueError(
+                f"Examples do not say how many heads {entry.title} is to fit: give heads a number."
+            )
+        built = dataclasses.replace(built, **usual)
+    return Learned(
+        entry.record([built]), seed, **seen.learned(built, noise=noise, seed=seed, progress=progress)
     )
-    fit, measures = fit_target(target, built, seed, noise=noise, progress=progress)
-    return Learned(entry.record([built]), seed, fit, target.record.title, measures, target.record, noise)
+
+
+def open_source(
+    source: Any, *, tokens: int | None = None, dim: int | None = None, inputs: InputsName | None = None
+) -> Source:
+    """A source as `learn` takes it, read and checked. The arguments and the errors are those of `learn`."""
+    own = callable(source) or (isinstance(source, str) and ".py:" in source)
+    if own and not isinstance(source, Source):
+        if inputs is not None:
+            raise ValueError("inputs is for tokens that are drawn: a function is asked, so leave it out.")
+        return AskedFunction(source, tokens, dim)
+    if dim is not None:
+        raise ValueError(
+            "dim is for a function that is asked: leave it out, a layer or examples have their own."
+        )
+    several = isinstance(source, Sequence) and not isinstance(source, str)
+    if isinstance(source, Source) or several or holds_examples(Path(source)):
+        for name, value in (("tokens", tokens), ("inputs", inputs)):
+            if value is not None:
+                raise ValueError(f"{name} is for examples that are drawn from a file: leave it out.")
+        return source if isinstance(source, Source) else GivenExamples.read(source if several else [source])
+    return load_target(source, tokens=tokens, inputs=inputs)
 
 
 def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
@@ -144,6 +230,6 @@ def set_up(target: Target, entry: LearnerEntry, *, preset: str = "full", **setti
     fields = {field.name for field in dataclasses.fields(built)}
     for name in changed:
         if name not in fields:
-            raise UnusedSettingError(entry.title, name)
+            raise ValueError(f"{entry.title} has no use for {name}: leave it out.")
     require_engine(settings.get("engine"), settings.get("device"))
     return dataclasses.replace(built, **changed)

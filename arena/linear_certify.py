@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,16 +10,20 @@ from jaxtyping import Float
 from arena.formats import as_plain
 from attention import FileFormatError
 from attention.files import read_arrays
-from attention.validation import count, require_array
+from attention.validation import PositiveInt, Real, checked, count, require_array
 from studies.line_figure import Panel
 from upper.linear_attention import certify, exact_rank, feature_count, feature_moment, population_moment
 from upper.linear_attention.certificate import Certificate
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.populations import POPULATIONS, token_dimension
 
-__all__ = ["LinearCertified", "TokenSource", "certify_linear", "token_source"]
+__all__ = ["LinearCertified", "TokenSource", "certify_linear"]
 
 _USUAL_TOKENS = 5
+_CERTIFIED = (
+    *("features", "rank", "domain_rank", "joint_rank", "deficit", "identified", "identified_everywhere"),
+    *("factor", "smallest_eigenvalue", "tolerance", "gap", "margin", "borderline"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,26 +119,14 @@ class LinearCertified:
         for label, spectrum in self.spectra.items():
             there = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
             if len(there):
-                curves[label] = ((there + 1).tolist(), spectrum[there].tolist())
+                curves[label] = list(zip((there + 1).tolist(), spectrum[there].tolist(), strict=True))
         border = (self.certificate.rank + 0.5,)
         panel = Panel("place", "eigenvalue", curves, marks_only=True, verticals=border)
         return {"spectrum": panel} if curves else {}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; values that are not finite are None."""
-        names = (
-            *(
-                "features",
-                "rank",
-                "domain_rank",
-                "joint_rank",
-                "deficit",
-                "identified",
-                "identified_everywhere",
-            ),
-            *("factor", "smallest_eigenvalue", "tolerance", "gap", "margin", "borderline"),
-        )
-        told = {
+        result = {
             "data": self.data.name,
             "domain": self.domain.name,
             "data_tokens": self.data.tokens,
@@ -145,34 +137,75 @@ class LinearCertified:
             "warnings": self.warnings(),
             "verdict": str(self.certificate),
         }
-        return as_plain(told | {name: getattr(self.certificate, name) for name in names})
+        return as_plain(result | {name: getattr(self.certificate, name) for name in _CERTIFIED})
 
 
-def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSource:
-    """A source of tokens from a string: the name of a population, or the path of a file.
+@checked
+def certify_linear(
+    *,
+    data: str,
+    domain: str,
+    dim: PositiveInt | None = None,
+    tokens: PositiveInt | None = None,
+    domain_tokens: PositiveInt | None = None,
+    average: bool = False,
+    tolerance: Annotated[float, Real(above=0, below=1)] = 1e-10,
+) -> LinearCertified:
+    """Certify what learning linear attention from one source of tokens determines on another.
 
     Parameters
     ----------
-    name : str
-        One of `POPULATIONS`, or an .npy or safetensors file with an array (N, n, d). If the file holds several arrays,
-        the array x is used.
+    data : str
+        The training data: gaussian, sphere, boolean, boolean-constant or one-hot tokens, or a file (N, n, d), .npy or
+        safetensors. If the file holds several arrays, the array x is used.
+    domain : str
+        The inputs on which errors count: the same choices.
     dim : int, optional
-        Dimension of a population's tokens, including the constant coordinate.
+        Dimension of populations, including a constant coordinate; by default that of the file of the other.
     tokens : int, optional
-        Tokens per sequence of a population; by default 5. A file determines this itself.
+        Tokens per sequence of the data, if they are a population; by default 5, or as in the file of the domain.
+    domain_tokens : int, optional
+        Tokens per sequence of the domain, if it is a population; by default as in the data.
+    average : bool
+        G is the mean over the tokens instead of their sum.
+    tolerance : float
+        Eigenvalues below this share of the largest count as zero.
 
     Raises
     ------
     ValueError
-        If the name is neither a population nor a file, or the dimension is not given.
+        If a name is neither a population nor a file, or dimensions are missing or differ.
     FileFormatError
-        If the file holds something else.
+        If a file holds something else.
+
+    Notes
+    -----
+    O((N + D) D^2), with D = d^2 (d + 1)/2.
     """
+    cared = None if domain in POPULATIONS else _token_source(domain, dim, domain_tokens)
+    if cared is not None and data in POPULATIONS:
+        # a file determines its dimension and length, and also those of a population on the other side
+        dim, tokens = dim or cared.dim, tokens or cared.tokens
+    learned = _token_source(data, dim, tokens)
+    if cared is None:
+        cared = _token_source(domain, dim or learned.dim, domain_tokens or learned.tokens)
+    if learned.dim != cared.dim:
+        raise ValueError(
+            f"The tokens of {learned.name} have {learned.dim} dimensions and those of {cared.name} {cared.dim}: the "
+            "same number is needed."
+        )
+    moments = {"data": learned.moment(average=average), "domain": cared.moment(average=average)}
+    certificate = certify(**moments, tolerance=tolerance)
+    spectra = {name: np.linalg.eigvalsh(moment)[::-1] for name, moment in moments.items()}
+    return LinearCertified(learned, cared, certificate, spectra, average)
+
+
+def _token_source(name: str, dim: int | None, tokens: int | None) -> TokenSource:
     if name in POPULATIONS:
         if dim is None:
-            raise ValueError(f"{name} tokens have no dimension of their own: give --dim a number.")
-        dim = count("--dim", dim, least=token_dimension(name, 1))
-        return TokenSource(name, dim, _USUAL_TOKENS if tokens is None else tokens)
+            raise ValueError(f"{name} tokens have no dimension of their own: give dim a number.")
+        dim = count("dim", dim, least=token_dimension(name, 1))
+        return TokenSource(name, dim, tokens or _USUAL_TOKENS)
     path = Path(name)
     if path.suffix not in (".npy", ".safetensors"):
         raise ValueError(
@@ -190,23 +223,3 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}") from None
     return TokenSource(str(path), x.shape[2], x.shape[1], np.asarray(x, dtype=float))
-
-
-def certify_linear(
-    data: TokenSource, domain: TokenSource, *, tolerance: float, average: bool
-) -> LinearCertified:
-    """Certify what learning from one source of tokens determines on another.
-
-    It costs O((N + D) D^2), with D = d^2 (d + 1)/2. `tolerance` and errors are those of
-    `upper.linear_attention.certify`; a ValueError is also raised if the dimensions differ. With `average`, G is the
-    mean over the tokens.
-    """
-    if data.dim != domain.dim:
-        raise ValueError(
-            f"The tokens of {data.name} have {data.dim} dimensions and those of {domain.name} {domain.dim}: the same "
-            "number is needed."
-        )
-    moments = {"data": data.moment(average=average), "domain": domain.moment(average=average)}
-    certificate = certify(**moments, tolerance=tolerance)
-    spectra = {name: np.linalg.eigvalsh(moment)[::-1] for name, moment in moments.items()}
-    return LinearCertified(data, domain, certificate, spectra, average)

@@ -26,47 +26,42 @@ class Status(StrEnum):
         return self in (Status.FAILED, Status.TIMED_OUT)
 
 
-@dataclass(frozen=True)
-class TargetRecord:
-    """The record of a target.
+def make_printable(record: Any) -> None:
+    """Escape control characters in the texts of a new record, and replace NaN and infinities by None.
 
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and a readable title.
-        kind : str
-        "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller.
-    heads, tokens, dim : int
-        The numbers m of heads, k of tokens and d of coordinates.
-    inputs : dict
-        The distribution of the tokens, as `attention.inputs.inputs_to_json` writes it.
-    how : str
-        One sentence: how it was made.
-    seed : int or None
-        The seed it was made with; None if it was not made here.
-    known : str
-        One sentence about the part known in advance.
-    certificate : Certificate or None
-        The certificate of a hard instance; None for a layer without a secret.
-        conditions : tuple of dict of str to str
-        The non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`.
+    Names of files, learners and errors may hold any character; JSON has no number that is not finite.
     """
+    for part in fields(record):
+        value = getattr(record, part.name)
+        if type(value) in (str, dict, list, tuple):
+            object.__setattr__(record, part.name, escaped(value))
+        elif isinstance(value, float):
+            object.__setattr__(record, part.name, float(value) if math.isfinite(value) else None)
 
-    name: str
-    title: str
-    kind: str
-    heads: int
-    tokens: int
-    dim: int
-    inputs: dict[str, Any]
-    how: str
-    seed: int | None = None
-    known: str = ""
-    certificate: Certificate | None = None
-    conditions: tuple[dict[str, str], ...] = ()
 
+@dataclass(frozen=True)
+class _Record:
     def __post_init__(self) -> None:
         make_printable(self)
+
+
+@dataclass(frozen=True)
+class TargetRecord(_Record):
+    """The record of a target."""
+
+    name: str  #: short and unique
+    title: str
+    kind: str  #: "nice", the `lower.Family.kind` of a hard family, or "file" for a target from the caller
+    heads: int  #: m
+    tokens: int  #: k
+    dim: int  #: d
+    inputs: dict[str, Any]  #: the distribution of the tokens, as `attention.inputs.inputs_to_json` writes it
+    how: str  #: one sentence: how it was made
+    seed: int | None = None  #: the seed it was made with; None if it was not made here
+    known: str = ""  #: one sentence about the part known in advance
+    certificate: Certificate | None = None  #: of a hard instance; None for a layer without a secret
+    #: the non-degeneracy conditions of a layer without a secret: the rows of `attention.ConditionReport.rows`
+    conditions: tuple[dict[str, str], ...] = ()
 
     @property
     def group(self) -> str:
@@ -80,33 +75,23 @@ class TargetRecord:
 
 
 @dataclass(frozen=True)
-class LearnerRecord:
-    """The record of a learner.
+class LearnerRecord(_Record):
+    """The record of a learner."""
 
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and a readable title.
-        guarantee : str
-        One sentence: the guarantee and its source.
-    parameters : dict
-        The hyper-parameters it ran with.
-    access : str
-        How it sees a target: "random examples", "value queries" or "samples of rounding".
-    """
-
-    name: str
+    name: str  #: short and unique
     title: str
-    guarantee: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    access: str = "random examples"
+    guarantee: str  #: one sentence: the guarantee and its source
+    parameters: dict[str, Any] = field(default_factory=dict)  #: the hyper-parameters it ran with
+    access: str = "random examples"  #: how it sees a target, as of `attention.Learner`
 
-    def __post_init__(self) -> None:
-        make_printable(self)
+    @property
+    def asks(self) -> bool:
+        """Whether its cost is counted in value queries, not in examples."""
+        return self.access == "value queries"
 
 
 @dataclass(frozen=True)
-class TracePoint:
+class TracePoint(_Record):
     """One step of a fit: the cost so far, and the error on the unknown part (None if not finite)."""
 
     name: str
@@ -114,84 +99,41 @@ class TracePoint:
     seconds: float | None
     error: float | None = None
 
-    def __post_init__(self) -> None:
-        make_printable(self)
-        _make_finite(self, "seconds", "error")
-
 
 @dataclass(frozen=True)
-class Cell:
-    """The fit of one learner on one target with one seed.
+class Cell(_Record):
+    """The fit of one learner on one target with one seed; errors and seconds that are not finite are None."""
 
-    Attributes
-    ----------
-    target, learner : str
-        The names of the two.
-    seed : int
-        The seed of the fit.
-    status : Status
-        Whether a fit was returned.
-    message : str
-        Why no fit was returned.
-    outcome, outcome_text : str
-        The name of the outcome and its sentence; empty without a fit.
-    succeeded : bool
-        Whether the learner met its guarantee.
-    relative_error, unknown_part_error, theta_error, w_error : float or None
-        Errors on fresh inputs; None if there is no error or it is not finite.
-    error_rate_bound : float or None
-        Of a success, the share of inputs on which the fit may be wrong, with confidence .95, as in `attention.Fit`.
-    examples_used : int or None
-        Examples drawn.
-    seconds : float or None
-        Wall-clock seconds, without measuring.
-    engine : str
-        The engine, as of `attention.Fit`; empty for a learner without a choice.
-    alone : str
-        The part of the learner that did all the work if the others found nothing, as in `attention.Fit`; else empty.
-    trace : tuple of TracePoint
-        One point per phase or step.
-    """
-
-    target: str
-    learner: str
-    seed: int
+    target: str  #: its name
+    learner: str  #: its name
+    seed: int  #: of the fit
     status: Status
-    message: str = ""
-    outcome: str = ""
-    outcome_text: str = ""
-    succeeded: bool = False
-    relative_error: float | None = None
+    message: str = ""  #: why no fit was returned
+    outcome: str = ""  #: the name of the outcome; empty without a fit
+    outcome_text: str = ""  #: its sentence
+    succeeded: bool = False  #: whether the learner met its guarantee
+    relative_error: float | None = None  #: this and the next three: on fresh inputs
     unknown_part_error: float | None = None
     theta_error: float | None = None
     w_error: float | None = None
+    #: of a success, the share of inputs on which the fit may be wrong, with confidence .95, as in `attention.Fit`
     error_rate_bound: float | None = None
-    examples_used: int | None = None
-    seconds: float | None = None
-    engine: str = ""
-    alone: str = ""
-    trace: tuple[TracePoint, ...] = ()
-
-    def __post_init__(self) -> None:
-        make_printable(self)
-        _make_finite(self, "relative_error", "unknown_part_error", "theta_error", "w_error", "seconds")
+    examples_used: int | None = None  #: examples drawn, or value queries asked
+    seconds: float | None = None  #: wall-clock, without measuring
+    engine: str = ""  #: as in `attention.Fit`; empty for a learner without a choice
+    alone: str = ""  #: the part of the learner that did all the work, as in `attention.Fit`; else empty
+    trace: tuple[TracePoint, ...] = ()  #: one point per phase or step
 
     @property
     def fitted(self) -> bool:
         """Whether there is a fit that applies to this target."""
         return self.status is Status.DONE and self.outcome != "NOT_APPLICABLE"
 
-
-def make_printable(record: Any) -> None:
-    """Escape control characters in all texts: names of files, learners and errors may hold any."""
-    for part in fields(record):
-        if type(value := getattr(record, part.name)) in (str, dict, list, tuple):
-            object.__setattr__(record, part.name, escaped(value))
-
-
-def _make_finite(record: Any, *names: str) -> None:
-    """Replace NaN and infinities in fields by None, because JSON has no such numbers."""
-    for name in names:
-        value = getattr(record, name)
-        if value is not None:
-            object.__setattr__(record, name, float(value) if math.isfinite(value) else None)
+    def points(self, against: str) -> list[tuple[float, float]]:
+        """The points (cost, error) of its curve: its trace and its final error, where both are finite."""
+        if not self.fitted:
+            return []
+        pairs = [(getattr(point, against), point.error) for point in self.trace]
+        end = self.examples_used if against == "examples" else self.seconds
+        pairs.append((end, self.unknown_part_error))
+        return [(float(cost), error) for cost, error in pairs if cost is not None and error is not None]

@@ -1,7 +1,9 @@
 """The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
 
 import base64
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,20 +14,22 @@ import numpy as np
 
 from arena.cells import fit_target, identity
 from arena.drawing import Drawing
-from arena.formats import as_plain, error_text, seconds_text
-from arena.page import template
+from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import make_printable
 from arena.recovery_map import head_map
-from arena.table import LINES, rendered
-from arena.targets import Target, checkpoint_target, inputs_named
+from arena.targets import InputsName, Target, checkpoint_target, inputs_named
+from arena.views.page import template
 from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
+from attention.checkpoints import checkpoint_layers
+from attention.conversion import Biases
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
-from runs import Cell, run, single_thread
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
+from runs import Cell, Result, run, single_thread
 from upper import ByQueries, Newton, counting_floor
 
-__all__ = ["HeadRecovery", "LayerRecovery", "Recovery", "Way", "recover_layers", "recovery_cells"]
+__all__ = ["LayerRecovery", "Recovery", "Way", "recover"]
 
 Way = Literal["examples", "queries"]
 
@@ -44,20 +48,6 @@ _EXAMPLES = 3  # times Newton's default
 # function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
 # rough fit ends at this error.
 _FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5
-
-
-@dataclass(frozen=True)
-class HeadRecovery:
-    """One head: the measures of the true head, and the errors of the one found."""
-
-    theta_norm: float  #: |Theta_i|
-    w_norm: float  #: |W_i|
-    theta_rank: int
-    w_rank: int
-    theta_incoherence: float | None  #: as in `attention.check_conditions`; None if the layer has one head
-    w_incoherence: float | None
-    theta_error: float | None = None  #: relative; None if no layer of as many heads was found
-    w_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,9 @@ class LayerRecovery:
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
-    per_head: tuple[HeadRecovery, ...] = ()
+    #: of each head: norm and rank of theta and w, their incoherence as in `attention.check_conditions` (None if the
+    #: layer has one head), and the relative errors, if a layer of as many heads was found
+    per_head: tuple[dict[str, float | None], ...] = ()
 
     def __post_init__(self) -> None:
         make_printable(self)
@@ -97,8 +89,11 @@ class LayerRecovery:
     @property
     def ranks(self) -> str:
         """The rank of the heads, or the smallest and the largest one."""
-        found = {rank for head in self.per_head for rank in (head.theta_rank, head.w_rank)} or {self.head_dim}
-        return f"{min(found)}" if len(found) == 1 else f"{min(found)} to {max(found)}"
+        ranks = [head[name] or 0 for head in self.per_head for name in ("theta_rank", "w_rank")] or [
+            self.head_dim
+        ]
+        low, high = int(min(ranks)), int(max(ranks))
+        return f"{low}" if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +104,7 @@ class Recovery:
     by: Way
     settings: dict[str, Any]  #: tokens, inputs and the like
     layers: tuple[LayerRecovery, ...]  #: by number
+    missing: int = 0  #: how many layers an interruption left out
 
     def __post_init__(self) -> None:
         make_printable(self)
@@ -144,18 +140,8 @@ class Recovery:
         )
 
     def __str__(self) -> str:
-        from rich.box import Box
-        from rich.table import Table
-
-        header, *rows = self.table()
-        table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for name in header:
-            side: Any = "left" if name in ("Conditions", "Recovered", "Outcome") else "right"
-            table.add_column(name, justify=side)
-        for row in rows:
-            table.add_row(*row)
         title = f"Layers of {self.name}, learned from {self.by}"
-        return "\n".join([title, "", rendered(table, width=130), *self.legend])
+        return "\n".join([title, "", aligned(self.table()), "", *self.legend])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the settings, and a record for each layer."""
@@ -165,7 +151,7 @@ class Recovery:
     @cached_property
     def drawing(self) -> Drawing:
         """The map of heads."""
-        return head_map({one.layer: [vars(head) for head in one.per_head] for one in self.layers})
+        return head_map({one.layer: one.per_head for one in self.layers})
 
     def save(self, folder: Path) -> Path:
         """Write recovered.json, heads.svg and index.html into a folder; returns the page."""
@@ -180,86 +166,116 @@ class Recovery:
         return folder / "index.html"
 
 
-def recovery_cells(
-    path: Path,
-    layers: Sequence[int],
+@checked
+def recover(
+    checkpoint: str | Path,
     *,
+    layers: Sequence[int] | str = "all",
     by: Way = "examples",
-    tokens: int = 4,
-    inputs: str = "boolean",
-    examples: int | None = None,
-    seed: int = 0,
-    **reading: Any,
-) -> list[Cell]:
-    """A cell for each layer of a checkpoint, keyed by the content of the layer: a moved or renamed file is the same.
+    tokens: PositiveInt = 4,
+    inputs: InputsName = "boolean",
+    examples: PositiveInt | None = None,
+    heads: PositiveInt | None = None,
+    prefix: str | None = None,
+    biases: Biases = "kept",
+    coordinates: PositiveInt | None = None,
+    seed: NonNegativeInt = 0,
+    timeout: PositiveFloat | None = None,
+    **options: Any,
+) -> Recovery:
+    """Learn the attention layers of a trained model back, and compare each with the truth.
 
     Parameters
     ----------
-    path : path
-        The checkpoint.
-    layers : sequence of int
-        Numbers of layers.
+    checkpoint : path
+        A safetensors or PyTorch file, its index, or its folder.
+    layers : str or sequence of int
+        all, or numbers from 0 and ranges, such as 0,2-4.
     by : "examples" or "queries"
-        Newton on random examples, with the dimension of a head as rank; or `ByQueries`.
-    tokens, inputs : int, str
-        The number k of tokens and their distribution.
+        What the learner sees: random examples, for Newton with the dimension of a head as rank; or answers to queries.
+    tokens : int
+        Number k of tokens. From more than four, Newton starts from a rough fit to sequences of four, from five counting
+        floors of them.
+    inputs : {"boolean", "gaussian", "sphere"}
+        Distribution of the tokens.
     examples : int, optional
-        Budget in examples or queries. By default Newton gets three times its default. If there are more than four
-        tokens, it starts from a rough fit to sequences of four, from five counting floors of them.
+        Budget in examples or queries for each layer; by default enough: for Newton three times its default.
+    heads : int, optional
+        Number m of heads of a layer; by default as in config.json.
+    prefix : str, optional
+        Prefix of the names of the layers, if the checkpoint holds several models.
+    biases : "kept" or "dropped"
+        Biases of the layers: kept, or dropped.
+    coordinates : int, optional
+        Number of first coordinates of a layer to keep; by default all.
     seed : int
-        Of every random choice.
-    **reading
-        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates.
+        Seed of every random choice.
+    timeout : float, optional
+        Seconds a layer may take; by default no limit.
+    **options
+        As for `runs.run`: jobs, cluster, store, fresh, isolated, progress.
+
+    Returns
+    -------
+    Recovery
+        The layers. One that crashed or took too long says so; after an interruption `missing` counts the others.
 
     Raises
     ------
     FileFormatError, ValueError
         If a layer cannot be read, or a setting is out of range.
     """
-    cells = []
     settings = {"by": by, "tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
-    for number in layers:
-        with single_thread():  # the last digits of products depend on the number of threads
-            imported = read_checkpoint_layer(path, layer=number, **reading)
-        layer = imported.layer
-        inputs_named(inputs, tokens, layer.dim)
-        shape = {
-            "heads": layer.heads,
-            "dim": layer.dim,
-            "head_dim": imported.head_dim,
-            "biased": layer.biased,
-        }
-        arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
-        cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
-    return cells
+    reading = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
+    path = Path(checkpoint)
+    cells = [
+        _cell(path, number, settings, reading)
+        for number in _chosen(layers, checkpoint_layers(path, prefix=prefix))
+    ]
+    recovered: list[LayerRecovery] = []
+    with suppress(KeyboardInterrupt):
+        for result in run(cells, retry_failed=True, timeout=timeout, **options):
+            recovered.append(_layer(result))
+    ordered = tuple(sorted(recovered, key=lambda layer: layer.layer))
+    return Recovery(path.resolve().name, by, settings | reading, ordered, missing=len(cells) - len(ordered))
 
 
-def recover_layers(
-    cells: Sequence[Cell], *, on_layer: Callable[[LayerRecovery], None] | None = None, **options: Any
-) -> tuple[LayerRecovery, ...]:
-    """Recover the layers of `recovery_cells`; results are in the order of the numbers.
+def _cell(path: Path, number: int, settings: dict[str, Any], reading: dict[str, Any]) -> Cell:
+    """The work on one layer, known by the layer's content: a moved or renamed file is the same."""
+    with single_thread():  # the last digits of products depend on the number of threads
+        imported = read_checkpoint_layer(path, layer=number, **reading)
+    layer = imported.layer
+    shape = {"heads": layer.heads, "dim": layer.dim, "head_dim": imported.head_dim, "biased": layer.biased}
+    arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
+    return Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}")
 
-    Options are those of `runs.run`: jobs, timeout, store, fresh, isolated. `on_layer` is called with each layer when
-    it is found in the store or done. A layer that crashed or took too long says so.
 
-    Examples
-    --------
-    >>> recover_layers([])
-    ()
-    """
-    found = []
-    for result in run(cells, retry_failed=True, **options):
-        if result.status == "done":
-            one = msgspec.convert(result.value, LayerRecovery)
-        else:
-            shape = {
-                name: result.cell.arguments[name] for name in ("layer", "heads", "dim", "head_dim", "biased")
-            }
-            one = LayerRecovery(**shape, status=result.status, message=result.message)
-        found.append(one)
-        if on_layer is not None:
-            on_layer(one)
-    return tuple(sorted(found, key=lambda one: one.layer))
+def _layer(result: Result) -> LayerRecovery:
+    if result.status == "done":
+        return msgspec.convert(result.value, LayerRecovery)
+    shape = {name: result.cell.arguments[name] for name in ("layer", "heads", "dim", "head_dim", "biased")}
+    return LayerRecovery(**shape, status=result.status, message=result.message)
+
+
+def _chosen(layers: Sequence[int] | str, known: Sequence[int]) -> list[int]:
+    """The numbers of layers that are named, each once, in order."""
+    text = layers if isinstance(layers, str) else ",".join(map(str, layers))
+    if text.strip().lower() == "all":
+        return list(known)
+    wanted: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ValueError(
+                f"layers is {text!r}: all, or numbers and ranges with commas between them, as in 0,2-4, are needed."
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if missing := [number for number in (first, last) if number not in known]:
+            raise ValueError(
+                f"layers is {text!r}: there is no layer {missing[0]}, only {', '.join(map(str, known))}."
+            )
+        wanted |= {number for number in known if first <= number <= last}
+    return sorted(wanted)
 
 
 def _recovered(
@@ -268,7 +284,7 @@ def _recovered(
     head_dim: int,
     by: Way,
     tokens: int,
-    inputs: str,
+    inputs: InputsName,
     examples: int | None,
     seed: int,
     **content: Any,
@@ -327,7 +343,7 @@ def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
     return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
 
 
-def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, ...]:
+def _heads(target: Target, found: AttentionLayer | None) -> tuple[dict[str, float | None], ...]:
     truth, m = target.layer, target.layer.heads
     measures: dict[str, Any] = {}
     for name in ("theta", "w"):
@@ -339,4 +355,4 @@ def _heads(target: Target, found: AttentionLayer | None) -> tuple[HeadRecovery, 
     if found is not None and found.heads == m:
         errors = parameter_errors(found, truth)
         measures |= {"theta_error": errors.theta.tolist(), "w_error": errors.w.tolist()}
-    return tuple(HeadRecovery(**{name: values[i] for name, values in measures.items()}) for i in range(m))
+    return tuple({name: values[i] for name, values in measures.items()} for i in range(m))

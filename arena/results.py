@@ -1,55 +1,362 @@
-"""A comparison and its views: table, figures, page, data frames, files."""
+"""A comparison: exact as JSON, as rows, cut down, and summed up over seeds and kinds of targets."""
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
 
-from arena.comparison_record import ComparisonRecord
-from arena.drawing import Drawing
-from arena.figures import heat_map, learning_curves
-from arena.frames import cell_table
-from arena.page import render_map, render_page
-from arena.table import table_text
+import msgspec
+
+from arena.formats import csv_text
+from arena.records import Cell, LearnerRecord, Status, TargetRecord, make_printable
 from attention import FileFormatError
+from attention.evaluation import percent
 from attention.files import FilePath, write_whole
+from attention.foreign import json_text, strict_json
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Results"]
+    from arena.drawing import Drawing
 
-_DATA = "results.json"
+__all__ = ["LEARNED", "NOTHING", "TARGET_COLUMNS", "Results", "Summary", "summarise"]
+
+LEARNED, NOTHING = 1e-3, 0.9
+"""The verdict is "learned" up to the first error on the unknown part, and "nothing" from the second one."""
+TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
+"""What a row about a fit says of its target; the names of these columns begin with ``target_``."""
+
+_FORMAT = "attention-bounds results 2"
+_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One learner on one target over all seeds."""
+
+    #: DONE if any fit applies to this target, otherwise the gravest status; None without a cell
+    status: Status | None = None
+    error: float = math.nan  #: median error on the unknown part; infinite if not finite, NaN without a fit
+    error_min: float = math.nan
+    error_max: float = math.nan
+    examples: float = math.nan  #: median; NaN if there are no values
+    seconds: float = math.nan  #: likewise
+    outcome: str = ""  #: the most frequent outcome; empty without a fit
+    outcome_text: str = ""
+    #: the largest one of the fits with this outcome, as in `attention.Fit`; None if it is no success
+    error_rate_bound: float | None = None
+    alone: str = ""  #: the part of the learner that did all the work in most of these fits; else empty
+    seeds: int = 0  #: how many cells there are
+    done: int = 0  #: how many of them have a fit
+    message: str = ""  #: why the first of the other cells has no fit
+
+    @property
+    def lost(self) -> bool:
+        """Whether no fit returned, and the gravest of them failed or timed out."""
+        return self.status is not None and self.status.lost
+
+    @property
+    def vouched(self) -> str:
+        """The bound on the error rate as text, such as "<=7%"; empty without one."""
+        return "" if self.error_rate_bound is None else f"<={percent(self.error_rate_bound)}"
+
+    @property
+    def verdict(self) -> str:
+        """A short word: "learned", "partly", "nothing", or the reason why there is no number."""
+        if self.status is not Status.DONE:
+            return "not run" if self.status is None else self.status.value
+        return "learned" if self.error <= LEARNED else "partly" if self.error < NOTHING else "nothing"
+
+
+def summarise(cells: Sequence[Cell]) -> Summary:
+    """The summary of the cells of one target and one learner, one per seed."""
+    if not cells:
+        return Summary()
+    gravity = list(Status).index
+    done = [cell for cell in cells if cell.fitted]
+    others = sorted((cell for cell in cells if not cell.fitted), key=lambda cell: -gravity(cell.status))
+    outcomes = Counter((cell.outcome, cell.outcome_text) for cell in cells if cell.outcome)
+    outcome, text = outcomes.most_common(1)[0][0] if outcomes else ("", "")
+    message = next((why for cell in others if (why := cell.message or cell.outcome_text)), "")
+    common = Summary(
+        others[0].status if others and others[0].status is not Status.DONE else Status.NOT_APPLICABLE,
+        outcome=outcome,
+        outcome_text=text,
+        seeds=len(cells),
+        message=message,
+    )
+    if not done:
+        return common
+    alike = [cell for cell in done if cell.outcome == outcome]
+    errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
+    bounds = [cell.error_rate_bound for cell in alike if cell.error_rate_bound is not None]
+    return replace(
+        common,
+        status=Status.DONE,
+        error=median(errors),
+        error_min=min(errors),
+        error_max=max(errors),
+        examples=_median([cell.examples_used for cell in done]),
+        seconds=_median([cell.seconds for cell in done]),
+        error_rate_bound=max(bounds, default=None),
+        alone=Counter(cell.alone for cell in alike).most_common(1)[0][0],
+        done=len(done),
+    )
+
+
+def _median(values: Sequence[float | int | None]) -> float:
+    present = [value for value in values if value is not None]
+    return float(median(present)) if present else math.nan
 
 
 @dataclass(frozen=True, repr=False)
-class Results(ComparisonRecord):
+class Results:
     """A whole comparison, as `compare` returns it; a notebook shows its map of errors.
 
     Attributes
     ----------
-    made, targets, learners, cells
-        As in `arena.comparison_record.ComparisonRecord`.
+    made : dict
+        How it was made: command, preset, versions, seconds, seeds, jobs.
+    targets, learners : tuple of TargetRecord, tuple of LearnerRecord
+        In the order they were given.
+    cells : tuple of Cell
+        One per target, learner and seed.
 
     Examples
     --------
-    >>> from arena import Cell, LearnerRecord, Status, TargetRecord
+    >>> from arena.records import Cell, LearnerRecord, Status, TargetRecord
     >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn at random.")
     >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"heads": 1})
     >>> cell = Cell("toy", "Newton", 0, Status.DONE, outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
-    >>> Results({"preset": "quick"}, (target,), (learner,), (cell,)).plot()
+    >>> results = Results({"preset": "quick"}, (target,), (learner,), (cell,))
+    >>> results, results.summary("toy", "Newton").verdict
+    (<Results: 1 targets, 1 learners, 1 cells>, 'learned')
+    >>> Results.from_json(results.to_json()) == results
+    True
+    >>> results.plot()
     <Drawing: Error on the unknown part: 1 targets down, 1 learners across>
     """
 
-    def __str__(self) -> str:
-        """The table with its caption and legend, as `attention-bounds compare` prints it."""
-        return table_text(self).rstrip("\n")
+    made: dict[str, Any]
+    targets: tuple[TargetRecord, ...]
+    learners: tuple[LearnerRecord, ...]
+    cells: tuple[Cell, ...]
 
-    def _repr_html_(self) -> str:
-        return render_map(self)
+    def __post_init__(self) -> None:
+        """Check that names are unique, and that every cell names a target and a learner."""
+        make_printable(self)
+        for name in ("targets", "learners", "cells"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for what, records in (("target", self.targets), ("learner", self.learners)):
+            names = Counter(record.name for record in records)
+            if twice := [name for name, times in names.items() if times > 1]:
+                raise ValueError(f"Two {what}s are named {twice[0]!r}: every {what} needs a name of its own.")
+            if strangers := [name for cell in self.cells if (name := getattr(cell, what)) not in names]:
+                raise ValueError(f"A cell names the {what} {strangers[0]!r}, which is not among the {what}s.")
+        keys = Counter((cell.target, cell.learner, cell.seed) for cell in self.cells)
+        if repeated := [key for key, times in keys.items() if times > 1]:
+            raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.targets)} targets, {len(self.learners)} learners, {len(self.cells)} cells"
+        return f"<Results: {sizes}>"
+
+    @property
+    def shown(self) -> list[TargetRecord]:
+        """The targets in the order of display: those with a secret come last, otherwise in their own order."""
+        return sorted(self.targets, key=lambda target: target.certificate is not None)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds each pair of target and learner has when the comparison is complete."""
+        most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
+        return max(int(self.made.get("seeds", 0)), most)
+
+    @property
+    def interruption(self) -> str:
+        """Why the comparison stopped early and how far it got; empty if it is complete."""
+        if not (why := self.made.get("interrupted")):
+            return ""
+        whole = len(self.targets) * len(self.learners) * self.seeds
+        reason = "interactively" if why is True else why
+        return f"Stopped before the end ({reason}): {len(self.cells)} of {whole} fits are here."
+
+    def target(self, name: str) -> TargetRecord:
+        """The target of that name."""
+        return _named("target", self.targets, name)
+
+    def learner(self, name: str) -> LearnerRecord:
+        """The learner of that name."""
+        return _named("learner", self.learners, name)
+
+    def cell(self, target: str, learner: str) -> list[Cell]:
+        """The cells of a target and a learner, one per seed, in order of seeds."""
+        cells = [cell for cell in self.cells if (cell.target, cell.learner) == (target, learner)]
+        return sorted(cells, key=lambda cell: cell.seed)
+
+    def summary(self, target: str, learner: str) -> Summary:
+        """One learner on one target over all seeds."""
+        return summarise(self.cell(target, learner))
+
+    def tally(self, learner: str) -> dict[str, Counter[str]]:
+        """How often a learner got each verdict on the targets of each group, in the order of display."""
+        verdicts: dict[str, Counter[str]] = {}
+        for target in self.shown:
+            verdict = self.summary(target.name, learner).verdict
+            verdicts.setdefault(target.group, Counter())[verdict] += 1
+        return verdicts
+
+    def only(
+        self,
+        targets: str | Sequence[str] | None = None,
+        learners: str | Sequence[str] | None = None,
+        seeds: int | Sequence[int] | None = None,
+    ) -> "Results":
+        """The part of the comparison that is named, in the comparison's order; an argument left out keeps everything.
+
+        Parameters
+        ----------
+        targets, learners : str or sequence of str, optional
+            Names; by default all.
+        seeds : int or sequence of int, optional
+            Seeds; by default all.
+
+        Raises
+        ------
+        ValueError
+            If a target, a learner or a seed is not in the comparison.
+        """
+        chosen_targets = _chosen("target", [target.name for target in self.targets], targets)
+        chosen_learners = _chosen("learner", [learner.name for learner in self.learners], learners)
+        chosen_seeds = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        return Results(
+            made=self.made if seeds is None else {**self.made, "seeds": len(chosen_seeds)},
+            targets=tuple(target for target in self.targets if target.name in chosen_targets),
+            learners=tuple(learner for learner in self.learners if learner.name in chosen_learners),
+            cells=tuple(
+                cell
+                for cell in self.cells
+                if cell.target in chosen_targets
+                and cell.learner in chosen_learners
+                and cell.seed in chosen_seeds
+            ),
+        )
+
+    def without_seconds(self) -> "Results":
+        """The same without times and without how the run was started, so that two runs can be compared bit for bit."""
+        cells = (
+            replace(cell, seconds=None, trace=tuple(replace(point, seconds=None) for point in cell.trace))
+            for cell in self.cells
+        )
+        made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
+        return replace(self, made=made, cells=tuple(cells))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per cell, without its trace, with what is known of target and learner."""
+        rows = []
+        for cell in self.cells:
+            target = self.target(cell.target)
+            row = {part.name: getattr(cell, part.name) for part in fields(Cell) if part.name != "trace"}
+            row |= {f"target_{name}": getattr(target, name) for name in TARGET_COLUMNS}
+            rows.append(row | {"learner_title": self.learner(cell.learner).title})
+        return rows
+
+    def to_csv(self) -> str:
+        """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
+        return csv_text(self.rows())
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The same as a data frame.
+
+        Raises
+        ------
+        ImportError
+            If pandas, of the extra ``tables``, is not installed; `to_csv` does without.
+        """
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+    def to_json(self) -> str:
+        """As JSON text; `from_json` gives back equal records, every float to its last bit."""
+        return json_text({"format": _FORMAT, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Results":
+        """Records from the text `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is not JSON, is of another kind, lacks a field, or holds a wrong value.
+        """
+        try:
+            data = strict_json(text)
+        except ValueError as error:
+            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+            raise ValueError(f"This is not a comparison of the format {_FORMAT!r}: compare again.")
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"The results hold a wrong value. {error}") from None
+
+    @classmethod
+    def load(cls, path: FilePath) -> "Results":
+        """Read what `save` wrote: a results.json, or the folder that holds one.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is missing, cannot be read, or holds no comparison.
+        """
+        path = Path(path)
+        path = path / "results.json" if path.is_dir() else path
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileFormatError(
+                f"There is no file {path}: give a results.json, or a folder that holds one."
+            ) from None
+        except OSError as error:
+            raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise FileFormatError(f"{path} is not UTF-8 text: give a whole results.json.") from None
+        except ValueError as error:
+            raise FileFormatError(f"{path}: {error}") from None
+
+    # Views import results. The methods that show a comparison therefore import their view when they are called.
+
+    def save(self, folder: FilePath) -> tuple[Path, Path]:
+        """Write results.json and index.html into a folder; a missing folder is made.
+
+        Returns
+        -------
+        tuple of Path
+            The paths of the two files; `load` reads the first one.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written. An existing file is replaced only when the new one is complete.
+        """
+        from arena.views.page import render_page
+
+        folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file: give the path of a folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        data, page = folder / "results.json", folder / "index.html"
+        write_whole(data, self.to_json().encode())
+        write_whole(page, render_page(self).encode())
+        return data, page
 
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
-    ) -> Drawing:
+    ) -> "Drawing":
         """The heat map of errors or, for a named target, its curves of error against cost.
 
         Parameters
@@ -69,72 +376,42 @@ class Results(ComparisonRecord):
         ValueError
             If there is no such target or axis, or an axis is given without a target.
         """
+        from arena.views.figures import heat_map, learning_curves
+
         if target is not None:
             return learning_curves(self, target, "examples" if against is None else against)
         if against is not None:
             raise ValueError(f"against is {against!r} without a target: a heat map has no such axis.")
         return heat_map(self)
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """The cells as a data frame, one row each, with what is known of target and learner.
+    def __str__(self) -> str:
+        """The table with its caption and legend, as `attention-bounds compare` prints it."""
+        from arena.views.table import table_text
 
-        Raises
-        ------
-        ImportError
-            If pandas, of the extra ``tables``, is not installed; `to_csv` does without.
-        """
-        return cell_table(self).to_pandas()
+        return table_text(self).rstrip("\n")
 
-    def page(self) -> str:
-        """The page of the comparison: one HTML document that needs no network."""
-        return render_page(self)
+    def _repr_html_(self) -> str:
+        from arena.views.page import render_map
 
-    def save(self, folder: FilePath) -> tuple[Path, Path]:
-        """Write results.json and index.html into a folder; a missing folder is made.
+        return render_map(self)
 
-        Returns
-        -------
-        tuple of Path
-            The paths of the two files; `load` reads the first one.
 
-        Raises
-        ------
-        OSError
-            If they cannot be written. An existing file is replaced only when the new one is complete.
-        """
-        folder = Path(folder)
-        if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is a file: give the path of a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        data, page = folder / _DATA, folder / "index.html"
-        write_whole(data, self.to_json().encode())
-        write_whole(page, self.page().encode())
-        return data, page
+def _chosen(what: str, present: Sequence[Any], wanted: Any) -> set[Any]:
+    """The wanted items among those present: all for None; a single item stands for a list of one."""
+    if wanted is None:
+        return set(present)
+    wanted = [wanted] if isinstance(wanted, str | int) else list(wanted)
+    if strangers := [item for item in wanted if item not in present]:
+        raise _absent(what, strangers[0], present)
+    return set(wanted)
 
-    @classmethod
-    def load(cls, path: FilePath) -> "Results":
-        """Read what `save` wrote: a results.json, or the folder that holds one.
 
-        Raises
-        ------
-        FileFormatError
-            If the file is missing, cannot be read, or holds no comparison.
-        """
-        path = Path(path)
-        path = path / _DATA if path.is_dir() else path
-        try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FileFormatError(
-                f"There is no file {path}: give a results.json, or a folder that holds one."
-            ) from None
-        except OSError as error:
-            raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise FileFormatError(f"{path} is not UTF-8 text: give a whole results.json.") from None
-        except ValueError as error:
-            raise FileFormatError(f"{path}: {error}") from None
+def _named(what: str, records: Sequence[Any], name: str) -> Any:
+    for record in records:
+        if record.name == name:
+            return record
+    raise _absent(what, name, [record.name for record in records])
 
-    def to_csv(self) -> str:
-        """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
-        return cell_table(self).to_csv()
+
+def _absent(what: str, name: Any, present: Sequence[Any]) -> ValueError:
+    return ValueError(f"There is no {what} {name!r}: there are {', '.join(map(str, present)) or 'none'}.")

@@ -1,8 +1,8 @@
-"""The stored cells of comparisons, as a table and as a file."""
+"""The stored cells of comparisons, as rows and as a file."""
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,42 +10,24 @@ from typing import Any
 import msgspec
 
 from arena.cells import stored_cell, stored_results
-from arena.formats import as_plain
-from arena.frames import TARGET_COLUMNS, Table
-from attention.files import FilePath, write_whole
-from attention.foreign import json_text
-from attention.validation import as_path, require_instance
+from arena.formats import as_plain, csv_text
+from arena.results import TARGET_COLUMNS
+from attention.foreign import escaped, json_text
 from lower import Certificate
 from runs import Result, Store, StoreError
 
-__all__ = ["EXPORTS", "export_cells", "stored_cells"]
+__all__ = ["EXPORTS", "stored_cells"]
 
-_COLUMNS = (
-    *("finished", "target", "learner", "seed", "status", "message", "outcome", "succeeded", "relative_error"),
-    *("unknown_part_error", "theta_error", "w_error", "error_rate_bound", "examples_used", "seconds"),
-    *("engine", "alone"),
-    *(f"target_{name}" for name in TARGET_COLUMNS),
-    *("learner_title", "timeout", "versions", "parameters", "trace"),
-)
+Rows = Sequence[Mapping[str, Any]]
 
 
-def stored_cells(store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None) -> Table:
-    """The cells of comparisons in a store, one row each, the oldest first.
+def stored_cells(
+    store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None
+) -> list[dict[str, Any]]:
+    """The cells of comparisons in a store with these names (* and ? work as in a shell) and this seed, oldest first.
 
-    Parameters
-    ----------
-    store : Store
-        The store with the cells.
-    target, learner : str
-        Only cells with these names; * and ? work as in a shell.
-    seed : int, optional
-        Only this seed.
-
-    Returns
-    -------
-    Table
-        The columns of `Results.to_pandas`, and the time and the package versions of each computation. Versions,
-        parameters and traces are JSON text. `Table.to_pandas` gives a data frame.
+    A row has the columns of `Results.rows`, and the time and the package versions of the computation. Versions,
+    parameters and traces are JSON text.
 
     Raises
     ------
@@ -63,48 +45,26 @@ def stored_cells(store: Store, *, target: str = "*", learner: str = "*", seed: i
         and fnmatchcase(row["learner"], learner)
         and seed in (None, row["seed"])
     ]
-    return Table.of(_COLUMNS, sorted(chosen, key=lambda row: row["finished"]))
-
-
-def export_cells(path: FilePath, cells: Table) -> None:
-    """Write stored cells to a file; its ending decides the format: .csv, .json or .parquet.
-
-    Raises
-    ------
-    ValueError
-        If the ending is another, or a whole number does not fit into the format.
-    ImportError
-        If pandas and pyarrow are needed and not installed.
-    OSError
-        If the file cannot be written; an existing file is then kept.
-    """
-    path = as_path(path)
-    require_instance("cells", cells, Table, needed="what stored_cells gives")
-    if path.suffix not in EXPORTS:
-        raise ValueError(
-            f"The path {str(path)!r} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
-        )
-    write_whole(path, EXPORTS[path.suffix](cells))
+    return sorted(chosen, key=lambda row: row["finished"])
 
 
 def _row(result: Result) -> dict[str, Any]:
     target, learner = result.cell.arguments["target"], result.cell.arguments["learner"]
     cell = asdict(stored_cell(result))
     trace = json.dumps(cell.pop("trace"))
-    about = {f"target_{name}": target.get(name) for name in TARGET_COLUMNS}
-    return (
-        cell
-        | about
-        | {
-            "target_label": _label(target),
-            "learner_title": learner["title"],
-            "finished": result.finished,
-            "timeout": result.timeout,
-            "versions": json.dumps(dict(result.versions), sort_keys=True),
-            "parameters": json.dumps(learner["parameters"], sort_keys=True),
-            "trace": trace,
-        }
-    )
+    about = {f"target_{name}": escaped(target.get(name)) for name in TARGET_COLUMNS}
+    return {
+        "finished": str(result.finished),
+        **cell,
+        "status": cell["status"].value,
+        **about,
+        "target_label": _label(target),
+        "learner_title": escaped(learner["title"]),
+        "timeout": result.timeout,
+        "versions": json.dumps(dict(result.versions), sort_keys=True),
+        "parameters": json.dumps(learner["parameters"], sort_keys=True),
+        "trace": trace,
+    }
 
 
 def _label(target: Mapping[str, Any]) -> str | None:
@@ -115,10 +75,12 @@ def _label(target: Mapping[str, Any]) -> str | None:
     return msgspec.convert(certificate, Certificate).label
 
 
-def _parquet(cells: Table) -> bytes:
-    out = io.BytesIO()
+def _parquet(cells: Rows) -> bytes:
     try:
-        cells.to_pandas().to_parquet(out, index=False)
+        import pandas
+
+        out = io.BytesIO()
+        pandas.DataFrame(cells).to_parquet(out, index=False)
     except (OverflowError, ValueError):
         raise ValueError(
             "A whole number does not fit into the 64 bits of Parquet: write .csv or .json."
@@ -131,9 +93,12 @@ def _parquet(cells: Table) -> bytes:
     return out.getvalue()
 
 
-EXPORTS: Mapping[str, Callable[[Table], bytes]] = {
-    ".csv": lambda cells: cells.to_csv().encode(),
-    ".json": lambda cells: json_text(as_plain(list(cells.rows))).encode(),
+EXPORTS: Mapping[str, Callable[[Rows], bytes]] = {
+    ".csv": lambda cells: csv_text(cells).encode(),
+    ".json": lambda cells: json_text(as_plain(cells)).encode(),
     ".parquet": _parquet,
 }
-"""The formats of `export_cells` by the ending of the file."""
+"""What makes a file of stored cells, by the ending of its name.
+
+A format raises ValueError if a whole number does not fit into it, ImportError if it needs packages that are missing.
+"""

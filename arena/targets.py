@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,12 +30,18 @@ from attention.files import StoredLayer, load_layer, save_layer
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
-from attention.validation import check, count, require_instance
+from attention.validation import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    checked,
+)
 from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
 from lower.family import FamilyConstructor
 
 __all__ = [
     "INPUTS",
+    "InputsName",
     "Target",
     "checkpoint_target",
     "inputs_named",
@@ -48,10 +54,9 @@ __all__ = [
     "save_target",
 ]
 
+InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
-
-_INPUT_TITLES = {"gaussian": "Gaussian"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +134,11 @@ class Target:
         return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
 
 
+@checked
 def layer_target(
     layer: AttentionLayer,
     *,
-    tokens: int,
+    tokens: PositiveInt,
     inputs: str | Inputs = "boolean",
     name: str = "layer",
     made: Mapping[str, Any] | None = None,
@@ -157,16 +163,7 @@ def layer_target(
     ValueError
         If `inputs` names no distribution, or its numbers of tokens or coordinates differ from the layer's.
     """
-    require_instance("name", name, str, needed="a text")
-    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
-    tokens = count("tokens", tokens)
-    if made is not None:
-        check("made", made, Mapping)
     distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
-    if not (hasattr(distribution, "tokens") and hasattr(distribution, "dim")):
-        raise ValueError(
-            f"inputs is a {type(inputs).__name__}: {', '.join(INPUTS)} or a distribution is needed."
-        )
     if (distribution.tokens, distribution.dim) != (tokens, layer.dim):
         raise ValueError(
             f"The inputs have {distribution.tokens} tokens of {distribution.dim} coordinates: {tokens} tokens of "
@@ -176,11 +173,7 @@ def layer_target(
     made = {"generator": FROM_ARRAYS} if made is None else dict(made)
     nice = made.get("generator") == "nice"
     described = inputs_to_json(distribution)
-    shown = (
-        ""
-        if described["name"] == "boolean"
-        else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
-    )
+    shown = {"boolean": "", "gaussian": ", Gaussian"}.get(described["name"], f", {described['name']}")
     seed = made.get("seed")
     conditions = check_conditions(layer, tokens=distribution.tokens)
     record = TargetRecord(
@@ -201,25 +194,41 @@ def layer_target(
     )
 
 
+@checked
 def nice_target(
     *,
-    heads: int,
-    tokens: int,
-    dim: int,
-    sigma: float = 2.0,
-    inputs: str = "boolean",
-    seed: int = 0,
+    heads: PositiveInt = 2,
+    tokens: PositiveInt = 2,
+    dim: PositiveInt = 32,
+    sigma: PositiveFloat = 2.0,
+    inputs: InputsName = "boolean",
+    seed: NonNegativeInt = 0,
     name: str = "",
 ) -> Target:
     """A nice random layer, as drawn by `attention.make_nice_layer`.
+
+    Parameters
+    ----------
+    heads : int
+        Number m of heads.
+    tokens : int
+        Number k of tokens.
+    dim : int
+        Number d of coordinates of a token.
+    sigma : float
+        Standard deviation of a logit on Boolean tokens.
+    inputs : {"boolean", "gaussian", "sphere"}
+        Distribution of the tokens.
+    seed : int
+        Seed of every random choice.
+    name : str
+        The unique name; made of the numbers if empty.
 
     Raises
     ------
     ValueError
         If a parameter is out of range or `inputs` names no distribution.
     """
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
     tokens_in = inputs_named(inputs, tokens, dim)
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
@@ -228,20 +237,21 @@ def nice_target(
         tokens=tokens,
         inputs=tokens_in,
         name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
-        made=made_by("nice", parameters, seed),
+        made=made_by("nice", parameters, seed=seed),
     )
 
 
+@checked
 def checkpoint_target(
     path: str | Path,
     *,
-    layer: int,
-    tokens: int = 4,
-    heads: int | None = None,
+    layer: NonNegativeInt,
+    tokens: PositiveInt = 4,
+    heads: PositiveInt | None = None,
     prefix: str | None = None,
     biases: Biases = "kept",
-    coordinates: int | None = None,
-    inputs: str = "boolean",
+    coordinates: PositiveInt | None = None,
+    inputs: InputsName = "boolean",
     name: str = "",
 ) -> Target:
     """An attention layer of a trained model, as read by `attention.read_checkpoint_layer`.
@@ -250,12 +260,20 @@ def checkpoint_target(
     ----------
     path : path
         The checkpoint, its index, or its folder.
-    layer, heads, prefix, biases, coordinates
-        As for `attention.read_checkpoint_layer`.
+    layer : int
+        Number of the layer, from 0.
     tokens : int
-        The number k of tokens.
-    inputs : str
-        The distribution of the tokens.
+        Number k of tokens.
+    heads : int, optional
+        Number m of heads of a checkpoint's layer; by default as in its config.json.
+    prefix : str, optional
+        Prefix of the names of a checkpoint's layer, if it holds several models.
+    biases : "kept" or "dropped"
+        Biases of a checkpoint's layer: kept, or dropped.
+    coordinates : int, optional
+        Number of first coordinates of a checkpoint's layer to keep; by default all.
+    inputs : {"boolean", "gaussian", "sphere"}
+        Distribution of the tokens.
     name : str
         The unique name; if empty, made from the file name and the layer's number.
 
@@ -289,11 +307,9 @@ def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
     return FAMILIES
 
 
+@checked
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
     """The target that a hard instance is."""
-    require_instance("name", name, str, needed="a text")
-    require_instance("instance", instance, HardInstance, needed="a HardInstance")
-    check("made", made, Mapping)
     layer, inputs = instance.layer, instance.inputs
     seed = made.get("seed")
     record = TargetRecord(
@@ -313,17 +329,18 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
 
 
+@checked
 def save_target(path: str | Path, target: Target) -> None:
     """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
-    require_instance("target", target, Target, needed="a Target")
     if target.instance is not None:
         save_instance(path, target.instance, made=target.made)
     else:
         save_layer(path, target.layer, inputs=target.inputs, made=target.made)
 
 
+@checked
 def load_target(
-    path: str | os.PathLike[str], *, tokens: int | None = None, inputs: str | None = None
+    path: str | os.PathLike, *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
 ) -> Target:
     """Read a target from a layer or an instance file.
 
@@ -345,7 +362,7 @@ def load_target(
     """
     from lwe.sample_files import kind_of_file
 
-    if kind_of_file(Path(require_path(path))) is not None:
+    if kind_of_file(Path(path)) is not None:
         raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
     stored = load_layer(path)
     name = printable(Path(path).stem)
@@ -370,18 +387,8 @@ def _as_the_file_says(target: Target) -> Target:
     return replace(target, record=replace(target.record, how=f"The file says: {target.record.how}"))
 
 
-def require_path(target: object) -> str | os.PathLike[str]:
-    """Load the target if it is a path; raise an error that explains what a target is if it is neither."""
-    if isinstance(target, str | os.PathLike):
-        return target
-    raise ValueError(
-        f"A target is a {type(target).__name__}: a Target or the path of a file is needed; layer_target makes a Target "
-        "of a layer, nice_target and the like make new ones."
-    )
-
-
 def load_targets(
-    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: str | None = None
+    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: InputsName | None = None
 ) -> list[Target]:
     """Read several targets for a comparison; names and titles show the file of each.
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from attention.checkpoints import read_checkpoint_layer
     from attention.conditions import check_conditions
     from attention.conversion import convert_torch_module
-    from attention.evaluation import Outcome, parameter_errors, relative_error, unknown_part_error
+    from attention.errors import parameter_errors, relative_error, unknown_part_error
     from attention.examples import ExampleOracle, ExamplesExhaustedError
     from attention.files import (
         FileFormatError,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attention.layer import AttentionLayer, attention_pattern
     from attention.learning import Learner, Recorder, check_budget, draw_examples
     from attention.memory import NotEnoughMemoryError
+    from attention.outcome import Outcome
     from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
 __getattr__ = lazily(__name__, __file__)

@@ -90,7 +90,7 @@ def attention_layer_examples(model: Any, layer: Any, inputs: Any) -> ExampleOrac
         raise ValueError(
             "The model ran and did not call the layer: give a layer that these inputs go through."
         )
-    shapes = sorted({one.shape[1:] for one in tokens})
+    shapes = sorted({batch.shape[1:] for batch in tokens})
     if len(shapes) > 1:
         raise ValueError(
             f"The layer got token matrices of the shapes {shapes[0]} and {shapes[-1]}: one number of tokens is needed."
@@ -108,7 +108,7 @@ def _found(model: Any, layer: Any) -> Any:
                 f"The model has no submodule {layer!r}; its attention modules may be {', '.join(near[:4]) or 'none'}."
             )
         return named[layer]
-    if not any(layer is one for one in named.values()):
+    if not any(layer is module for module in named.values()):
         raise ValueError(f"layer is a {type(layer).__name__} that is no submodule of the model.")
     return layer
 
@@ -119,10 +119,10 @@ def _require_plain(
     """Refuse a call that is not self-attention of all tokens, or of all earlier ones."""
     given = {name: named.get(name) for name in _MASKS}
     if multihead:
-        given |= {_MASK_PLACES[i]: one for i, one in enumerate(positional) if i in _MASK_PLACES}
+        given |= {_MASK_PLACES[i]: mask for i, mask in enumerate(positional) if i in _MASK_PLACES}
         maps = (*positional[:3], *(named[name] for name in ("query", "key", "value") if name in named))
         first, rest = maps[0], maps[1:]
-        if any(one is not first and (one.shape != first.shape or bool((one != first).any())) for one in rest):
+        if any(x is not first and (x.shape != first.shape or bool((x != first).any())) for x in rest):
             raise ValueError(
                 "The layer gets queries, keys and values of different tokens: self-attention is needed."
             )
@@ -132,8 +132,8 @@ def _require_plain(
         if mask is None:
             continue
         # a mask of booleans marks what is left out in torch.nn, and what is kept in transformers
-        kept = mask if mask.is_floating_point() or multihead else ~mask.bool()
-        hidden = kept != 0
+        additive = mask if mask.is_floating_point() or multihead else ~mask.bool()
+        hidden = additive != 0
         if bool(hidden.any()) and not (multihead and name == "attn_mask" and _is_causal(hidden)):
             raise ValueError(
                 f"The layer gets a mask, {name}, that leaves tokens out: give inputs without padding."
@@ -163,10 +163,10 @@ def _array(tensor: Any, *, flip: bool) -> np.ndarray:
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     """Put every part of a model into evaluation mode, and back."""
-    modes = {one: one.training for one in model.modules()}
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        for one, mode in modes.items():
-            one.training = mode
+        for module, mode in modes.items():
+            module.training = mode

@@ -66,11 +66,12 @@ class ConditionReport:
     def rows(self) -> list[dict[str, str]]:
         """A row of text for each condition, by column."""
         rows = []
-        for one in self.conditions:
-            measured, wanted = _told_apart(one.measured, one.threshold)
-            verdict = "nothing to measure" if one.measured is None else "holds" if one.verdict else "VIOLATED"
-            wanted = f"{'<=' if one.better == 'small' else '>='} {wanted}"
-            texts = (one.name, one.applies_to, measured, wanted, verdict)
+        for condition in self.conditions:
+            measured, wanted = _told_apart(condition.measured, condition.threshold)
+            held = "holds" if condition.verdict else "VIOLATED"
+            verdict = "nothing to measure" if condition.measured is None else held
+            wanted = f"{'<=' if condition.better == 'small' else '>='} {wanted}"
+            texts = (condition.name, condition.applies_to, measured, wanted, verdict)
             rows.append(dict(zip(("condition", "on", "measured", "wanted", "verdict"), texts, strict=True)))
         return rows
 
@@ -198,7 +199,7 @@ def check_conditions(
             explanation = f"Nothing to measure, as the number of tokens was not given. {explanation}"
         per_head = None
         if isinstance(measured, np.ndarray):
-            per_head = tuple(float(one) for one in measured)
+            per_head = tuple(map(float, measured))
             measured = max(per_head) if better == "small" else min(per_head)
         holds = measured is None or (measured <= threshold if better == "small" else measured >= threshold)
         on = _APPLIES_TO.get(prefix, "shape")
@@ -251,7 +252,7 @@ def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return list(map(_plain, value))
     return "infinity" if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -383,8 +384,8 @@ def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.
             for row in units[first : first + _AT_ONCE]:
                 product *= np.cos(grid[point] * row[column])
             log += np.log(np.abs(product))
-            kept = log > best[column]
-            column, point, log = column[kept], point[kept], log[kept]
+            higher = log > best[column]
+            column, point, log = column[higher], point[higher], log[higher]
     np.maximum.at(best, column, log)
     largest[alive] = np.exp(best)
     return largest

@@ -1,19 +1,16 @@
-"""How good a fit is: error measures, held-out examples, and the outcome that the held-out examples confirm."""
+"""Held-out examples, and the outcome of a fit that they confirm."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 
-from attention._arrays import namespace, to_numpy
-from attention.layer import AttentionLayer
-from attention.validation import checked, require_array
+from attention.outcome import Outcome
 
 EXACT_ERROR = 1e-10
 """A smaller error on held-out examples is rounding: only the target itself predicts them so well."""
@@ -42,209 +39,8 @@ _SAME = 1e-9
 Predictor = Callable[[Any], Any]
 
 
-class Outcome(Enum):
-    """How a fit ended; the value tells the user what happened and what to do."""
-
-    EXACT = "Exact: the held-out {examples} are reproduced to the precision of the arithmetic."
-    REACHED_TOLERANCE = "Reached: the error on fresh {examples} is below the requested tolerance."
-    PRECISION_FLOOR = (
-        "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
-    )
-    NOISE_FLOOR = (
-        "Learned to the noise: fresh labels are predicted as well as their noise allows; allow more {examples}, "
-        "average more answers, or allow longer tokens, for more."
-    )
-    UNCONFIRMED = (
-        "Unconfirmed: the held-out {examples} are reproduced, but others may not be: too few of them do not follow "
-        "from fitted ones, or another layer has the same outputs on all {examples}; give more {examples}, of more "
-        "different inputs."
-    )
-    NOTHING_LEARNED = (
-        "Nothing learned: held-out {examples} are predicted no better than by zero; allow more {examples}, or take it "
-        "as evidence that the labels are random or the target is hard for this learner."
-    )
-    BEST_OF_CLASS = (
-        "Best of its class: no better predictor of this kind exists on the {examples}, but the {examples} are not "
-        "reproduced; a richer class is needed."
-    )
-    LOCAL_MINIMUM = (
-        "Stuck: every start ended in a local minimum; allow more restarts or {examples}, another number of heads, a "
-        "higher rank or biases, or take it as evidence that the target is hard for this learner."
-    )
-    OVERFITTED = (
-        "Overfitted: the {examples} are reproduced but held-out ones are not; allow more {examples}, or take it as "
-        "evidence that the target is hard for this learner."
-    )
-    RESIDUAL_FLOOR = (
-        "Too small or stuck: independent starts end at the same error, on held-out {examples} too, and what is left of "
-        "the labels is not noise, for it depends on the tokens; allow more heads, a higher rank, biases or a mask."
-    )
-    WORK_SPENT = (
-        "Out of work: the budget of passes over the data was spent before convergence; allow more work."
-    )
-    ONE_PASS = (
-        "One pass done: this learner estimates once and promises no error; one that iterates may go further."
-    )
-    EXAMPLES_SPENT = (
-        "Out of {examples}: the budget of {examples} was spent before convergence; allow more {examples}."
-    )
-    EXAMPLES_RAN_OUT = (
-        "Out of {examples}: the given {examples} ran out before convergence; give more of them."
-    )
-    DIVERGED = (
-        "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
-    )
-    NO_PROJECTION_SUM = (
-        "Phase 1 failed: the estimate of the sum of the projections does not stand out from its statistical error; "
-        "allow more {examples}, or take it that the projections cancel."
-    )
-    NO_AGREEMENT = (
-        "Too few rows were found on which all heads have the same attention pattern; allow more "
-        "{examples}: agreement within eps has probability of order eps^((m-1)(k-1))."
-    )
-    CONTRADICTION = (
-        "Phase 2 or 4 failed: no attention matrix satisfies what the certified rows say; the certificates are false, "
-        "as they are where the projections are not in general position."
-    )
-    NO_LARGE_MARGIN = (
-        "Phase 3 failed: too few rows were found on which every head attends to one token; the asymptotics have not "
-        "set in at this number of coordinates, or the heads attend too weakly."
-    )
-    NOT_REFINED = (
-        "Phase 4 failed: with the refined sum of the projections the rows agree no better, or no longer; allow more "
-        "{examples} to phase 3."
-    )
-    NO_SPECTRAL_GAP = (
-        "Phase 5 failed: the body has no m - 1 directions that are clearly wider than the others; allow more "
-        "{examples}, or check the number of heads."
-    )
-    NET_TOO_COARSE = (
-        "Phase 6 failed: no tuple of the net reaches the tolerance on held-out {examples}; allow more work or more "
-        "{examples}, or a larger tolerance."
-    )
-    NOT_SEPARATED = (
-        "Heads not separated: the queries do not tell the heads apart, as where their outputs lie in one "
-        "direction, where there are more heads than coordinates, or where answers are too coarse."
-    )
-    NO_LAYER = (
-        "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; "
-        "leave out norms and activations."
-    )
-    NOT_APPLICABLE = (
-        "Not of this kind: the {examples} contradict what this attack assumes; use a general learner."
-    )
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether held-out examples confirm a small error; BEST_OF_CLASS may have a large one, so it is no success."""
-        return self in _SUCCESSES
-
-    def sentence(self, counted: Literal["example", "query"] = "example") -> str:
-        """The sentence for a learner that counts examples or value queries."""
-        return str(self.value).format(examples={"example": "examples", "query": "queries"}[counted])
-
-    def __str__(self) -> str:
-        return self.sentence()
-
-
-_SUCCESSES = frozenset(
-    {Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.NOISE_FLOOR}
-)
 # Outcomes of learners that converged; if the error is about 1, NOTHING_LEARNED replaces them.
 _CONVERGED = (Outcome.LOCAL_MINIMUM, Outcome.RESIDUAL_FLOOR, Outcome.BEST_OF_CLASS)
-
-
-def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"]) -> float:
-    """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; predicting zero gives 1.0.
-
-    A ValueError if the shapes differ, or the target is not finite, or it is zero everywhere.
-    """
-    return unknown_part_error(predicted, target, None)
-
-
-def unknown_part_error(
-    predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"], known: Shaped[Any, "*n k d"] | None
-) -> float:
-    """sqrt(E||F^ - F||^2 / E||F - K||^2) with K the known part (zero if None).
-
-    1.0 means "learned nothing beyond what is known in advance"; above 1.0 is worse. It is computed in float64 for
-    every dtype. If the predictions are not finite, the error is infinite or NaN. A ValueError if the shapes differ, or
-    the target is not finite, or it equals its known part everywhere.
-    """
-    given = {"predicted": predicted, "target": target, "known": known}
-    given = {name: array for name, array in given.items() if name != "known" or array is not None}
-    xp = namespace(*given.values())
-    for name, array in given.items():
-        if tuple(array.shape) != tuple(target.shape) or not all(array.shape):
-            raise ValueError(
-                f"{name} has shape {tuple(array.shape)}: one shape of all outputs is needed, not empty."
-            )
-        if not xp.isdtype(array.dtype, ("real floating", "integral")):
-            raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
-    parts = {name: np.asarray(to_numpy(array), dtype=np.float64) for name, array in given.items()}
-    for name in given.keys() - {"predicted"}:
-        require_array(name, parts[name])
-    missed, unknown = parts["predicted"] - parts["target"], parts["target"] - parts.get("known", 0.0)
-    missed_unit, unit = (float(np.max(np.abs(part))) for part in (missed, unknown))
-    if unit == 0:
-        raise ValueError(
-            "The target has no unknown part on these examples: an error relative to it has no meaning."
-        )
-    if missed_unit == 0 or not np.isfinite(missed_unit):
-        return missed_unit
-    # divide each by its own largest entry, so that no square over- or underflows
-    error = float(np.sum((missed / missed_unit) ** 2))
-    energy = float(np.sum((unknown / unit) ** 2))
-    return missed_unit / unit * float(np.sqrt(error / energy))
-
-
-@dataclass(frozen=True)
-class ParameterErrors:
-    """Relative Frobenius errors of matched heads."""
-
-    #: |Theta^_i - Theta_i| / |Theta_i| and the same for W, in the order of the true heads
-    theta: Float[np.ndarray, " m"]
-    w: Float[np.ndarray, " m"]
-    matching: Int[np.ndarray, " m"]  #: which fitted head was matched to each true one
-    #: the same for the c_i, and for b; zero if neither layer has biases
-    key_bias: Float[np.ndarray, " m"]
-    bias: float
-
-
-@checked
-def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> ParameterErrors:
-    """Match the heads of two layers of one shape (Hungarian algorithm) and give each head's relative errors.
-
-    Heads are identified up to permutation only. Where a head is not identifiable at all (W_i = 0, equal
-    heads), look at the error of the function instead. For a zero head, the error is absolute. O(m^2 d^2 + m^3).
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
-        raise ValueError(
-            f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "
-            "parameters compare only when both agree; compare the functions instead."
-        )
-    theta, w = (
-        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name)))
-        for name in ("theta", "w")
-    )
-    _, matching = linear_sum_assignment(theta + w)
-    heads = np.arange(truth.heads)
-    return ParameterErrors(
-        theta=theta[heads, matching],
-        w=w[heads, matching],
-        matching=matching,
-        key_bias=_pairwise_relative(_biases(fitted, "key_bias"), _biases(truth, "key_bias"))[heads, matching],
-        bias=float(_pairwise_relative(_biases(fitted, "bias"), _biases(truth, "bias"))[0, 0]),
-    )
-
-
-def _biases(layer: AttentionLayer, name: str) -> np.ndarray:
-    """The c_i or b as matrices of one row, (m, 1, d) or (1, 1, d); zero if the layer has none."""
-    shape = (layer.heads if name == "key_bias" else 1, 1, layer.dim)
-    array = getattr(layer, name)
-    return np.zeros(shape) if array is None else to_numpy(array).reshape(shape)
 
 
 def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
@@ -415,14 +211,11 @@ def verdict(
     otherwise: Outcome,
     tolerance: float = 0.0,
     rounding: float = EXACT_ERROR,
-    nearly_exact: float = _NEARLY_EXACT,
-    noise: float = 0.0,
-    enough: int = ENOUGH,
     converged: bool = True,
 ) -> Verdict:
     """The verdict on a fit, from its errors on fitted and on held-out examples.
 
-    A success is EXACT, REACHED_TOLERANCE, PRECISION_FLOOR or NOISE_FLOOR. It needs small errors on both kinds of
+    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both kinds of
     examples, and enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact
     and the held-out ones nearly exact, an ill-conditioned fit has lost the last digits: PRECISION_FLOOR.
 
@@ -432,18 +225,12 @@ def verdict(
         Relative errors on the fitted and on the held-out examples.
     evidence : int
         The number of held-out inputs that are evidence, as `HeldOut.evidence` counts them.
-    enough : int
-        How much evidence a success needs.
     otherwise : Outcome
         The outcome if the fit is neither a success nor overfitted.
     tolerance : float
         The requested relative error.
     rounding : float
         Below this relative error, fitted examples are reproduced to the precision of the arithmetic.
-    nearly_exact : float
-        Below this relative error, held-out examples are reproduced but for the last digits.
-    noise : float
-        The relative error that known noise on the labels makes at most; it counts where it is larger than `rounding`.
     converged : bool
         Whether more work no longer lowers the held-out error. If it does, the fit is not overfitted; it ends with
         `otherwise`, such as WORK_SPENT. A fit that reproduces the fitted examples to `rounding` has converged.
@@ -453,22 +240,30 @@ def verdict(
         success = Outcome.EXACT
     elif max(fitted, held_out) <= tolerance:
         success = Outcome.REACHED_TOLERANCE
-    elif rounding < noise and held_out < noise:
-        success = Outcome.NOISE_FLOOR
-    elif fitted < rounding and held_out < nearly_exact:
+    elif fitted < rounding and held_out < max(rounding, _NEARLY_EXACT):
         success = Outcome.PRECISION_FLOOR
     if success is not None:
-        if evidence < enough:
+        if evidence < ENOUGH:
             return Verdict(Outcome.UNCONFIRMED, held_out)
         return Verdict(success, held_out, error_rate_bound(evidence))
     overfitted = fitted < _MEMORISED * held_out and (converged or fitted < rounding)
     return Verdict(Outcome.OVERFITTED if overfitted else otherwise, held_out)
 
 
+def norm_ratio(missed: np.ndarray, whole: np.ndarray) -> float:
+    """|missed| / |whole|; each is divided by its own largest entry, so that no square over- or underflows."""
+    missed_unit, unit = (float(np.max(np.abs(part))) for part in (missed, whole))
+    if missed_unit == 0 or not np.isfinite(missed_unit):
+        return missed_unit
+    error = float(np.sum((missed / missed_unit) ** 2))
+    energy = float(np.sum((whole / unit) ** 2))
+    return missed_unit / unit * float(np.sqrt(error / energy))
+
+
 def _error(predicted: np.ndarray, y: np.ndarray) -> float:
     if not np.isfinite(predicted).all():
         return math.inf
-    return relative_error(predicted, y) if np.any(y) else float(np.linalg.norm(predicted))
+    return norm_ratio(predicted - y, y) if np.any(y) else float(np.linalg.norm(predicted))
 
 
 def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> bool:
@@ -485,17 +280,3 @@ def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> 
 def _trivial(x: np.ndarray) -> np.ndarray:
     """Which inputs have only equal tokens."""
     return (x == x[:, :1]).all(axis=(1, 2))
-
-
-def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The relative errors of all fitted heads (columns) on all true ones (rows)."""
-    fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
-    relative = np.empty((len(truth), len(fitted)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for row, head in zip(relative, truth, strict=True):
-            # divide by the head's own largest entry, so that it counts even if another head is 1e200 times as large
-            unit = float(np.abs(head).max()) or 1.0
-            # differences, not expanded squares: those lose half the digits when heads agree
-            gaps = np.linalg.norm(fitted / unit - head / unit, axis=(1, 2))
-            row[:] = gaps / (np.linalg.norm(head / unit) or 1.0)
-    return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them

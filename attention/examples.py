@@ -16,11 +16,6 @@ __all__ = ["ExampleOracle"]
 
 _MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
 
-# The axes of examples in another order, and the transposition that puts them right.
-_OTHER_ORDERS = {"tokens first": (1, 0, 2), "features before the tokens": (0, 2, 1)}
-# The mean token explains so much more of the labels if the axes are as they should be.
-_CLEARLY, _MOST_ROWS = 0.05, 5000
-
 Target = Callable[[np.ndarray], Any]
 Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -106,8 +101,7 @@ class ExampleOracle:
         """An oracle over the examples in a pair of files, one array each, or in one file with the arrays x and y.
 
         Files are ``.npy``, ``.npz`` or safetensors. A FileFormatError if a file is missing or invalid, or its arrays
-        are not examples. It names the file at fault, and for axes in another order how to put them right: where x and
-        y differ in shape, and where the mean token explains more of the labels in the other order.
+        are not examples. It names the file at fault.
         """
         if y_path is None:
             x, y = read_arrays(x_path, names=("x", "y")).values()
@@ -120,17 +114,6 @@ class ExampleOracle:
                     paths[name],
                     f"{name} has the shape {array.shape}: (n, k, d), examples by tokens by coordinates, is needed",
                 )
-        for order, axes in _OTHER_ORDERS.items():
-            fix = f"{{0}} has the {order}: save {{0}}.transpose{axes}"
-            if x.shape != y.shape and x.transpose(axes).shape == y.shape:
-                name = "x" if _is_unusual(x, axes) else "y"
-                raise wrong(paths[name], f"x has the shape {x.shape} and y {y.shape}; " + fix.format(name))
-            if x.shape == y.shape and _is_unusual(x, axes):
-                turned = x.transpose(axes), y.transpose(axes)
-                if _linear_share(*turned) > _linear_share(x, y) + _CLEARLY:
-                    raise wrong(
-                        paths["x"], f"x and y have the shape {x.shape}; " + fix.format("x") + ", and y too"
-                    )
         if x.shape != y.shape:
             raise wrong(
                 paths["y"], f"y has the shape {y.shape}: {x.shape}, that of x in {paths['x']}, is needed"
@@ -204,23 +187,3 @@ class ExampleOracle:
             ]
         self._streams.extend(streams)
         return streams
-
-
-def _is_unusual(x: np.ndarray, axes: tuple[int, ...]) -> bool:
-    """Whether there are fewer examples than tokens, or fewer coordinates than tokens, and not in the other order."""
-    n, k, d = x.shape
-    return n < k if axes == (1, 0, 2) else d < k
-
-
-def _linear_share(x: np.ndarray, y: np.ndarray) -> float:
-    """The adjusted share of the variance of labels that a token and the mean token of its example explain linearly."""
-    few = max(1, _MOST_ROWS // x.shape[1])
-    x, y = x[:few].astype(np.float64), y[:few].astype(np.float64)
-    read = np.concatenate([x, np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)], axis=2)
-    read, labels = (part.reshape(-1, part.shape[2]) for part in (read, y))
-    read, labels = read - read.mean(axis=0), labels - labels.mean(axis=0)
-    left, whole = len(read) - read.shape[1] - 1, float(np.sum(labels**2))
-    if left < 1 or whole == 0:
-        return 0.0
-    missed = float(np.sum((labels - read @ np.linalg.lstsq(read, labels, rcond=None)[0]) ** 2))
-    return 1 - missed / whole * (len(read) - 1) / left

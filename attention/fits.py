@@ -9,17 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention.evaluation import (
-    CONFIDENCE,
-    Outcome,
-    Predictor,
-    parameter_errors,
-    percent,
-    relative_error,
-    unknown_part_error,
-)
+from attention.errors import parameter_errors, relative_error, unknown_part_error
+from attention.evaluation import CONFIDENCE, Predictor, percent
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
+from attention.outcome import Outcome
 from attention.validation import PositiveInt, checked
 from attention.value_oracle import AnswerPrecision
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from sys import modules as imported
 from typing import Any
 
 __all__ = ["lazily"]
@@ -37,10 +38,12 @@ def lazily(package: str, file: str) -> Callable[[str], Any]:
     modules = {home.removeprefix(f"{package}.").split(".")[0] for home in homes.values()}
 
     def get(name: str) -> Any:
-        if name in homes:
-            return getattr(import_module(homes[name]), name)
-        if name in modules:
+        if name in modules and name not in homes:
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(imported[package], name, value)  # so the package has it from now on
+        return value
 
     return get

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention.evaluation import HeldOut, Outcome, Predictor, Verdict, hold_out
+from attention.evaluation import HeldOut, Predictor, Verdict, hold_out
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
-from attention.validation import checked, one_of, random_generator, require_array
+from attention.outcome import Outcome
+from attention.validation import check, one_of, random_generator, require_array
 from attention.value_oracle import AnswerPrecision
 
 Access = Literal["random examples", "value queries", "samples of rounding"]
@@ -77,11 +78,12 @@ class Recorder:
         Called with each `Step` as it is recorded.
     """
 
-    @checked
     def __init__(
         self, oracle: Any, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
         require_oracle(oracle, None)
+        check("truth", truth, GroundTruth | None)
+        check("progress", progress, Progress | None)
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attention.evaluation import Outcome
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Step
 from attention.inputs import Inputs
 from attention.layer import AttentionLayer
 from attention.learning import Learner, access_of
+from attention.outcome import Outcome
 from attention.value_oracle import ValueOracle
 
 __all__ = ["check_learner"]

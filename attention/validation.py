@@ -91,7 +91,7 @@ def checked(subject: Checked) -> Checked:
         own = getattr(subject, "__post_init__", None)  # that of the parent, if the class has none
 
         def post_init(self: Any) -> None:
-            given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+            given = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             for name, value in _converted(type(self), given).items():
                 object.__setattr__(self, name, value)
             if own is not None:
@@ -112,9 +112,9 @@ def checked(subject: Checked) -> Checked:
 
 
 def _converted(subject: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    found: Any = constraints(subject)
+    wanted: Any = constraints(subject)
     sizes: Sizes = {}
-    return {name: check(name, value, found[name], sizes) for name, value in given.items() if name in found}
+    return {name: check(name, value, wanted[name], sizes) for name, value in given.items() if name in wanted}
 
 
 @functools.cache
@@ -126,8 +126,8 @@ def constraints(subject: Any) -> Any:
         arguments = {name: hint for name, hint in subject.__annotations__.items() if name != "return"}
         subject = types.SimpleNamespace(__annotations__=arguments)
     hints = get_type_hints(subject, scope, include_extras=True)
-    found = {name: _constraint(hint) for name, hint in hints.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    wanted = {name: _constraint(hint) for name, hint in hints.items()}
+    return {name: constraint for name, constraint in wanted.items() if constraint is not None}
 
 
 def check(name: str, value: Any, wanted: Any, sizes: Sizes = None) -> Any:
@@ -214,10 +214,10 @@ def _constraint(hint: Any) -> Any:
     """The constraint of an annotation; None if it has none."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        declared = [one for one in args[1:] if isinstance(one, Constraint)]
+        declared = [note for note in args[1:] if isinstance(note, Constraint)]
         return declared[0] if declared else _constraint(args[0])
     if origin in (Union, types.UnionType):
-        options = [_constraint(one) for one in args]
+        options = [_constraint(arg) for arg in args]
         return None if None in options else _either(options)
     if origin is Literal:
         return _one_of(args)
@@ -261,7 +261,7 @@ def _either(options: Any) -> Constraint:
 
 def _one_of(allowed: Any) -> Constraint:
     return _that_is(
-        lambda value: any(type(value) is type(one) and value == one for one in allowed),
+        lambda value: any(type(value) is type(choice) and value == choice for choice in allowed),
         " or ".join(map(repr, allowed)),
     )
 
@@ -290,7 +290,7 @@ def _entries(entry: Constraint) -> Constraint:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise Unfit(_given(value))
         try:
-            return tuple(entry.convert(one, sizes) for one in value)
+            return tuple(entry.convert(item, sizes) for item in value)
         except Unfit as unfit:
             raise Unfit(f"a sequence with {unfit}") from None
         except TypeError:  # an array without axes
@@ -306,7 +306,9 @@ def _mapping(entry: Constraint | None) -> Constraint:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Unfit(shown(value))
         try:
-            return value if entry is None else {key: entry.convert(one, sizes) for key, one in value.items()}
+            return (
+                value if entry is None else {key: entry.convert(item, sizes) for key, item in value.items()}
+            )
         except Unfit as unfit:
             raise Unfit(f"a mapping to {unfit}") from None
 
@@ -385,7 +387,7 @@ def one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
 
 def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
     """Raise if `value` is not an instance of `kinds`; `needed` describes what is."""
-    check(name, value, _that_is(lambda one: isinstance(one, kinds), needed))
+    check(name, value, _that_is(lambda given: isinstance(given, kinds), needed))
 
 
 def as_path(value: Any, *, name: str = "The path") -> Path:

@@ -16,8 +16,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, which are not installed
 
-from arena import Drawing, Target, compare, draw_phases, family_target, learn, lwr_target, nice_target
-from arena.summary import Summary
+from arena import Target, compare, family_target, learn, lwr_target, nice_target
+from arena.drawing import Drawing
+from arena.results import Summary
+from arena.views.phase_figures import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key
 from lwe import PRESETS, LWEParameters, LWRFamily, known_reductions

@@ -7,9 +7,9 @@ before it is yielded, and no cell is computed twice. The package does not depend
 from runs.cell import Cell, Result, Scale, Status, versions
 from runs.engine import run
 from runs.fingerprint import fingerprint
+from runs.pool import single_thread
 from runs.progress import showing
 from runs.store import Store, StoreError
-from runs.threads import single_thread
 
 __all__ = [
     "Cell",

@@ -1,4 +1,4 @@
-"""Local processes that compute cells; a process that crashes or is stopped ends nothing else."""
+"""Local processes that compute cells, each in one thread; one that crashes or is stopped ends nothing else."""
 
 import copy
 import errno
@@ -12,24 +12,41 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
+from threadpoolctl import threadpool_limits
 
 from runs.cell import Status
 from runs.fingerprint import is_installed
-from runs.threads import single_thread
 
-__all__ = ["attempt", "describe_error", "pack", "pool"]
+__all__ = ["attempt", "describe_error", "pack", "pool", "single_thread"]
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _Base: Any = multiprocessing.get_context(_METHOD)
 _starting = threading.Lock()
 _LONGEST_MESSAGE = 2000
+
+
+@contextmanager
+def single_thread(*, torch: bool = False) -> Iterator[None]:
+    """Within this context BLAS and OpenMP use one thread; so does torch if it is loaded, or requested and installed.
+
+    A different order of summation changes the last digits.
+    """
+    with ExitStack() as limits:
+        if "torch" in sys.modules or (torch and find_spec("torch") is not None):
+            import torch as pytorch
+
+            limits.callback(pytorch.set_num_threads, pytorch.get_num_threads())
+            pytorch.set_num_threads(1)
+        limits.enter_context(threadpool_limits(limits=1))
+        yield
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -29,12 +29,10 @@ from sq.profile_family import ProfileFamily
 from sq.secret_set import SecretSet
 
 __all__ = [
-    "CURVE_COLUMNS",
     "CURVE_LEARNERS",
     "CurveCell",
     "CurvePoint",
     "curve_cells",
-    "curve_row",
     "measure_cell",
     "visible_below",
 ]
@@ -165,32 +163,16 @@ class CurvePoint:
         return self.asked if self.status == "found" else None
 
     def row(self) -> dict[str, Any]:
-        """The point as one row of a table, by `CURVE_COLUMNS`: plain JSON values."""
-        found = {
+        """The point as one row of a table: its cell, the numbers of the cell, and what was measured, all scalars."""
+        return {
             **asdict(self.cell),
             **{name: getattr(self.cell, name) for name in ("targets", "lower_bound", "group_bound")},
-            **{name: getattr(self, name) for name in CURVE_COLUMNS[-6:]},
+            **{
+                name: getattr(self, name)
+                for name in ("status", "queries", "asked", "examples", "explanation")
+            },
+            "secret": None if self.secret is None else " ".join(map(str, self.secret)),
         }
-        return found | {"secret": None if self.secret is None else list(self.secret)}
-
-    @classmethod
-    def from_row(cls, row: dict[str, Any]) -> "CurvePoint":
-        """The point whose `row` this is."""
-        try:
-            own = {one.name: row[one.name] for one in fields(cls) if one.name != "cell"}
-            secret = None if row["secret"] is None else tuple(row["secret"])
-            cell = CurveCell(**{one.name: row[one.name] for one in fields(CurveCell)})
-            return cls(cell, **(own | {"secret": secret}))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"The row is no point of a curve: {error}.") from None
-
-
-CURVE_COLUMNS = (
-    *(one.name for one in fields(CurveCell)),
-    *("targets", "lower_bound", "group_bound"),
-    *("status", "queries", "asked", "secret", "examples", "explanation"),
-)
-"""The columns of `CurvePoint.row`; `queries` is empty unless the target was found, `asked` always has a count."""
 
 
 @checked
@@ -256,11 +238,6 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
         secret=result.secret,
         examples=result.examples,
     )
-
-
-def curve_row(**cell: Any) -> dict[str, Any]:
-    """`measure_cell` on JSON values, for processes that import only this package."""
-    return measure_cell(CurveCell(**cell)).row()
 
 
 def _require_reach(cell: CurveCell) -> None:

@@ -151,8 +151,7 @@ class ParityElimination(LearnerBase):
         judged = verdict(
             fitted=worst,
             held_out=held_out,
-            evidence=evidence,
-            enough=_HELD_OUT,
+            evidence=evidence if evidence >= _HELD_OUT else 0,
             otherwise=spent,
             tolerance=self.tolerance,
         )

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import ndtr
 
-from attention import AttentionLayer, BooleanInputs, GaussianInputs, check_conditions, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
 from runs import Scale
 from studies.intervals import mean_interval
-from studies.line_figure import Curve, Panel, line_figure
+from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 
@@ -65,10 +65,8 @@ def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, ba
         shares.append(share)
         ratios.append(share / normal)
     intervals = [mean_interval(column) for column in np.array(ratios).T]
-    arithmetic = check_conditions(layer)["theta_non_arithmetic"].measured
     return [
         {
-            "arithmetic": arithmetic,
             "power": power,
             "share": float(share),
             "excess": interval.estimate - 1,
@@ -119,8 +117,8 @@ def _half_width(draws: Sequence[Row]) -> float:
 
 def _boolean(rows: Iterable[Row], *kinds: str) -> dict[tuple[Any, ...], list[Row]]:
     """The draws by kind of heads, d and power."""
-    there = [row for row in chosen(rows, inputs="boolean") if row["heads"] in kinds]
-    return grouped(there, "heads", "dim", "power")
+    draws = [row for row in chosen(rows, inputs="boolean") if row["heads"] in kinds]
+    return grouped(draws, "heads", "dim", "power")
 
 
 def _within(kind: str, dim: int, power: int) -> float:
@@ -128,88 +126,56 @@ def _within(kind: str, dim: int, power: int) -> float:
     return 4.0**-power / math.sqrt(dim) / (spacing(kind, dim) or math.nan)
 
 
-def _worst(groups: Iterable[Sequence[Row]]) -> str:
-    """The largest deviation of a mean over draws from the law."""
-    return f"{max(abs(_ratio(draws) - 1) for draws in groups):.1%}"
-
-
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     generic, lattices = _boolean(rows, "generic"), _boolean(rows, "lattice", "signs")
-    gaussian = chosen(rows, inputs="gaussian")
-    dims = sorted({dim for _, dim, _ in generic})
-    wide = {dim: generic["generic", dim, _POWERS[0]] for dim in dims}
-    narrow = [generic["generic", dim, _POWERS[-1]] for dim in dims]
+    gaussian, dims = chosen(rows, inputs="gaussian"), sorted({dim for _, dim, _ in generic})
     off = [abs(_ratio(draws) / lattice_law(_within(*key)) - 1) for key, draws in lattices.items()]
     numbers: dict[str, Any] = {
-        "worst": _worst(generic.values()),
-        "chance_wide": f"{max(map(_half_width, wide.values())):.1%}",
-        "chance_narrow": f"{max(map(_half_width, narrow)):.1%}",
+        "worst": f"{max(abs(_ratio(draws) - 1) for draws in generic.values()):.1%}",
         "lattice_worst": f"{max(off):.1%}",
         "rarest": f"{min(map(_ratio, lattices.values())):.2g}",
-        "gaussian_worst": _worst(grouped(gaussian, "heads", "power").values()),
         "gaussian_excluded": of_all(abs(row["excess"]) > row["half_width"] for row in gaussian),
     }
+    for name, power in (("wide", _POWERS[0]), ("narrow", _POWERS[-1])):
+        numbers[f"chance_{name}"] = f"{max(_half_width(generic['generic', dim, power]) for dim in dims):.1%}"
     for name, dim in (("first", dims[0]), ("last", dims[-1])):
+        wide = generic["generic", dim, _POWERS[0]]
         numbers[f"{name}_dim"] = dim
-        numbers[f"{name}_missing"] = f"{100 * (1 - _ratio(wide[dim])):.2g}%"
-        numbers[f"{name}_excluded"] = of_all(row["excess"] + row["half_width"] < 0 for row in wide[dim])
+        numbers[f"{name}_missing"] = f"{100 * (1 - _ratio(wide)):.2g}%"
+        numbers[f"{name}_excluded"] = of_all(row["excess"] + row["half_width"] < 0 for row in wide)
         for kind in ("signs", "lattice"):
             numbers[f"{kind}_{name}"] = f"{_ratio(lattices[kind, dim, _POWERS[-1]]):.0f}"
     return numbers
 
 
-def _ratio_text(some: Sequence[Row], power: int) -> str:
-    return f"{_ratio(chosen(some, power=power)):.4g}"
-
-
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Boolean tokens; the law is exact for Gaussian ones."""
-    by_power = {
-        f"ratio at {name}": power for name, power in (("1/√d", 0), ("1/(16√d)", 2), ("1/(1024√d)", 5))
-    }
+    powers = {"1/√d": 0, "1/(16√d)": 2, "1/(1024√d)": 5}
     return {
         "ratios": table(
             [{**row, "kind": _KINDS[row["heads"]]} for row in chosen(rows, inputs="boolean")],
             {"heads": "kind", "d": "dim"},
-            {
-                "arithmetic": lambda some: f"{np.mean(values(chosen(some, power=0), 'arithmetic')):.2f}",
-                "spacing": lambda some: spacing(some[0]["heads"], some[0]["dim"]),
-                **{title: partial(_ratio_text, power=power) for title, power in by_power.items()},
-            },
+            {"spacing": lambda draws: spacing(draws[0]["heads"], draws[0]["dim"])}
+            | {f"ratio at {title}": partial(_ratio_text, power) for title, power in powers.items()},
         )
     }
+
+
+def _ratio_text(power: int, draws: Sequence[Row]) -> str:
+    return f"{_ratio(chosen(draws, power=power)):.4g}"
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Generic heads off the law against d, with the half-width of the interval; all lattices on one curve."""
-    generic = _boolean(chosen(rows, power=0), "generic")
-    dims = [dim for _, dim, _ in generic]
-    off = {
-        "law - agreement": (dims, [1 - _ratio(draws) for draws in generic.values()]),
-        "half-width of its interval": (dims, [_half_width(draws) for draws in generic.values()]),
-    }
-    lattices = {
-        _KINDS[kind]: sorted(
-            (math.log2(_within(*key)), _ratio(draws))
-            for key, draws in _boolean(rows, kind).items()
-            if _ratio(draws)
-        )
-        for kind in ("lattice", "signs")
-    }
-    places = sorted(place for points in lattices.values() for place, _ in points)
-    curves: dict[str, Curve] = {
-        "points of the lattice": (places, [lattice_law(2.0**place) for place in places])
-    }
-    for name, points in lattices.items():
-        curves[name] = [place for place, _ in points], [ratio for _, ratio in points]
-    return line_figure(
-        [
-            Panel("d", "share of agreement at 1/√d, generic heads", off, log_x=True),
-            Panel(
-                "log₂(tolerance / spacing of the gaps)", "agreement / normal law, heads on lattices", curves
-            ),
-        ]
-    )
+    """Agreement over the normal law of heads on lattices, all on one curve."""
+    curves: dict[str, Any] = {}
+    for kind in ("lattice", "signs"):
+        draws = _boolean(rows, kind).items()
+        points = sorted((math.log2(_within(*key)), _ratio(own)) for key, own in draws if _ratio(own))
+        curves[_KINDS[kind]] = points
+    law = [(place, lattice_law(2.0**place)) for points in curves.values() for place, _ in points]
+    curves = {"points of the lattice": law} | curves
+    title = "agreement / normal law, heads on lattices"
+    return line_figure([Panel("log₂(tolerance / spacing of the gaps)", title, curves)])
 
 
 STUDY = Study(

@@ -49,7 +49,6 @@ _MEASURES = {
     "Tr²/‖Θ‖²": "theta_trace",
     "lattice": "theta_non_arithmetic",
 }
-_LEAST_DRAWN = 1e-8  # zero is drawn here on a logarithmic axis
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
@@ -92,7 +91,7 @@ def trained_layer(dim: int, rng: Generator, *, steps: int) -> tuple[AttentionLay
     """A converted `torch.nn.MultiheadAttention` module, and its loss divided by that of the best constant.
 
     Every token has a key, two requested keys, and a value; the layer learns to return the two requested values. Each
-    step of Adam has a fresh batch. The loss is the mean of the last fiftieth of the steps.
+    step of Adam has a fresh batch. The loss is the mean of the last fiftieth of the steps, and 1 without a step.
     """
     import torch
 
@@ -119,9 +118,8 @@ def trained_layer(dim: int, rng: Generator, *, steps: int) -> tuple[AttentionLay
             optimiser.step()
             schedule.step()
             losses.append(loss.item())
-    return convert_torch_module(module).layer, float(
-        np.mean(losses[-max(1, steps // 50) :])
-    ) if steps else 1.0
+    last = losses[-max(1, steps // 50) :]
+    return convert_torch_module(module).layer, float(np.mean(last or [1.0]))
 
 
 def _median(measured: Iterable[float | None]) -> float | None:
@@ -140,47 +138,30 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         chosen(rows, family=name) for name in ("random", "imported, untrained", "imported, recall")
     )
     return {
-        "random_64_on": _share(row for row in random if row["dim"] >= 64),
         **{f"random_{row['dim']}": _share([row]) for row in random},
         **{f"untrained_{row['dim']}": _share([row]) for row in untrained},
-        "trained": _share(trained),
+        "random_64_on": _share(row for row in random if row["dim"] >= 64),
         "structured": _share(row for row in rows if row["family"] in list(_MADE)[1:]),
+        "trained": _share(trained),
         "trained_incoherent": _share(trained, "incoherent"),
         "untrained_incoherent": _share(untrained, "incoherent"),
     }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    """Every family at its largest d, and the trained layers by d."""
-    largest = [max(those, key=lambda row: int(row["dim"])) for those in grouped(rows, "family").values()]
-    medians = {title: _two_digits(title) for title in _MEASURES}
-    return {
-        "families": table(
-            largest,
-            {"heads": "family", "d": "dim"},
-            {"all hold": _share, **medians, "fails on every layer": "fails on every layer"},
-        ),
-        "trained": table(
-            chosen(rows, family="imported, recall"),
-            {"task": "family", "d": "dim"},
-            {
-                "incoherence (at most 0.25 is good)": medians["incoherence"],
-                "stable rank (at least 4 to 4.2 is good)": medians["stable rank"],
-                "loss over that of a constant": _two_digits("loss"),
-            },
-        ),
-    }
-
-
-def _two_digits(name: str) -> Callable[[Sequence[Row]], str]:
-    return lambda rows: f"{rows[0][name]:.2g}"
+    """Every family at its largest d, and the trained layers at each d."""
+    largest = {family: max(row["dim"] for row in own) for (family,), own in grouped(rows, "family").items()}
+    shown = [
+        row for row in rows if row["family"] == "imported, recall" or row["dim"] == largest[row["family"]]
+    ]
+    measured = {title: title for title in (*_MEASURES, "loss", "fails on every layer")}
+    return {"families": table(shown, {"heads": "family", "d": "dim"}, {"all hold": _share, **measured})}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     panels = []
     for title in _MEASURES:
-        shown = [{**row, title: max(row[title], _LEAST_DRAWN)} for row in rows if row[title] is not None]
-        curves = {family: curve(those, "dim", title) for (family,), those in grouped(shown, "family").items()}
+        curves = {family: curve(own, "dim", title) for (family,), own in grouped(rows, "family").items()}
         curves["threshold"] = curve(rows, "dim", f"threshold of {title}")
         panels.append(Panel("d", title, curves, log_x=True))
     return line_figure(panels, columns=2)

@@ -28,7 +28,7 @@ def fit_errors(
     for_learner: Generator,
     noise: float = 0.0,
 ) -> dict[str, Any]:
-    """The error on fresh tokens of the same law, the outcome, and the examples drawn.
+    """The error on fresh tokens of the same distribution.
 
     For the six phases also the errors of the crude sum, of its sampling, of the refined sum and of the span; None for
     phases that were not reached.
@@ -50,17 +50,13 @@ def fit_errors(
     oracle = ExampleOracle(truth.layer, inputs, noise=noise * size, rng=for_examples)
     phases = isinstance(learner, SixPhase)
     fit = learner.fit(oracle, rng=for_learner, truth=truth if phases else None)
-    found: dict[str, Any] = {
-        "error": truth.measure(predict=fit.predict)["relative_error"],
-        "outcome": fit.outcome.name,
-        "drawn": fit.examples_used,
-    }
+    errors: dict[str, Any] = {"error": truth.measure(predict=fit.predict)["relative_error"]}
     if phases:
-        found |= dict.fromkeys(_TRACED)
-        for step in fit.trace:
-            found |= {
-                name: step.measures.get(measure)
-                for name, (phase, measure) in _TRACED.items()
-                if step.phase == phase
-            }
-    return found
+        errors |= dict.fromkeys(_TRACED)
+    for step in fit.trace if phases else ():
+        errors |= {
+            name: step.measures.get(measure)
+            for name, (phase, measure) in _TRACED.items()
+            if step.phase == phase
+        }
+    return errors

@@ -1,6 +1,6 @@
-"""The same layers on Boolean, Gaussian, sphere and slice tokens: examples needed, and errors."""
+"""The same layers on Boolean, Gaussian and sphere tokens: examples needed, and errors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from attention import (
     GaussianInputs,
     GroundTruth,
     Inputs,
-    SliceInputs,
+    Learner,
     SphereInputs,
     make_nice_layer,
 )
@@ -19,14 +19,18 @@ from runs import Scale
 from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, grouped, median, of_all, table
+from studies.rows import chosen, curve, grouped, median, table
 from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton, counting_floor
 from upper.six_phase import SixPhase
 
 __all__ = ["STUDY"]
 
-_TOKENS = ("boolean", "gaussian", "sphere", "slice")
+_TOKENS: Mapping[str, Callable[[int, int], Inputs]] = {
+    "boolean": BooleanInputs,
+    "gaussian": GaussianInputs,
+    "sphere": SphereInputs,
+}
 _ADAM_STEPS = 600  # each on a fresh batch
 _EXACT = 1e-6  # the relative error on fresh tokens below which a fit is called exact
 _FLOORS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # Newton's examples over the counting floor
@@ -37,86 +41,64 @@ _MEASURED = {
 }
 _LEARNERS = {"phases": "practical mode", "paper": "paper mode", "adam": "Adam"}
 _TITLES = {"crude": "crude sum", "refined": "refined sum", "span": "span", "error": "prediction"}
-_Size = tuple[int, int, int]
 
 
-def _cells(scale: Scale) -> Iterator[Parameters]:
-    names = ("learner", "inputs", "heads", "tokens", "dim", "examples", "draws")
-    for tokens in _TOKENS:
-        cases = _quick() if scale is Scale.QUICK else _full()
-        for learner, size, examples, draws in cases:
-            yield dict(zip(names, (learner, tokens, *size, examples, draws), strict=True))
-
-
-def _quick() -> Iterator[tuple[str, _Size, int, int]]:
-    yield from _newton((2, 2, 16), (1.5, 2.0, 4.0), 3)
-    yield from (("phases", (2, 2, 16), examples, 2) for examples in (20_000, 40_000))
-    yield "paper", (2, 2, 16), 150_000, 1
-    yield from (("adam", (2, 2, 16), _ADAM_STEPS * batch, 1) for batch in (16, 48))
-
-
-def _full() -> Iterator[tuple[str, _Size, int, int]]:
-    for size, draws in (((2, 2, 16), 16), ((4, 4, 32), 8), ((2, 2, 32), 4)):
-        yield from _newton(size, _FLOORS, draws)
-    yield from (("phases", (2, 2, 16), examples, 4) for examples in (30_000, 120_000, 440_000))
-    yield from (("phases", (2, 2, 32), examples, 3) for examples in (90_000, 260_000, 740_000))
-    yield "paper", (2, 2, 16), 430_000, 6
-    yield from (("adam", (2, 2, 32), _ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256))
-
-
-def _newton(size: _Size, floors: Sequence[float], draws: int) -> Iterator[tuple[str, _Size, int, int]]:
-    heads, tokens, dim = size
-    floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
-    for times in floors:
+def _cells(scale: Scale) -> list[Parameters]:
+    cases = [
         # Newton needs at least one more than the floor, because it holds one out
-        yield "newton", size, max(round(times * floor), floor + 1), draws
+        ("newton", (m, k, d), max(round(times * floor), floor + 1), draws)
+        for (m, k, d), draws in {(2, 2, 16): 16, (4, 4, 32): 8, (2, 2, 32): 4}.items()
+        for floor in [counting_floor(heads=m, tokens=k, dim=d)]
+        for times in _FLOORS
+    ]
+    cases += [("phases", (2, 2, 16), examples, 4) for examples in (30_000, 120_000, 440_000)]
+    cases += [("phases", (2, 2, 32), examples, 3) for examples in (90_000, 260_000, 740_000)]
+    cases += [("paper", (2, 2, 16), 430_000, 6)]
+    cases += [("adam", (2, 2, 32), _ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256)]
+    if scale is Scale.QUICK:
+        small = (case for case in cases if case[2] <= 30_000 and (case[1] == (2, 2, 16) or case[0] == "adam"))
+        cases = [(name, size, examples, 1) for name, size, examples, _ in small]
+    return [
+        {"learner": name, "inputs": inputs, "heads": m, "tokens": k, "dim": d, "examples": n, "draws": draws}
+        for inputs in _TOKENS
+        for name, (m, k, d), n, draws in cases
+    ]
+
+
+def _learner(name: str, heads: int, examples: int) -> Learner:
+    if name == "newton":
+        return Newton(heads, examples=examples, starts=1, work=3000, engine="numpy")
+    if name == "adam":
+        batch = examples // _ADAM_STEPS
+        return GradientDescent(heads, work=_ADAM_STEPS, batch=batch, learning_rate=0.01)
+    return SixPhase(heads, mode="paper" if name == "paper" else "practical", examples=examples)
 
 
 def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
 ) -> Any:
     """A fit for each of several layers: errors on fresh tokens of the same distribution, and those of the phases."""
-    distribution = _inputs(inputs, tokens, dim)
-    fitted: Any = {
-        "newton": lambda: Newton(heads, examples=examples, starts=1, work=3000, engine="numpy"),
-        "phases": lambda: SixPhase(heads, examples=examples),
-        "paper": lambda: SixPhase(heads, mode="paper", examples=examples),
-        "adam": lambda: GradientDescent(
-            heads, work=_ADAM_STEPS, batch=examples // _ADAM_STEPS, learning_rate=0.01
-        ),
-    }[learner]()
-    errors = []
+    distribution, errors = _TOKENS[inputs](tokens, dim), []
     for stream in rng.spawn(draws):
         for_layer, for_truth, for_examples, for_learner = stream.spawn(4)
         layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
         truth = GroundTruth.draw(layer, distribution, 1000, rng=for_truth)
         errors.append(
-            fit_errors(fitted, truth, distribution, for_examples=for_examples, for_learner=for_learner)
+            fit_errors(
+                _learner(learner, heads, examples),
+                truth,
+                distribution,
+                for_examples=for_examples,
+                for_learner=for_learner,
+            )
         )
-    floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
     if learner == "newton":
-        return {
-            "floors": round(4 * examples / floor) / 4,
-            "exact": sum(fit["error"] < _EXACT for fit in errors),
-        }
+        floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
+        exact = sum(fit["error"] < _EXACT for fit in errors)
+        return {"floors": round(4 * examples / floor) / 4, "exact": exact}
     return [
         {"draw": draw, **{name: fit[name] for name in _MEASURED[learner]}} for draw, fit in enumerate(errors)
     ]
-
-
-def _inputs(name: str, tokens: int, dim: int) -> Inputs:
-    """Slice tokens are Boolean with equally many 1 and -1."""
-    if name == "slice":
-        return SliceInputs((dim,), ((dim // 2,),) * tokens)
-    return {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}[name](tokens, dim)
-
-
-def _step(rows: Sequence[Row]) -> str:
-    """The two neighbouring floors between which Newton's share of exact layers reaches one half."""
-    reached = sorted(row["floors"] for row in rows if 2 * row["exact"] >= row["draws"])
-    before = [row["floors"] for row in rows if not reached or row["floors"] < reached[0]]
-    low = f"{max(before, default=0):g}"
-    return f"{low} to {reached[0]:g}" if reached else f"above {low}"
 
 
 def _ratio(rows: Sequence[Row], tokens: str, name: str) -> str | None:
@@ -139,28 +121,12 @@ def _most(rows: Sequence[Row], learner: str) -> dict[int, list[Row]]:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    newton = [row for row in chosen(rows, learner="newton") if row["inputs"] != "slice"]
-    for size, sized in grouped(newton, "heads", "tokens", "dim").items():
-        steps = dict.fromkeys(_step(own) for own in grouped(sized, "inputs").values())
-        named["step_{}_{}_{}".format(*size)] = " or ".join(steps)
-    for learner, names in _MEASURED.items():
-        for dim, own in _most(rows, learner).items():
-            named |= {f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name) for name in names}
-    adam = chosen(rows, learner="adam")
-    if adam:
-        named["adam_fewest"], named["adam_most"] = (
-            end(row["examples"] for row in adam) for end in (min, max)
-        )
-        named["adam_few_error"] = _ratio(chosen(adam, examples=named["adam_fewest"]), "gaussian", "error")
-    phases = [row for row in chosen(rows, inputs="slice") if row["learner"] in ("phases", "paper")]
-    named["slice_spans"] = of_all(row["span"] is not None for row in phases)
-    for dim, own in _most(rows, "phases").items():
-        crude = {tokens: median(chosen(own, inputs=tokens), "crude") for tokens in ("boolean", "slice")}
-        if crude["boolean"] and crude["slice"]:
-            named[f"slice_crude_{dim}"] = f"{crude['slice']:.2g}"
-            named[f"slice_expected_{dim}"] = f"{np.hypot(crude['boolean'], dim**-0.5):.2g}"
-    return named
+    return {
+        f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name)
+        for learner, names in _MEASURED.items()
+        for dim, own in _most(rows, learner).items()
+        for name in names
+    }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
@@ -169,40 +135,38 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     def exact(tokens: str) -> Any:
         return lambda own: "".join(f"{row['exact']} of {row['draws']}" for row in chosen(own, inputs=tokens))
 
-    errors, ratios = [], []
-    for learner, names in _MEASURED.items():
-        for dim, own in _most(rows, learner).items():
-            for name in names:
-                line = {"error": f"{_LEARNERS[learner]}: {_TITLES[name]}", "d": dim}
-                medians = {tokens: median(chosen(own, inputs=tokens), name) for tokens in _TOKENS}
-                errors.append(line | {t: None if m is None else f"{m:.2g}" for t, m in medians.items()})
-                ratios.append(line | {tokens: _ratio(own, tokens, name) for tokens in ("gaussian", "sphere")})
     size = {"m": "heads", "k": "tokens", "d": "dim", "floors": "floors"}
     return {
         "newton": table(chosen(rows, learner="newton"), size, {tokens: exact(tokens) for tokens in _TOKENS}),
-        "errors": errors,
-        "ratios": ratios,
+        "errors": [
+            {"error": f"{_LEARNERS[learner]}: {_TITLES[name]}", "d": dim}
+            | {"boolean, median": median(chosen(own, inputs="boolean"), name)}
+            | {f"{tokens} / boolean": _ratio(own, tokens, name) for tokens in ("gaussian", "sphere")}
+            for learner, names in _MEASURED.items()
+            for dim, own in _most(rows, learner).items()
+            for name in names
+        ],
     }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     largest = [{**row, "share": row["exact"] / row["draws"]} for row in _largest(rows, "newton")]
-    shares = {tokens: curve(own, "floors", "share") for tokens, own in _each(largest)}
-    panels = [
-        Panel("examples / counting floor", "Newton: share of layers exact", shares, log_x=True, log_y=False)
-    ]
+    panels: list[Any] = [("Newton: share of layers exact", "floors", "share", largest)]
     for learner, name in (("phases", "span"), ("adam", "error")):
-        curves = {tokens: curve(own, "examples", name) for tokens, own in _each(_largest(rows, learner))}
-        panels.append(
-            Panel("examples", f"{_LEARNERS[learner]}: error of the {_TITLES[name]}", curves, log_x=True)
-        )
-    paper = {
-        tokens: (range(3), [median(own, name) for name in _MEASURED["paper"]])
-        for tokens, own in _each(chosen(rows, learner="paper"))
-    }
-    ticks = {place: _TITLES[name] for place, name in enumerate(_MEASURED["paper"])}
-    panels.append(Panel("", "paper mode: median errors", paper, marks_only=True, ticks=ticks))
-    return line_figure(panels, columns=2)
+        title = f"{_LEARNERS[learner]}: error of the {_TITLES[name]}"
+        panels.append((title, "examples", name, _largest(rows, learner)))
+    return line_figure(
+        [
+            Panel(
+                "examples / counting floor" if at == "floors" else "examples",
+                title,
+                {tokens: curve(chosen(own, inputs=tokens), at, name) for tokens in _TOKENS},
+                log_x=True,
+                log_y=at != "floors",
+            )
+            for title, at, name, own in panels
+        ]
+    )
 
 
 def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
@@ -211,15 +175,11 @@ def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
     return sizes[max(sizes)] if sizes else []
 
 
-def _each(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    return [(tokens, chosen(rows, inputs=tokens)) for tokens in _TOKENS]
-
-
 STUDY = Study(
     name="inputs",
     title="Boolean, Gaussian and sphere tokens",
     question="How many examples does each learner need, and what errors does it make, with Gaussian or sphere tokens?",
-    cells=lambda scale: list(_cells(scale)),
+    cells=_cells,
     measure=_measure,
     numbers=_numbers,
     tables=_tables,

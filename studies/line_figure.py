@@ -1,7 +1,7 @@
 """Figures of lines: one or several axes side by side, one legend."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,14 +19,16 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Curve", "Panel", "curve_of", "decade_axis", "line_figure", "title_axes"]
+__all__ = ["Curve", "Panel", "decade_axis", "line_figure", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
+_BOUND = {"color": FAINT, "linewidth": 4.0, "alpha": 0.4, "marker": "_", "zorder": 2}
+_DASHES = ((1, 0), (1, 1.5), (6, 2))  # of bounds
 _ROW, _BELOW, _ABOVE = 3.3, 0.5, 0.5  # inches: a row of panels, and the room for titles in it
 
 
-Curve = tuple[Sequence[float], Sequence[float | None]]
-"""Places and values; places without a value are left out."""
+Curve = Iterable[tuple[float, float | None]]
+"""Places, each with its value; places without a value are left out."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,14 @@ class Panel:
     ----------
     x_label, y_label : str
         Names of the axes.
-    curves : mapping of str to (sequence of float, sequence of float)
+    curves : mapping of str to (iterable of pairs of float)
         The points of each curve, by its name in the legend. The same name looks the same in every panel.
     log_x, log_y : bool
         Whether the axis is logarithmic. Values below 1e-32 are then drawn at 1e-32.
     marks_only : bool
         Whether points are drawn without lines.
+    bounds : mapping of str to (iterable of pairs of float)
+        Curves that are no measurements: grey lines without marks.
     verticals, horizontals : sequence of float
         Where dotted lines are drawn.
     ticks : mapping of int to str
@@ -55,6 +59,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = True
     marks_only: bool = False
+    bounds: Mapping[str, Curve] = field(default_factory=dict)
     verticals: Sequence[float] = ()
     horizontals: Sequence[float] = ()
     ticks: Mapping[int, str] = field(default_factory=dict)
@@ -80,37 +85,35 @@ def line_figure(panels: Sequence[Panel], *, columns: int | None = None) -> Any:
     ValueError
         If a panel has curves and no finite point.
     """
-    panels = [replace(panel, curves=_with_points(panel)) for panel in panels]
+    panels = [
+        replace(panel, curves=_with_points(panel.curves), bounds=_with_points(panel.bounds))
+        for panel in panels
+    ]
     panels = [panel for panel in panels if panel.curves]
-    labels = list(dict.fromkeys(label for panel in panels for label in panel.curves))
+    names = list(dict.fromkeys(label for panel in panels for label in panel.curves))
+    looks = {label: line_look(place) for place, label in enumerate(names)}
+    bounds = dict.fromkeys(label for panel in panels for label in panel.bounds)
+    looks |= {label: _BOUND | {"dashes": _DASHES[place % 3]} for place, label in enumerate(bounds)}
     columns = min(columns or len(panels), len(panels)) or 1
     rows, width = -(-len(panels) // columns), 1.6 + 4.6 * columns
-    named = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
-    height = 0.2 * -(-len(labels) // named) + _ROW * max(1, rows)
+    named = max(1, int(72 * width / (38 + 5.2 * max(map(len, looks), default=0))))
+    height = 0.2 * -(-len(looks) // named) + _ROW * max(1, rows)
     with canvas(width, height) as figure:
         for place, panel in enumerate(panels):
             row, column = divmod(place, columns)
             below = (_ROW * (rows - row - 1) + _BELOW) / height
             box = ((column + 0.12) / columns, below, 0.84 / columns, (_ROW - _BELOW - _ABOVE) / height)
-            _draw(axes_in(figure, box), panel, labels)
+            _draw(axes_in(figure, box), panel, looks)
         legend_above(figure, columns=named)
         return figure
 
 
-def _with_points(panel: Panel) -> dict[str, Curve]:
-    return {label: curve for label, curve in panel.curves.items() if any(y is not None for y in curve[1])}
-
-
-def curve_of(points: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
-    """The curve of a value by place, in the order of the places; places without a value are left out.
-
-    Examples
-    --------
-    >>> curve_of({8.0: 0.1, 4.0: 0.3, 6.0: None})
-    ([4.0, 8.0], [0.3, 0.1])
-    """
-    there = [(at, value) for at, value in sorted(points.items()) if value is not None]
-    return [at for at, _ in there], [value for _, value in there]
+def _with_points(curves: Mapping[str, Curve]) -> dict[str, Any]:
+    """The places and the values, in the order of the places, of the curves that have some."""
+    points = {
+        label: sorted(point for point in curve if point[1] is not None) for label, curve in curves.items()
+    }
+    return {label: np.array(those, dtype=float).T for label, those in points.items() if those}
 
 
 def decade_axis(axis: Any, values: Sequence[float]) -> None:
@@ -128,17 +131,15 @@ def title_axes(axes: Any, below: str, above: str) -> None:
     axes.set_title(above, loc="left", fontsize=9.5)
 
 
-def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
-    curves = {
-        label: np.array([(x, y) for x, y in zip(*curve, strict=True) if y is not None], dtype=float).T
-        for label, curve in panel.curves.items()
-    }
+def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    curves: dict[str, Any] = {**panel.bounds, **panel.curves}
     heights = [y for _, ys in curves.values() for y in ys if math.isfinite(y)]
     if not heights:
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
     for label, (xs, ys) in curves.items():
-        look = line_look(labels.index(label)) | ({"linestyle": "none"} if panel.marks_only else {})
-        axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
+        look = {**looks[label], **({"linestyle": "none"} if panel.marks_only else {})}
+        shown = np.maximum(ys, _LEAST) if panel.log_y else ys
+        axes.plot(xs, shown, label=label, clip_on=False, **look)
     if panel.log_y:
         decade_axis(axes.yaxis, [max(y, _LEAST) for y in heights])
     else:

@@ -9,42 +9,27 @@ from numpy.random import Generator
 
 from attention import relative_error
 from runs import Scale
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, curve, grouped, of_all, table, values
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.linear_attention import (
-    certify,
-    exact_rank,
     feature_count,
     features_from_tensor,
     fit_heads,
     make_linear_attention,
-    population_moment,
     regress,
     symmetric_rank,
     tensor_from_features,
     train_linear_attention,
 )
-from upper.linear_attention.populations import token_dimension
 
 __all__ = ["STUDY"]
 
 _TOKENS = 10  # of a sequence
-_POPULATIONS = (
-    ("gaussian", 4, 1),
-    ("gaussian", 4, 5),
-    ("sphere", 4, 5),
-    ("boolean", 4, 1),
-    ("boolean", 4, 3),
-    ("boolean-constant", 4, 3),
-    ("one-hot", 4, 3),
-    ("gaussian", 6, 5),
-    ("boolean", 6, 5),
-)
 _PLANTED = ((3, 1), (4, 3), (5, 5), (6, 6), (8, 8), (3, 2), (3, 3), (4, 4), (4, 5), (4, 6))
 _MATCHES = 1e-6  # relative error; students too small to learn the target stay above 1e-2
 _STARTS = 3
-_ADAM = {"known": "Adam, H known", "twice": "Adam, 2 H", "fewer": "Adam, H - 1"}
+_ADAM = ("Adam, H known", "Adam, 2 H", "Adam, H - 1")
 
 
 def _cells(scale: Scale) -> Iterator[Parameters]:
@@ -52,7 +37,6 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
     for d in (2, 4) if quick else (2, 4, 6, 8):
         for heads in dict.fromkeys((1, d, d * d if d <= 4 else d)):
             yield {"part": "threshold", "d": d, "heads": heads}
-    yield from ({"part": "rank", "tokens": tokens, "d": d, "n": n} for tokens, d, n in _POPULATIONS)
     yield from ({"part": "transfer", "d": 5, "added": added} for added in (0, 20))
     for d, heads in _PLANTED:
         if not quick or d <= 5:
@@ -87,17 +71,6 @@ def _threshold(*, d: int, heads: int, rng: Generator) -> list[dict[str, Any]]:
     ]
 
 
-def _rank(*, tokens: Any, d: int, n: int, rng: Generator) -> dict[str, Any]:
-    """The rank of the exact moment, and what the formula says."""
-    moment, dim = population_moment(tokens, d, n), token_dimension(tokens, d)
-    return {
-        "dim": dim,
-        "features": feature_count(dim),
-        "rank": certify(moment, moment).rank,
-        "formula": exact_rank(tokens, d, n),
-    }
-
-
 def _transfer(*, d: int, added: int, rng: Generator) -> dict[str, Any]:
     """Learn from 200 examples of signs and some Gaussian ones: errors on signs of other lengths and Gaussian tokens."""
     model = make_linear_attention(heads=3, dim=d, rng=rng)
@@ -116,23 +89,20 @@ def _heads(*, d: int, heads: int, draw: int, rng: Generator) -> dict[str, Any]:
     """Heads found of a planted model's coefficients."""
     model = make_linear_attention(heads=heads, dim=d, rng=rng)
     tensor = tensor_from_features(features_from_tensor(model.tensor()), d)
-    began = time.perf_counter()
     fit = fit_heads(tensor, rng=rng)
-    found = bool(fit.exact and fit.model.heads <= heads)
+    success = bool(fit.exact and fit.model.heads <= heads)
     return {
         "rank": symmetric_rank(tensor),
-        "found": found,
-        "proved": bool(found and fit.lower_bound == fit.model.heads),
-        "error": float(fit.tail),
-        "seconds": time.perf_counter() - began,
+        "found": success,
+        "proved": bool(success and fit.lower_bound == fit.model.heads),
     }
 
 
 def _adam(*, d: int, heads: int, steps: int, rng: Generator) -> list[dict[str, Any]]:
-    """Errors on fresh inputs and seconds of the regression and of Adam, on one target and the same 4 D examples.
+    """Errors on fresh inputs of the regression and of Adam, on one target and the same 4 D examples.
 
-    All run in one process, one after the other, so that the seconds are comparable. Adam stops at the first start that
-    brings the error on the examples below 1e-6. Its best model and the seconds of all its starts count.
+    All run in one process, one after the other, so that their seconds are comparable. Adam stops at the first start
+    that brings the error on the examples below 1e-6. Its best model and the seconds of all its starts count.
     """
     target, examples = make_linear_attention(heads=heads, dim=d, rng=rng), 4 * feature_count(d)
     x, fresh = (rng.standard_normal((size, _TOKENS, d)) for size in (examples, 2000))
@@ -144,22 +114,16 @@ def _adam(*, d: int, heads: int, steps: int, rng: Generator) -> list[dict[str, A
     regression = regress(x, y)
     seconds = time.perf_counter() - began
     error = float(relative_error(regression(fresh), wanted))
-    rows: list[dict[str, Any]] = [{"learner": "regression", "error": error, "seconds": seconds, "times": 1.0}]
-    for learner, student in zip(_ADAM.values(), (heads, 2 * heads, heads - 1), strict=True):
+    rows: list[dict[str, Any]] = [{"learner": "regression", "error": error, "times": 1.0}]
+    for learner, heads_used in zip(_ADAM, (heads, 2 * heads, heads - 1), strict=True):
         fits: list[Any] = []
         while len(fits) < _STARTS and not any(_matches(fit) for fit in fits):
-            fits.append(train_linear_attention(x, y, heads=student, steps=steps, learning_rate=0.03, rng=rng))
-        best, took = min(fits, key=lambda fit: fit.error), float(sum(fit.seconds for fit in fits))
+            fits.append(
+                train_linear_attention(x, y, heads=heads_used, steps=steps, learning_rate=0.03, rng=rng)
+            )
+        best, times = min(fits, key=lambda fit: fit.error), sum(fit.seconds for fit in fits) / seconds
         error = float(relative_error(best.model(fresh), wanted))
-        rows.append(
-            {
-                "learner": learner,
-                "heads_used": student,
-                "error": error,
-                "seconds": took,
-                "times": took / seconds,
-            }
-        )
+        rows.append({"learner": learner, "heads_used": heads_used, "error": error, "times": times})
     return [row | {"examples": examples} for row in rows]
 
 
@@ -169,7 +133,6 @@ def _matches(fit: Any) -> bool:
 
 _PARTS: Mapping[str, Any] = {
     "threshold": _threshold,
-    "rank": _rank,
     "transfer": _transfer,
     "heads": _heads,
     "adam": _adam,
@@ -183,26 +146,18 @@ def _error(fits: Sequence[Row], times: int) -> float:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    heads, adam = chosen(rows, part="heads"), chosen(rows, part="adam")
+    heads = chosen(rows, part="heads")
     threshold = grouped(chosen(rows, part="threshold"), "d", "heads").values()
     named = {
         "below": min((_error(fits, 0) for fits in threshold), default=None),
         "at": max((_error(fits, 1) for fits in threshold), default=None),
-        "above": max((_error(fits, 4) for fits in threshold), default=None),
-        "ranks_agree": of_all(row["rank"] == row["formula"] for row in chosen(rows, part="rank")),
         **{name: of_all(row[name] for row in heads) for name in ("found", "proved")},
-        "regression": max(values(chosen(adam, learner="regression"), "error"), default=None),
-        "fewer_at_least": min(values(chosen(adam, learner=_ADAM["fewer"]), "error"), default=None),
-        **{
-            f"{name}_matches": of_all(row["error"] < _MATCHES for row in chosen(adam, learner=learner))
-            for name, learner in _ADAM.items()
-        },
     }
-    if times := values(chosen(adam, learner=_ADAM["known"]), "times"):
+    if times := values(chosen(rows, part="adam", learner=_ADAM[0]), "times"):
         named |= {"least_times": f"{min(times):.0f}", "largest_times": f"{max(times):.0f}"}
     for row in chosen(rows, part="transfer"):
-        which = "added" if row["added"] else "signs"
-        named |= {f"{which}_{name}": row[name] for name in ("rank", "on_signs", "on_gaussian")}
+        data = "added" if row["added"] else "signs"
+        named |= {f"{data}_{name}": row[name] for name in ("rank", "on_signs", "on_gaussian")}
     return named
 
 
@@ -219,11 +174,6 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
                 "N = 4 D": lambda fits: _error(fits, 4),
             },
         ),
-        "ranks": table(
-            chosen(rows, part="rank"),
-            {"tokens": "tokens", "dimension": "dim", "n": "n"},
-            {"D": "features", "rank": "rank", "formula": "formula"},
-        ),
         "heads": table(
             chosen(rows, part="heads"),
             size,
@@ -231,38 +181,23 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
                 "symmetric rank": "rank",
                 "found": lambda draws: of_all(row["found"] for row in draws),
                 "proved the fewest": lambda draws: of_all(row["proved"] for row in draws),
-                "seconds": "seconds",
             },
         ),
         "adam": table(
             chosen(rows, part="adam"),
             size | {"N": "examples", "learner": "learner"},
-            {
-                "its heads": "heads_used",
-                "error": "error",
-                "seconds": "seconds",
-                "times the regression": "times",
-            },
+            {"its heads": "heads_used", "error": "error", "times the regression's seconds": "times"},
         ),
     }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     curves = {
-        f"d = {d}": curve_of({row["examples"] / row["features"]: row["error"] for row in fits})
+        f"d = {d}": [(row["examples"] / row["features"], row["error"]) for row in fits]
         for (d, heads), fits in grouped(chosen(rows, part="threshold"), "d", "heads").items()
         if heads == d
     }
-    beside = {
-        learner: curve(fits, "seconds", "error")
-        for (learner,), fits in grouped(chosen(rows, part="adam"), "learner").items()
-    }
-    return line_figure(
-        [
-            Panel("examples / features", "relative error", curves, verticals=(1.0,)),
-            Panel("seconds", "relative error", beside, log_x=True, marks_only=True),
-        ]
-    )
+    return line_figure([Panel("examples / features", "relative error", curves, verticals=(1.0,))])
 
 
 STUDY = Study(

@@ -1,6 +1,7 @@
 """Memories, automata and Turing machines as linear attention: which data determine them, and do they run on."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,41 +9,35 @@ from numpy.random import Generator
 
 from attention import relative_error
 from runs import Scale
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, grouped, of_all, table, values
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, grouped, table
 from studies.study import Parameters, Row, Study, Table
 from studies.tasks import (
-    KEYS,
     AutomataInContext,
     Automaton,
     KeyValueMemory,
     TapeLayout,
     TuringMachine,
-    UniversalLayout,
     agreement,
 )
-from studies.tasks.learned_machines import learn_from_steps
-from upper.linear_attention import another_minimiser, certify, feature_moment, first_independent, regress
+from upper.linear_attention import first_independent, regress
+from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["STUDY"]
 
 _QUERIES = (1, 6, 12, 15, 17, 18, 19, 20, 25)  # of the rare key
-_OTHERS = 20  # minimisers beside that of least norm
 # states, symbols, pairs seen
 _FIXED = ((3, 2, 6), (3, 2, 4), (5, 3, 15), (5, 3, 3), (8, 4, 32), (8, 4, 1))
 # states with two symbols, and numbers of examples
 _CONTEXTS = {2: (6, 10, 16, 50), 3: (30, 50, 70, 200), 4: (80, 150, 190, 1000)}
-# states, symbols, positions
-_MACHINES = ((2, 2, 4), (3, 3, 6), (4, 3, 10))
-# ranks at which learning stops; None for all
-_STEPS = {(2, 2, 4): (16, 24, 32, 39, None), (3, 2, 5): (60, 79, 86, None)}
-_UNIVERSAL = (((2, 2, 2), 188), ((2, 2, 2), 376), ((2, 2, 4), 800))
+# states, symbols, positions, and the ranks at which learning stops; None for all
+_MACHINES = {(2, 2, 4): (16, 24, 32, 39, None), (3, 2, 5): (60, 79, 86, None)}
+_STEPS = 20  # of each run of a machine to learn from
 
 
 def _cells(scale: Scale) -> Iterator[Parameters]:
     quick = scale is Scale.QUICK
-    for keys in (*KEYS, "rare"):
-        yield {"task": "memory", "keys": keys, "examples": 1500 if quick else 4000}
+    yield {"task": "memory", "keys": "rare", "examples": 1500 if quick else 4000}
     draws, strings, steps = (4, 10, 100) if quick else (20, 50, 1000)
     for states, symbols, seen in _FIXED:
         size = {"states": states, "symbols": symbols, "examples": seen}
@@ -51,64 +46,19 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
         for number in numbers:
             size = {"states": states, "symbols": 2, "examples": number}
             yield {"task": "automaton in context", **size, "draws": strings, "steps": 100}
-    steps, made, learned = (200, 2, 4) if quick else (1000, 5, 10)
-    parts: list[tuple[str, tuple[int, int, int], dict[str, Any]]] = [
-        *(("machine", size, {"draws": made, "runs": 4, "steps": steps}) for size in _MACHINES),
-        *(
-            ("learned machine", size, {"draws": learned, "runs": 10, "steps": 100, "stop": stop})
-            for size, stops in _STEPS.items()
-            for stop in stops
-        ),
-        *(
-            ("universal machine", size, {"draws": 3 if quick else 10, "steps": steps})
-            for size in _MACHINES[:2]
-        ),
-        *(
-            ("learned universal machine", size, {"draws": 20, "steps": 100, "stop": stop})
-            for size, stop in _UNIVERSAL
-        ),
-    ]
-    for task, (states, symbols, positions), more in parts:
-        yield {"task": task, "states": states, "symbols": symbols, "positions": positions, **more}
+    for (states, symbols, positions), stops in _MACHINES.items():
+        size = {"states": states, "symbols": symbols, "positions": positions}
+        for stop in stops:
+            more = {"draws": 4 if quick else 10, "runs": 10, "steps": 100, "stop": stop}
+            yield {"task": "learned machine", **size, **more}
 
 
 def _measure(*, task: str, rng: Generator, **size: Any) -> Any:
-    if task == "memory":
-        return _memory(**size, rng=rng)
-    if task.startswith("automaton"):
-        return (_automaton if task == "automaton" else _in_context)(**size, rng=rng)
-    layout = [size.pop(name) for name in ("states", "symbols", "positions")]
-    if "universal" in task:
-        return _universal(UniversalLayout(*layout), learned=task.startswith("learned"), **size, rng=rng)
-    return _machine(TapeLayout(*layout), learned=task.startswith("learned"), **size, rng=rng)
+    return _TASKS[task](rng=rng, **size)
 
 
-def _memory(*, keys: Any, examples: int, rng: Generator) -> Any:
-    """The memory learned from one distribution of keys and used on Haar keys; errors are squared, over the labels'.
-
-    The error of another minimiser is the mean over 20, each as far from that of least norm as its own norm, in any
-    directions that the examples do not see.
-    """
-    if keys == "rare":
-        return _rare_key(examples, rng)
-    x_haar, y_haar = KeyValueMemory("haar").examples(examples, rng=rng)
-    x, y = KeyValueMemory(keys).examples(examples, rng=rng)
-    learned = regress(x, y, least_norm=True)
-    certificate = certify(feature_moment(x), feature_moment(x_haar))
-    others = [
-        relative_error(another_minimiser(learned, certificate, on_domain=False, rng=rng)(x_haar), y_haar)
-        for _ in range(_OTHERS)
-    ]
-    return {
-        "rank": certificate.rank,
-        "deficit": certificate.deficit,
-        "error": float(relative_error(learned(x_haar), y_haar) ** 2),
-        "other_error": float(np.mean(np.square(others))),
-    }
-
-
-def _rare_key(examples: int, rng: Generator) -> list[dict[str, Any]]:
-    """Errors on queries of the last key of a fixed basis, by the number of its queries."""
+def _rare_key(*, keys: str, examples: int, rng: Generator) -> list[dict[str, Any]]:
+    """Squared errors, over the labels', on queries of the last key of a fixed basis, by the number of its queries."""
     memory, most = KeyValueMemory("fixed"), max(_QUERIES)
     x, y = memory.on_a_basis(np.arange(examples - most) % (memory.dk - 1), rng=rng)
     x_rare, y_rare = memory.on_a_basis(np.full(most, memory.dk - 1), rng=rng)
@@ -163,115 +113,75 @@ def _in_context(
 
 
 def _machine(
-    layout: TapeLayout,
-    *,
-    learned: bool,
-    draws: int,
-    runs: int,
-    steps: int,
-    stop: int | None = None,
-    rng: Generator,
+    *, draws: int, runs: int, steps: int, stop: int | None, rng: Generator, **size: int
 ) -> dict[str, Any]:
-    """Constructed machines, or machines learned from steps of runs, each step alone with its tape.
-
-    Models run on their own outputs, rounded at each step. Where learned, the tape is written out again at each step.
-    """
+    """Machines learned from steps, each alone with its tape, which run on their own outputs, rounded at each step."""
+    layout = TapeLayout(**size)
     shares, roundings, ranks = [], [], []
     for _ in range(draws):
         machine = TuringMachine.random(states=layout.states, symbols=layout.symbols, rng=rng)
-        model: Any = layout.model(machine)
-        if learned:
-            model = learn_from_steps(machine, layout, rank=stop, rng=rng)
-            ranks.append(model.rank)
+        learned = _learned(machine, layout, stop, rng)
         start = layout.draw(runs, rng=rng)
-        run = layout.simulate(model, start, steps, keep=not learned)
+        run = layout.simulate(learned, start, steps, keep=False)
+        ranks.append(learned.rank)
         shares.append(agreement(run.configurations, machine.run(start, steps)))
         roundings.append(run.rounding)
-    rank = {"rank": max(ranks), "full_rank": layout.rank} if learned else {}
+    rank = {"rank": max(ranks), "full_rank": layout.rank}
     return {**rank, **_shares(shares), "rounding": float(max(roundings))}
 
 
-def _universal(
-    layout: UniversalLayout, *, learned: bool, draws: int, steps: int, stop: int | None = None, rng: Generator
-) -> dict[str, Any]:
-    """Random machines, one run each, on one model of their size; a learned model has not seen them."""
-    model: Any = layout.model()
-    rank = {}
-    if learned:
-        x, y = layout.examples((3 * layout.rank + 1) // 2, rng=rng)
-        independent = first_independent(x, rank=stop)
-        model = regress(x[independent], y[independent], least_norm=True)
-        rank = {"rank": len(independent), "full_rank": layout.rank}
-    machines, start = layout.draw(draws, rng=rng)
-    run = layout.simulate(model, machines, start, steps, keep=not learned)
-    wanted = np.concatenate([machine.run(start[[i]], steps) for i, machine in enumerate(machines)])
-    return {**rank, **_shares([agreement(run.configurations, wanted)]), "rounding": float(run.rounding)}
+def _learned(machine: TuringMachine, layout: TapeLayout, rank: int | None, rng: Generator) -> CubicRegression:
+    """Learn from steps of runs from random configurations, those that add to the rank, until `rank` (None: all)."""
+    # (2 + log rank) examples for each unit of the rank nearly always reach it
+    start = layout.draw(math.ceil(layout.rank * (2 + math.log(layout.rank))), rng=rng)
+    passed = np.concatenate([start[:, None], machine.run(start, _STEPS - 1)], axis=1)
+    passed = passed.reshape(-1, start.shape[1])
+    # run by run; each configuration counts at its first occurrence
+    x, y = layout.examples(passed[np.sort(np.unique(passed, axis=0, return_index=True)[1])], machine)
+    independent = first_independent(x, rank=rank)
+    return regress(x[independent], y[independent], least_norm=True)
+
+
+_TASKS: Mapping[str, Callable[..., Any]] = {
+    "memory": _rare_key,
+    "automaton": _automaton,
+    "automaton in context": _in_context,
+    "learned machine": _machine,
+}
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    learned = [row for row in rows if row["task"] != "memory" and row.get("rank") is not None]
-    constructed = [row for row in rows if row["task"] in ("machine", "universal machine")]
-    named: dict[str, Any] = {
+    whole = [row["least"] for row in rows if row["task"] != "memory" and row["rank"] == row["full_rank"]]
+    return {
         "needed": KeyValueMemory("fixed").rank_of_a_key,
-        "rank_is_pairs": of_all(row["rank"] == row["examples"] for row in chosen(rows, task="automaton")),
-        "least_at_full_rank": min(
-            (row["least"] for row in learned if row["rank"] == row["full_rank"]), default=None
-        ),
-        "constructed_least": min(values(constructed, "least"), default=None),
-        "constructed_rounding": max(values(constructed, "rounding"), default=None),
-        "constructed_steps": max(values(constructed, "steps"), default=None),
+        "least_at_full_rank": min(whole, default=None),
+        **{f"queries_{row['queries']}": row["error"] for row in chosen(rows, task="memory")},
     }
-    for row in chosen(rows, task="memory"):
-        if row["keys"] == "rare":
-            named[f"queries_{row['queries']}"] = row["error"]
-        else:
-            named |= {
-                f"{row['keys']}_{name}": row[name] for name in ("rank", "deficit", "error", "other_error")
-            }
-    for task in dict.fromkeys(row["task"] for row in learned):
-        ranks = dict.fromkeys(row["full_rank"] for row in chosen(learned, task=task))
-        named[f"{task.replace(' ', '_')}_ranks"] = ", ".join(map(str, ranks))
-    return named
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    return {
-        "memories": table(
-            [row for row in chosen(rows, task="memory") if row["keys"] != "rare"],
-            {},
-            {
-                "training data": "keys",
-                "rank": "rank",
-                "deficit on Haar keys": "deficit",
-                "error, least norm": "error",
-                "error, another minimiser": "other_error",
-            },
-        ),
-        "machines": table(
-            [row for row in rows if row["task"] != "memory"],
-            {},
-            {
-                "task": "task",
-                "states": "states",
-                "symbols": "symbols",
-                "cells": "positions",
-                "rank": "rank",
-                "full rank": "full_rank",
-                "steps": "steps",
-                "right, median": "right",
-                "least": "least",
-                "rounded by at most": "rounding",
-            },
-        ),
+    columns = {
+        "task": "task",
+        "states": "states",
+        "symbols": "symbols",
+        "cells": "positions",
+        "rank": "rank",
+        "full rank": "full_rank",
+        "steps": "steps",
+        "right, median": "right",
+        "least": "least",
+        "rounded by at most": "rounding",
     }
+    return {"machines": table([row for row in rows if row["task"] != "memory"], {}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    rare = curve_of({row["queries"]: row["error"] for row in chosen(rows, task="memory", keys="rare")})
-    panels = [Panel("queries of the rare key", "squared error", {"memory": rare}, verticals=(19.0,))]
+    rare = [(row["queries"], row["error"]) for row in chosen(rows, task="memory")]
+    needed = float(KeyValueMemory("fixed").rank_of_a_key)
+    panels = [Panel("queries of the rare key", "squared error", {"memory": rare}, verticals=(needed,))]
     for task in ("automaton", "automaton in context", "learned machine"):
         curves = {
-            f"{states} states": curve_of({row["rank"] / row["full_rank"]: row["right"] for row in those})
+            f"{states} states": [(row["rank"] / row["full_rank"], row["right"]) for row in those]
             for (states,), those in grouped(chosen(rows, task=task), "states").items()
         }
         panels.append(Panel("rank / full rank", f"steps right, {task}", curves, log_y=False))

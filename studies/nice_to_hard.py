@@ -16,14 +16,13 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     Learner,
-    make_low_rank_layer,
     make_nice_layer,
     unknown_part_error,
 )
 from runs import Scale
 from sq import parity_heads
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, grouped, median, of_all, table, with_interval
+from studies.rows import chosen, curve, grouped, median, of_all, table, values, with_interval
 from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
@@ -32,7 +31,6 @@ __all__ = ["STUDY", "PathPoint", "draw_point"]
 
 _TITLES = {"newton": "Newton", "six-phase": "six phases", "adam": "Adam, 8 heads"}
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
-_APART = (0.0, 0.8, 0.95, 1.0)
 _STEEPEST = 8.0  # the factor on the slopes of all heads at s = 1
 _SIGMA = 2.0  # standard deviation of the logits of the nice end
 _FRESH = 2000
@@ -43,16 +41,13 @@ _PATHS = (("newton", 0.0), ("newton", 1.0), ("six-phase", 0.0), ("adam", 0.0), (
 
 def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
-    dim, shapes, apart = (8, (0.0, 0.8, 0.95, 1.0), (0.0, 1.0)) if quick else (12, _SHAPES, _APART)
-    newton = {"learner": "newton", "dim": dim, "bits": 3, "ends": "generic", "slope": 0.0}
+    newton = {"learner": "newton", "dim": 8 if quick else 12, "bits": 3, "ends": "generic", "slope": 0.0}
     settings: list[Parameters] = [
         {**newton, "learner": learner, "slope": slope, "shape": t, "projections": t}
         for learner, slope in (_PATHS[:3] if quick else _PATHS)  # Adam takes the longest
-        for t in shapes
+        for t in ((0.0, 0.8, 0.95, 1.0) if quick else _SHAPES)
     ]
-    settings += [{**newton, "shape": a, "projections": b} for a in apart for b in apart if a != b]
-    # only the ranks change: the nice end with the ranks of the parity
-    settings += [{**newton, "ends": "low rank", "shape": 0.0, "projections": 0.0}]
+    settings += [{**newton, "shape": a, "projections": 1.0 - a} for a in (0.0, 1.0)]
     draws = {"newton": 2, "six-phase": 1, "adam": 1} if quick else {"newton": 5, "six-phase": 5, "adam": 2}
     return [{**setting, "draw": draw} for setting in settings for draw in range(draws[setting["learner"]])]
 
@@ -65,20 +60,11 @@ _LEARNERS: Mapping[str, Callable[[int, int], Learner]] = {
 
 
 def _measure(
-    *,
-    rng: Generator,
-    learner: str,
-    dim: int,
-    bits: int,
-    ends: str,
-    slope: float,
-    shape: float,
-    projections: float,
-    draw: int,
+    *, rng: Generator, learner: str, dim: int, bits: int, ends: str, draw: int, **where: float
 ) -> Mapping[str, Any]:
     # separate, so that every cell of a draw has the same ends, examples and tests
     for_path, for_oracle, for_learner, for_tests = rng.spawn(4)
-    point = draw_point(dim, bits, shape, projections, slope, low_rank=ends == "low rank", rng=for_path)
+    point = draw_point(dim, bits, rng=for_path, **where)
     inputs = BooleanInputs(tokens=2, dim=dim)
     oracle = ExampleOracle(point.layer, inputs, rng=for_oracle)
     fit = _LEARNERS[learner](point.layer.heads, dim).fit(oracle, rng=for_learner)
@@ -98,8 +84,8 @@ class PathPoint:
         The nice end.
     secret : array of int (l,)
         The coordinates of the parity, none of them the gate, which is 0.
-    attention, projections : float
-        The shares a and b of the parity.
+    shape, projections : float
+        The shares a and b of the parity, in attention and in projections.
     slope : float
         The share s of the way to `_STEEPEST` slopes.
 
@@ -119,14 +105,14 @@ class PathPoint:
 
     nice: AttentionLayer
     secret: Int[np.ndarray, " l"]
-    attention: float
+    shape: float
     projections: float
     slope: float
 
     @cached_property
     def _parts(self) -> tuple[np.ndarray, ...]:
         """The parity's thresholds, the generic part of Theta, the parity's slopes, W, and its part along E."""
-        d, a, b, factor = self.nice.dim, self.attention, self.projections, _STEEPEST**self.slope
+        d, a, b, factor = self.nice.dim, self.shape, self.projections, _STEEPEST**self.slope
         parity = parity_heads("D", bits=len(self.secret))
         steep = parity_heads("D", bits=len(self.secret), slopes=(factor * parity.slopes).tolist())
         norms = parity.slopes * np.sqrt(len(self.secret) + parity.thresholds**2)
@@ -175,7 +161,7 @@ class PathPoint:
         layer has no secret. The known part is then the mean over nice layers: heads attend evenly, and only the part
         of W_i along E remains.
         """
-        if self.attention == 0:
+        if self.shape == 0:
             even = np.zeros_like(x)
             even[:, :, 0] = x[:, :, 0].mean(axis=1, keepdims=True) * self._parts[4].sum()
             return even
@@ -189,21 +175,17 @@ class PathPoint:
 def draw_point(
     dim: int,
     bits: int,
-    attention: float,
+    *,
+    shape: float,
     projections: float,
     slope: float,
-    *,
-    low_rank: bool = False,
     rng: Generator,
 ) -> PathPoint:
-    """Draw a nice end and a secret set; with `low_rank` the nice end has the parity's ranks, in random directions."""
+    """Draw a nice end and a secret set."""
     heads = len(parity_heads("D", bits=bits).slopes)  # the smallest number that hides so many bits
     secret = np.sort(1 + rng.choice(dim - 1, size=bits, replace=False))
-    if low_rank:
-        nice = make_low_rank_layer(heads=heads, dim=dim, rank=bits + 1, w_rank=1, sigma=_SIGMA, rng=rng)
-    else:
-        nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
-    return PathPoint(nice, secret, attention, projections, slope)
+    nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
+    return PathPoint(nice, secret, shape, projections, slope)
 
 
 def _by_head(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:
@@ -211,84 +193,56 @@ def _by_head(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:
     return numbers[:, None, None]
 
 
-def _main(rows: Sequence[Row], learner: str, **where: Any) -> list[Row]:
-    """The rows of a learner with a generic nice end and the parity's own slopes, unless given."""
-    return chosen(rows, learner=learner, **{"ends": "generic", "slope": 0.0, **where})
-
-
-def _together(rows: Sequence[Row]) -> list[Row]:
+def _path(rows: Sequence[Row]) -> list[Row]:
     """Along the path attention and projections move together."""
     return [row for row in rows if row["shape"] == row["projections"]]
 
 
-def _reach(rows: Sequence[Row], below: float = _LEARNED) -> str:
-    """The values at which at least half of the draws are learned."""
-    draws = grouped(_together(rows), "shape").items()
-    return ", ".join(
-        f"{t:g}" for (t,), some in draws if np.mean([row["error"] < below for row in some]) >= 0.5
-    )
+def _learned(rows: Sequence[Row], below: float = _LEARNED) -> list[bool]:
+    return [row["error"] < below for row in rows]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    newton, adam = grouped(_together(_main(rows, "newton")), "shape"), _main(rows, "adam")
-    exact = {t: [row["error"] < _EXACT for row in draws] for (t,), draws in newton.items()}
-    ends = [median(_main(rows, name, slope=s, shape=1.0, projections=1.0), "error") for name, s in _PATHS]
+    newton = chosen(rows, learner="newton", slope=0.0)
+    exact = [t for (t,), draws in grouped(_path(newton), "shape").items() if all(_learned(draws, _EXACT))]
+    ends = grouped(chosen(_path(rows), shape=1.0), "learner", "slope").values()
     learned = {
-        "together": _main(rows, "newton", shape=1.0, projections=1.0),
-        "attention": _main(rows, "newton", shape=1.0, projections=0.0),
-        "projections": _main(rows, "newton", shape=0.0, projections=1.0),
-        "ranks": _main(rows, "newton", ends="low rank"),
-        "steep": _main(rows, "newton", slope=1.0, shape=0.0),
-        "near_attention": _main(rows, "newton", shape=0.8, projections=1.0),
-        "nearer_attention": _main(rows, "newton", shape=0.95, projections=1.0),
-        "nearer_projections": _main(rows, "newton", shape=1.0, projections=0.95),
+        "attention": chosen(newton, shape=1.0, projections=0.0),
+        "projections": chosen(newton, shape=0.0, projections=1.0),
+        "together": chosen(newton, shape=1.0, projections=1.0),
+        "steep": chosen(_path(rows), learner="newton", slope=1.0, shape=0.0),
     }
     return {
-        **{f"reach_{name.replace('-', '_')}": _reach(_main(rows, name)) for name in _TITLES},
-        "adam_lower": _reach(adam, 0.25),
-        "adam_higher": _reach(adam, 0.35),
-        "exact_until": f"{max(t for t, draws in exact.items() if all(draws)):g}",
-        "exact_end": f"{min(t for t, draws in exact.items() if not any(draws)):g}",
-        "least": f"{min(error for error in ends if error):.2f}",
-        **{name: of_all(row["error"] < _LEARNED for row in draws) for name, draws in learned.items()},
+        "exact_until": f"{max(exact, default=math.nan):g}",
+        "least": f"{min(float(np.median(values(draws, 'error'))) for draws in ends):.2f}",
+        **{name: of_all(_learned(draws)) for name, draws in learned.items()},
     }
-
-
-def _learned_last(rows: Sequence[Row]) -> str:
-    return with_interval(row["error"] < _LEARNED for row in chosen(rows, shape=rows[-1]["shape"]))
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     shown = [
         {**row, "title": _TITLES[row["learner"]], "slopes": f"× {_STEEPEST ** row['slope']:g}"}
-        for row in _together(rows)
+        for row in _path(rows)
     ]
     shares = sorted({row["shape"] for row in shown})
     return {
         "errors": table(
             shown,
-            {"learner": "title", "slopes": "slopes", "nice end": "ends"},
-            {f"t = {t:g}": lambda some, t=t: median(chosen(some, shape=t), "error") for t in shares}
-            | {"learned at the last t": _learned_last},
+            {"learner": "title", "slopes": "slopes"},
+            {f"t = {t:g}": lambda own, t=t: median(chosen(own, shape=t), "error") for t in shares}
+            | {"learned at t = 1": lambda own: with_interval(_learned(chosen(own, shape=1.0)))},
         )
     }
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """Median errors: left of every learner along the path, right of Newton with one ingredient fixed."""
-    path = {title: curve(_together(_main(rows, name)), "shape", "error") for name, title in _TITLES.items()}
-    fixed = {
-        "attention stays nice": curve(_main(rows, "newton", shape=0.0), "projections", "error"),
-        "attention is the parity's": curve(_main(rows, "newton", shape=1.0), "projections", "error"),
-        "projections stay nice": curve(_main(rows, "newton", projections=0.0), "shape", "error"),
-        "projections are the parity's": curve(_main(rows, "newton", projections=1.0), "shape", "error"),
+    """Median errors of every learner along the path."""
+    curves = {
+        title: curve(chosen(_path(rows), learner=name, slope=0.0), "shape", "error")
+        for name, title in _TITLES.items()
     }
-    threshold = (_LEARNED,)
     return line_figure(
-        [
-            Panel("share t of both", "median error on the secret's part", path, horizontals=threshold),
-            Panel("share of the other", "Newton, one ingredient fixed", fixed, horizontals=threshold),
-        ]
+        [Panel("share t", "median error on the secret's part", curves, horizontals=(_LEARNED,))]
     )
 
 
@@ -296,7 +250,7 @@ STUDY = Study(
     name="nice-to-hard",
     title="From a nice layer to a hidden parity",
     question="On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it "
-    "the slopes, the ranks or the projections that stop it?",
+    "the slopes, the attention or the projections that stop it?",
     cells=_cells,
     measure=_measure,
     numbers=_numbers,

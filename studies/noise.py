@@ -12,9 +12,9 @@ from runs import Scale
 from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, grouped, table, values
+from studies.rows import chosen, curve, grouped, median, table, values
 from studies.study import Parameters, Row, Study, Table
-from upper import GradientDescent, LinearBaseline, Newton
+from upper import GradientDescent, Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
 
@@ -22,8 +22,7 @@ __all__ = ["STUDY", "derivative", "squared_law"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
-_BROKEN = 2.0  # times the error without noise
-_FRESH, _BATCH, _BLOCK = 1000, 256, 64
+_FRESH, _BATCH = 1000, 256
 _MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose cost per example is its square
 _NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
 
@@ -32,45 +31,35 @@ def _cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     levels = (0.01, 0.1, 1.0) if quick else (0.001, 0.01, 0.1, 1.0)
     phases = (0.0, *levels) if quick else (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-    cells: list[Parameters] = [
-        _cell(
-            "newton",
-            heads,
-            tokens,
-            dim,
-            level,
-            floors * counting_floor(heads=heads, tokens=tokens, dim=dim),
-            draws,
-        )
-        for heads, tokens, dim, draws in (
-            ((2, 3, 8, 4), (2, 2, 16, 2)) if quick else ((2, 3, 8, 12), (2, 2, 16, 4), (4, 4, 32, 2))
-        )
-        for floors in ((4, 32) if quick or heads == 4 else (4, 8, 16, 32, 64))
+    sizes = ((2, 3, 8, 4), (2, 2, 16, 2)) if quick else ((2, 3, 8, 12), (2, 2, 16, 4), (4, 4, 32, 2))
+    cells = [
+        ("newton", (m, k, d), level, floors * counting_floor(heads=m, tokens=k, dim=d), draws)
+        for m, k, d, draws in sizes
+        for floors in ((4, 32) if quick or m == 4 else (4, 8, 16, 32, 64))
         for level in levels
-        if heads == 2 or level in (0.01, 0.1)
+        if m == 2 or level in (0.01, 0.1)
     ]
-    cells += [
-        _cell("phases", 2, 2, 16, level, 40_000 if quick else 450_000, 1 if quick else 3) for level in phases
+    size, draws = (2, 2, 16), 1 if quick else 3
+    cells += [("phases", size, level, 40_000 if quick else 450_000, draws) for level in phases]
+    cells += [("adam", size, level, 38_400 if quick else 256_000, draws) for level in levels]
+    return [
+        {
+            "kind": kind,
+            "heads": m,
+            "tokens": k,
+            "dim": d,
+            "level": level,
+            "examples": examples,
+            "draws": draws,
+        }
+        for kind, (m, k, d), level, examples, draws in cells
     ]
-    cells += [
-        _cell("adam", 2, 2, 16, level, 38_400 if quick else 256_000, 1 if quick else 3) for level in levels
-    ]
-    return cells + [_cell("linear", 2, 2, 16, level, 8192, 2 if quick else 12) for level in levels]
-
-
-def _cell(
-    kind: str, heads: int, tokens: int, dim: int, level: float, examples: int, draws: int
-) -> Parameters:
-    sizes = {"heads": heads, "tokens": tokens, "dim": dim}
-    return {"kind": kind, **sizes, "level": level, "examples": examples, "draws": draws}
 
 
 def _measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
     """The medians over layers; for the ratio to the simple law the mean, with the half-width of its 95 % interval."""
-    layers = [_learn(one, **cell) for one in rng.spawn(draws)]
-    medians = {
-        name: float(np.median(there)) if (there := values(layers, name)) else None for name in layers[0]
-    }
+    layers = [_learn(stream, **cell) for stream in rng.spawn(draws)]
+    medians = {name: median(layers, name) for name in layers[0]}
     if ratios := values(layers, "ratio"):
         interval = mean_interval(ratios, confidence=0.95) if draws > 1 else None
         medians["ratio"] = float(np.mean(ratios))
@@ -90,7 +79,6 @@ def _learn(
         "newton": lambda: Newton(heads, examples=examples, starts=5, engine="numpy"),
         "phases": lambda: SixPhase(heads, examples=examples),
         "adam": lambda: GradientDescent(heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
-        "linear": lambda: LinearBaseline(examples=examples),
     }[kind]()
     errors = fit_errors(
         learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
@@ -124,15 +112,6 @@ def derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np
     return np.concatenate([in_theta, in_w], axis=2)
 
 
-def _gram(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "p p"]:
-    """The mean over examples of J^T J, J the derivative."""
-    total = np.zeros((2 * layer.theta.size,) * 2)
-    for first in range(0, len(x), _BLOCK):
-        rows = derivative(layer, x[first : first + _BLOCK]).reshape(-1, len(total))
-        total += rows.T @ rows
-    return total / len(x)
-
-
 def squared_law(
     layer: AttentionLayer, x: Float[np.ndarray, "n k d"], fresh: Float[np.ndarray, "fresh k d"]
 ) -> float:
@@ -143,8 +122,12 @@ def squared_law(
     tr(G H^+) / (n k d) with H = E J^T J on the examples and G that on fresh inputs; with many examples it is
     p / (n k d). O(n k d p^2 + p^3).
     """
-    inverse = np.linalg.pinv(_gram(layer, x), rcond=_NOTHING, hermitian=True)
-    return float(np.vdot(_gram(layer, fresh), inverse)) / x.size
+    h, g = (
+        rows.T @ rows / len(tokens)
+        for tokens in (x, fresh)
+        for rows in [derivative(layer, tokens).reshape(-1, 2 * layer.theta.size)]
+    )
+    return float(np.vdot(g, np.linalg.pinv(h, rcond=_NOTHING, hermitian=True))) / x.size
 
 
 def _newton(rows: Sequence[Row]) -> list[Row]:
@@ -161,48 +144,29 @@ def _newton(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _mean(some: Sequence[Row], name: str = "ratio") -> float:
+def _mean(rows: Sequence[Row]) -> float:
     """A layer has the same examples and the same scaled noise at every level, so levels are averaged."""
-    return float(np.mean(values(some, name)))
-
-
-def _breaks(rows: Sequence[Row], name: str) -> float | None:
-    """The least noise at which a phase's error is twice that without noise; None if no measured noise reaches it."""
-    phases = chosen(rows, kind="phases")
-    (clean,) = values(chosen(phases, level=0.0), name)
-    worse = [row["level"] for row in phases if row[name] is None or row[name] > _BROKEN * clean]
-    return min(worse, default=None)
-
-
-def _extent(numbers: Sequence[float]) -> str:
-    low, high = f"{min(numbers):.2f}", f"{max(numbers):.2f}"
-    return low if low == high else f"{low} to {high}"
+    return float(np.mean(values(rows, "ratio")))
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    newton = _newton(rows)
-    numbers: dict[str, Any] = {
-        f"newton_{floors}": _extent([_mean(some) for some in grouped(same, "dim").values()])
-        for (floors,), same in grouped(newton, "floors").items()
+    laws = [row for row in _newton(rows) if row.get("law") is not None]
+    ratios = [
+        _mean(layers) / float(np.median(values(layers, "law"))) for layers in grouped(laws, "floors").values()
+    ]
+    return {
+        "newton_covariance": f"{min(ratios):.2f} to {max(ratios):.2f}",
+        **{
+            f"adam_{row['level']:g}".replace(".", "_"): f"{row['ratio']:.2g}"
+            for row in chosen(rows, kind="adam")
+        },
     }
-    laws = grouped([row for row in newton if row.get("law") is not None], "dim", "floors").values()
-    numbers["newton_covariance"] = _extent(
-        [_mean(some) / float(np.median(values(some, "law"))) for some in laws]
-    )
-    for name in _PHASES:
-        numbers[f"{name}_breaks"] = _breaks(rows, name)
-        (noisy,) = chosen(rows, kind="phases", level=1.0)
-        numbers[f"{name}_at_1"] = f"{noisy[name] or 1.0:.2f}"
-    for row in chosen(rows, kind="adam"):
-        numbers[f"adam_{row['level']:g}".replace(".", "_")] = f"{row['ratio']:.2g}"
-    linear = values(chosen(rows, kind="linear"), "error")
-    return numbers | {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
 
 
-def _with_interval(some: Sequence[Row]) -> str:
+def _with_interval(rows: Sequence[Row]) -> str:
     """The mean over levels, with the widest of their intervals."""
-    half = max(values(some, "half_width"), default=0.0)
-    return f"{_mean(some):.2f} ± {half:.2f}" if some[0]["draws"] > 2 else f"{_mean(some):.2f}"
+    half = max(values(rows, "half_width"), default=0.0)
+    return f"{_mean(rows):.2f} ± {half:.2f}" if rows[0]["draws"] > 2 else f"{_mean(rows):.2f}"
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
@@ -218,9 +182,6 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             {"s": "level"},
             {**{title: name for name, title in _PHASES.items()}, "end": "error"},
         ),
-        "adam": table(
-            chosen(rows, kind="adam"), {"s": "level"}, {"squared error / simple law": _with_interval}
-        ),
     }
 
 
@@ -229,17 +190,15 @@ def _figure(rows: Sequence[Row]) -> Any:
     noisy = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
     most = max(row["examples"] for row in chosen(noisy, kind="newton"))
     newton = chosen(noisy, kind="newton", examples=most)
-    size = {"heads": 2, "tokens": 2, "dim": 16, "examples": most}
-    law = {row["level"]: _simple_law(**size, level=row["level"]) ** 0.5 for row in newton}
+    law = {row["level"]: _simple_law(2, 2, 16, row["level"], most) ** 0.5 for row in newton}
     curves = {
         f"Newton, {most} examples": curve(newton, "level", "error"),
-        "simple law": (list(law), list(law.values())),
+        "simple law": law.items(),
         **{
             f"phases: {title}": curve(chosen(noisy, kind="phases"), "level", name)
             for name, title in _PHASES.items()
         },
         "Adam": curve(chosen(noisy, kind="adam"), "level", "error"),
-        "linear": curve(chosen(noisy, kind="linear"), "level", "error"),
     }
     return line_figure([Panel("noise s, in units of the labels", "relative error", curves, log_x=True)])
 

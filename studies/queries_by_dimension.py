@@ -53,24 +53,19 @@ _ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 
 
 def _cells(scale: Scale) -> list[Parameters]:
-    hard: tuple[int, ...]
-    if scale is Scale.QUICK:
-        nice, hard, draws = {"two tokens": (8, 16), "any tokens": (8, 16), "examples": (8,)}, (12,), 1
-        names: Sequence[str] = ("parity of 3 bits", "rounding")
-    else:
-        nice = dict.fromkeys(_NICE, (8, 16, 32, 64, 128, 256)) | {"examples": (8, 16, 32)}
-        hard, draws, names = (12, 24, 48), 3, (*_SQ, _ROUNDING)
-    sizes = [("nice", name, dim) for name, dims in nice.items() for dim in dims]
-    sizes += [
-        ("hard", name, dim)
-        for name in names
-        for dim in hard
-        if name == _ROUNDING or dim > _SQ[name].get("bits", 1) + 1
+    quick = scale is Scale.QUICK
+    dims = (8, 16) if quick else (8, 16, 32, 64, 128, 256)
+    cells: list[Parameters] = [
+        {"part": "nice", "name": name, "dim": dim, "draw": draw}
+        for name in _NICE
+        for dim in (dims if name != "examples" else dims[:1] if quick else dims[:3])
+        for draw in range(1 if quick or dim > 128 else 3)
     ]
-    return [
-        {"part": part, "name": name, "dim": dim, "draw": draw}
-        for part, name, dim in sizes
-        for draw in range(1 if part == "hard" or dim > 128 else draws)
+    return cells + [
+        {"part": "hard", "name": name, "dim": dim, "draw": 0}
+        for name in (("parity of 3 bits", _ROUNDING) if quick else (*_SQ, _ROUNDING))
+        for dim in ((12,) if quick else (12, 24, 48))
+        if name == _ROUNDING or dim > _SQ[name].get("bits", 1) + 1
     ]
 
 
@@ -84,19 +79,18 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
     else:
         instance = _instance(name, dim, for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
-        bound = _statistical_queries(instance)
+        # the proved number of correlational queries of tolerance .1 that the family needs
+        needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
+        bound = needed if isinstance(needed, int) else None
     truth = GroundTruth.draw(layer, inputs, _FRESH, known=known, rng=for_tests)
     if name == "examples":
-        oracle: Any = ExampleOracle(layer, inputs, rng=for_oracle)
-        fit = Newton(heads=_HEADS).fit(oracle, rng=for_learner)
+        fit = Newton(heads=_HEADS).fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner)
     else:
         oracle = ValueOracle(layer, tokens=None if name == "any tokens" else inputs.tokens)
         fit = ByQueries().fit(oracle, rng=for_learner)
     error = truth.measure(predict=fit.predict)["unknown_part_error"]
     return {
         "count": fit.examples_used,
-        "tokens": getattr(oracle, "tokens_asked", inputs.tokens * fit.examples_used),
-        "heads": layer.heads,
         "outcome": fit.outcome.name,
         "error": error if math.isfinite(error) else None,
         "bound": bound,
@@ -112,14 +106,7 @@ def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
     return LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS).instance(rng=rng)
 
 
-def _statistical_queries(instance: HardInstance) -> int | None:
-    """The proved number of correlational queries of tolerance .1 that the family needs; None without a proof."""
-    needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
-    return needed if isinstance(needed, int) else None
-
-
-_Curve = tuple[list[int], list[float]]
-"""Dimensions and values."""
+_Curve = tuple[list[int], list[float]]  # dimensions and values
 
 
 def _found(row: Row) -> bool:
@@ -129,7 +116,8 @@ def _found(row: Row) -> bool:
 
 def _curve(rows: Sequence[Row], value: str = "count", **wanted: Any) -> _Curve:
     """The median of a value by dimension, over the draws in which the function was found."""
-    return curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
+    medians = curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
+    return [dim for dim, _ in medians], [count for _, count in medians]
 
 
 def _slope(curve: _Curve) -> float | None:
@@ -143,25 +131,21 @@ def _slope(curve: _Curve) -> float | None:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
+    dims, counts = _curve(nice, name="two tokens")
     named: dict[str, Any] = {
         "nice": of_all(_found(row) for row in nice if row["name"] != "examples"),
         "newton": of_all(_found(row) for row in nice if row["name"] == "examples"),
         "hard": of_all(map(_found, hard)),
+        **{f"slope_{name.replace(' ', '_')}": _text(_slope(_curve(nice, name=name))) for name in _NICE},
     }
-    for name in _NICE:
-        key, counts = name.replace(" ", "_"), _curve(nice, name=name)
-        named[f"slope_{key}"] = _text(_slope(counts))
-        if counts[0]:
-            floor = _curve(nice, "bound", name=name)[1][-1]
-            named |= {f"dim_{key}": counts[0][-1], f"floors_{key}": f"{counts[1][-1] / floor:.2f}"}
-    slopes = [_slope(_curve(hard, name=name)) for name in (*_SQ, _ROUNDING)]
-    if known := [slope for slope in slopes if slope is not None]:
-        named |= {"least_slope": _text(min(known)), "largest_slope": _text(max(known))}
+    if dims:
+        floor = _curve(nice, "bound", name="two tokens")[1][-1]
+        named |= {"dim_two_tokens": dims[-1], "floors_two_tokens": f"{counts[-1] / floor:.2f}"}
     for bits in (3, 7):
-        asked, needed = (_curve(hard, one, name=f"parity of {bits} bits") for one in ("count", "bound"))
+        asked, needed = (_curve(hard, value, name=f"parity of {bits} bits") for value in ("count", "bound"))
         if asked[0]:
+            named[f"parity_{bits}_dim"] = asked[0][-1]
             named |= {
-                f"parity_{bits}_dim": asked[0][-1],
                 f"parity_{bits}_asked": f"{asked[1][-1]:,.0f}",
                 f"parity_{bits}_needed": f"{needed[1][-1]:,.0f}",
             }
@@ -173,21 +157,20 @@ def _text(slope: float | None) -> str:
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    dims = sorted({row["dim"] for row in rows})
-
-    def line(title: str, counts: _Curve, found: str) -> dict[str, str]:
-        by_dim = dict(zip(*counts, strict=True))
-        medians = {f"d = {dim}": f"{by_dim[dim]:,.0f}" if dim in by_dim else "" for dim in dims}
-        return {"count": title, **medians, "slope": _text(_slope(counts)), "found": found}
-
-    lines = []
+    dims, lines = sorted({row["dim"] for row in rows}), []
     for (part, name), those in grouped(rows, "part", "name").items():
-        title = _NICE.get(name, f"By queries: {name}")
-        lines.append(line(title, _curve(those), of_all(map(_found, those))))
+        counts = {_NICE.get(name, f"By queries: {name}"): "count"}
         if name in (*_BOUNDED, "two tokens"):
-            title = f"Statistical queries, at least: {name}"
-            title = "Lower bound, queries of two tokens" if part == "nice" else title
-            lines.append(line(title, _curve(those, "bound"), ""))
+            bounded = "Statistical queries, at least: {}" if part == "hard" else "Lower bound, queries of {}"
+            counts[bounded.format(name)] = "bound"
+        for title, value in counts.items():
+            medians = dict(zip(*_curve(those, value), strict=True))
+            lines.append(
+                {"count": title}
+                | {f"d = {dim}": f"{medians[dim]:,.0f}" if dim in medians else "" for dim in dims}
+                | {"slope": _text(_slope(_curve(those, value)))}
+                | {"found": of_all(map(_found, those)) if value == "count" else ""}
+            )
     return {"counts": lines}
 
 

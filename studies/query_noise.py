@@ -1,5 +1,6 @@
 """Noise on the answers to value queries: errors before and after polish."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,43 +22,32 @@ _STAGES = {"Logits": "estimate", "Fitted": "polished"}  # by the step of the tra
 
 
 def _cells(scale: Scale) -> list[Parameters]:
-    if scale is Scale.QUICK:
-        return [_cell(2, 8, level, 0) for level in (1e-4, 1e-2)]
-    return [_cell(2, 16, level, draw) for level in _LEVELS for draw in range(3)] + [
-        _cell(4, 32, level, 0) for level in _LEVELS
+    sizes = [(2, 8, 1)] if scale is Scale.QUICK else [(2, 16, 3), (4, 32, 1)]
+    return [
+        {"heads": heads, "dim": dim, "level": level, "draw": draw}
+        for heads, dim, draws in sizes
+        for level in _LEVELS
+        for draw in range(draws)
     ]
-
-
-def _cell(heads: int, dim: int, level: float, draw: int) -> Parameters:
-    return {"heads": heads, "dim": dim, "level": level, "draw": draw}
 
 
 def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, draw: int) -> Mapping[str, Any]:
     for_layer, for_noise, for_learner, for_tokens = rng.spawn(4)
     layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
     size = float(np.sqrt(np.mean(layer(for_tokens.standard_normal((200, _TOKENS, dim))) ** 2)))
-    noise = level * size
-    errors: dict[str, float] = {}
+    errors: dict[str, float | None] = {
+        f"{name}_{stage}": None for stage in _STAGES.values() for name in ("theta", "w")
+    }
 
     def see(step: Step) -> None:
         if step.layer is not None and step.name in _STAGES and step.layer.heads == heads:
             worst, stage = parameter_errors(step.layer, layer), _STAGES[step.name]
             errors.update({f"theta_{stage}": float(worst.theta.max()), f"w_{stage}": float(worst.w.max())})
 
-    oracle = ValueOracle(layer, noise=noise, rng=for_noise)
+    oracle = ValueOracle(layer, noise=level * size, rng=for_noise)
     fit = ByQueries().fit(oracle, rng=for_learner, progress=see)
-    counted = next((step.measures for step in fit.trace if step.name == "Heads counted"), {})
-    return {
-        "outcome": fit.outcome.name,
-        "queries": fit.examples_used,
-        "answers": counted.get("repetitions"),
-        "noise_found": None if fit.precision is None else fit.precision.noise / noise,
-        **{
-            f"{name}_{stage}": errors.get(f"{name}_{stage}")
-            for stage in _STAGES.values()
-            for name in ("theta", "w")
-        },
-    }
+    noise = None if fit.precision is None else fit.precision.noise / (level * size)
+    return {"outcome": fit.outcome.name, "queries": fit.examples_used, "noise_found": noise, **errors}
 
 
 def _text(value: float | None) -> str:
@@ -65,30 +55,25 @@ def _text(value: float | None) -> str:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    named: dict[str, Any] = {"found": of_all(row["outcome"] == "NOISE_FLOOR" for row in rows)}
-    for (heads, _, level), those in grouped(rows, "heads", "dim", "level").items():
-        at = f"{heads}_{-np.log10(level):.0f}"
-        named |= {
-            f"{name}_polished_{at}": _text(median(those, f"{name}_polished")) for name in ("theta", "w")
-        }
-        named[f"queries_{at}"] = f"{median(those, 'queries'):,.0f}"
-    read = [row for row in rows if row["theta_estimate"] is not None and row["theta_polished"]]
-    if gains := [row["theta_estimate"] / row["theta_polished"] for row in read]:
-        named |= {"least_gain": f"{min(gains):.1f}", "largest_gain": f"{max(gains):.0f}"}
-    if noise := values(rows, "noise_found"):
-        named |= {"least_found": f"{min(noise):.2f}", "most_found": f"{max(noise):.2f}"}
-    return named
+    noise, read = values(rows, "noise_found"), [row for row in rows if row["theta_estimate"] is not None]
+    gains = [row["theta_estimate"] / row["theta_polished"] for row in read if row["theta_polished"]]
+    return {
+        "found": of_all(row["outcome"] == "NOISE_FLOOR" for row in rows),
+        "least_gain": f"{min(gains, default=math.nan):.1f}",
+        "largest_gain": f"{max(gains, default=math.nan):.0f}",
+        "least_found": f"{min(noise, default=math.nan):.2f}",
+        "most_found": f"{max(noise, default=math.nan):.2f}",
+    }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     def errors(stage: str) -> Any:
-        return lambda those: ", ".join(_text(median(those, f"{name}_{stage}")) for name in ("w", "theta"))
+        return lambda draws: ", ".join(_text(median(draws, f"{name}_{stage}")) for name in ("w", "theta"))
 
     columns = {
-        "queries": lambda those: f"{median(those, 'queries'):,.0f}",
-        "answers": lambda those: f"{median(those, 'answers') or 0:,.0f}",
+        "queries": lambda draws: f"{median(draws, 'queries'):,.0f}",
         **{f"{stage}: W, Theta": errors(stage) for stage in _STAGES.values()},
-        "at the noise": lambda those: of_all(row["outcome"] == "NOISE_FLOOR" for row in those),
+        "at the noise": lambda draws: of_all(row["outcome"] == "NOISE_FLOOR" for row in draws),
     }
     return {"errors": table(rows, {"heads": "heads", "d": "dim", "noise": "level"}, columns)}
 
@@ -99,8 +84,8 @@ def _figure(rows: Sequence[Row]) -> Any:
     panels = []
     for name, title in (("theta", "relative error of Theta"), ("w", "relative error of W")):
         curves = {
-            f"{heads}, {dim}: {stage}": curve(those, "level", f"{name}_{stage}")
-            for (heads, dim), those in sizes
+            f"{heads}, {dim}: {stage}": curve(draws, "level", f"{name}_{stage}")
+            for (heads, dim), draws in sizes
             for stage in _STAGES.values()
         }
         panels.append(Panel("noise, in units of the outputs", title, curves, log_x=True))

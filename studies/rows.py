@@ -47,16 +47,16 @@ def median(rows: Iterable[Row], name: str) -> float | None:
     return float(np.median(measured)) if measured else None
 
 
-def curve(rows: Iterable[Row], x: str, y: str) -> tuple[list[Any], list[float]]:
+def curve(rows: Iterable[Row], x: str, y: str) -> list[tuple[Any, float]]:
     """The medians of y by x, in the order of x, for a figure; places without a value are left out.
 
     Examples
     --------
     >>> curve([{"d": 8, "error": 0.5}, {"d": 4, "error": 0.1}, {"d": 4, "error": 0.3}], "d", "error")
-    ([4, 8], [0.2, 0.5])
+    [(4, 0.2), (8, 0.5)]
     """
     medians = {at: median(group, y) for (at,), group in sorted(grouped(rows, x).items())}
-    return [at for at, y in medians.items() if y is not None], [y for y in medians.values() if y is not None]
+    return [(at, y) for at, y in medians.items() if y is not None]
 
 
 def table(

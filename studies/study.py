@@ -27,19 +27,16 @@ STUDIES = (
     "violations",
     "inputs",
     "noise",
-    "tokens",
     "agreement",
     "symmetry",
     "nice-to-hard",
     "weightings",
     "positions",
-    "cost",
     "queries-by-dimension",
     "query-noise",
     "low-degree",
     "linear-learning",
     "linear-tasks",
-    "linear-softmax",
 )
 """Names of the studies in the order of their pages; the module of each has its name with underscores."""
 
@@ -72,11 +69,19 @@ class Study:
         None means all parameters.
     needs : tuple of str
         Optional packages that it needs.
+    objects : mapping
+        Further arguments of `measure`, the same for all cells, that are no scalars. Cells must distinguish them.
+    following : callable
+        Further cells, by the rows measured so far; it is asked until it names no new cell.
+    seconds : float, optional
+        How long a cell may take by default.
+    timed_out : mapping, optional
+        The measurements of a cell that took too long; without it such a cell fails.
 
     Notes
     -----
-    `numbers`, `tables` and `figure` get the rows of the measured cells, in the order of the cells. Some cells may be
-    missing; `numbers` may then leave out names.
+    `numbers`, `tables`, `figure` and `following` get the rows of the measured cells, in the order of the cells. Some
+    cells may be missing; `numbers` may then leave out names.
     """
 
     name: str
@@ -89,6 +94,10 @@ class Study:
     figure: Callable[[Sequence[Row]], Any]
     stream: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    following: Callable[[Sequence[Row]], Sequence[Parameters]] = lambda rows: ()
+    seconds: float | None = None
+    timed_out: Mapping[str, Any] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -176,42 +185,60 @@ def run_study(
         raise ImportError(
             f"The study {study.name} needs {' and '.join(missing)}: install it with pip install {' '.join(missing)}."
         )
-    cells = [_cell(study, dict(cell), seed) for cell in study.cells(scale)]
-    place = {cell.key: number for number, cell in enumerate(cells)}
-    if len(place) != len(cells):
+    if options.get("timeout") is None and options.get("isolated", True):
+        options["timeout"] = study.seconds
+    cells = _cells(study, study.cells(scale), seed)
+    if len({cell.key for cell in cells}) != len(cells):
         raise ValueError(f"The study {study.name} has the same cell twice: give each parameters of its own.")
+    places: dict[str, int] = {}
     rows: dict[int, list[Row]] = {}
     failures: dict[int, str] = {}
-    for result in run(cells, retry_failed=True, **options):
-        number, cell = place[result.cell.key], result.cell.arguments["cell"]
-        if result.status != "done":
-            failures[number] = f"{result.cell.label}: {result.message}"
-        else:
-            rows[number] = [{**cell, **measured} for measured in result.value]
+    while cells:
+        places |= {cell.key: place for place, cell in enumerate(cells, len(places))}
+        for result in run(cells, retry_failed=True, **options):
+            place, cell = places[result.cell.key], result.cell.arguments["cell"]
+            if result.status == "done":
+                rows[place] = [{**cell, **measured} for measured in result.value]
+            elif result.status == "timed out" and study.timed_out is not None:
+                rows[place] = [{**cell, **study.timed_out}]
+            else:
+                failures[place] = f"{result.cell.label}: {result.message}"
+        measured = tuple(row for place in sorted(rows) for row in rows[place])
+        further = _cells(study, study.following(measured), seed)
+        cells = [cell for cell in further if cell.key not in places]
     return StudyResult(
-        study.name,
-        scale,
-        seed,
-        tuple(row for number in sorted(rows) for row in rows[number]),
-        tuple(failures[number] for number in sorted(failures)),
-        versions(),
+        study.name, scale, seed, measured, tuple(failures[place] for place in sorted(failures)), versions()
     )
 
 
-def _cell(study: Study, cell: dict[str, Any], seed: int) -> Cell:
-    deciding = {name: value for name, value in cell.items() if study.stream is None or name in study.stream}
-    text = json.dumps([study.name, deciding], sort_keys=True, allow_nan=False)
-    stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
-    arguments = {"study": study.name, "cell": cell, "stream": stream, "code": fingerprint(study.measure)}
-    label = ", ".join(f"{name} {value}" for name, value in cell.items())
-    return Cell(_measured, arguments, {"measure": study.measure}, label)
+def _cells(study: Study, given: Sequence[Parameters], seed: int) -> list[Cell]:
+    """The cells of the engine; their labels are the parameters in which they differ."""
+    code = fingerprint(study.measure)
+    objects = {"measure": study.measure, "objects": study.objects}
+    same = {name for name in given[0] if len({one.get(name) for one in given}) == 1} if given[1:] else set()
+    cells = []
+    for cell in given:
+        deciding = {
+            name: value for name, value in cell.items() if study.stream is None or name in study.stream
+        }
+        text = json.dumps([study.name, deciding], sort_keys=True, allow_nan=False)
+        stream = [seed, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")]
+        arguments = {"study": study.name, "cell": dict(cell), "stream": stream, "code": code}
+        label = ", ".join(f"{name} {value}" for name, value in cell.items() if name not in same)
+        cells.append(Cell(_measured, arguments, objects, label))
+    return cells
 
 
 def _measured(
-    study: str, cell: Parameters, stream: Sequence[int], code: str, measure: Callable[..., Any]
+    study: str,
+    cell: Parameters,
+    stream: Sequence[int],
+    code: str,
+    measure: Callable[..., Any],
+    objects: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """The rows of a cell."""
-    measured = measure(rng=np.random.default_rng(stream), **cell)
+    measured = measure(rng=np.random.default_rng(stream), **cell, **objects)
     rows = [dict(row) for row in ([measured] if isinstance(measured, Mapping) else measured)]
     for row in rows:
         for name, value in row.items():

@@ -13,8 +13,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from attention import BooleanInputs, make_close_heads_layer, make_nice_layer
 from runs import Scale
 from studies.intervals import slope_interval
-from studies.line_figure import Panel, curve_of, line_figure
-from studies.rows import chosen, curve, grouped, of_all, table, values, with_interval
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
 
@@ -23,8 +23,6 @@ __all__ = ["STUDY", "descend", "gradient", "halved_head", "largest_curvature", "
 Heads = Float[np.ndarray, "m 2 d d"]
 """For every head Theta and W."""
 
-_NAMES = ("gradient descent", "Adam")
-_ADAM_RATE, _BETA1, _BETA2, _EPSILON = 0.003, 0.9, 0.999, 1e-8
 _GAPS = (1e-8, 1e-6, 1e-4, 1e-2)  # distances of the heads at the start of an escape
 _PARTED = 0.1  # heads this far apart have separated
 _STOP = 0.5  # an escape is followed to this distance
@@ -39,16 +37,15 @@ def _cells(scale: Scale) -> list[Parameters]:
     if not quick:
         targets = [("nice", 2), ("nice", 4), ("1", 2), ("0.3", 2), ("0.1", 2), ("0.03", 2)]
     return [
-        {"part": "escape", "target": target, "tokens": k, "dim": 16, "optimiser": optimiser, "draw": draw}
+        {"part": "escape", "target": target, "tokens": k, "dim": 16, "draw": draw}
         | {"steps": 800 if quick else 3000}
         for target, k in targets
-        for optimiser in _NAMES
         for draw in range(1 if quick else 3)
     ]
 
 
 def _measure(
-    *, rng: Generator, part: str, target: str, tokens: int, dim: int, optimiser: str, draw: int, steps: int
+    *, rng: Generator, part: str, target: str, tokens: int, dim: int, draw: int, steps: int
 ) -> list[Row]:
     """Start at the best single head, split into halves that differ by a gap; follow them until they part.
 
@@ -67,26 +64,27 @@ def _measure(
     equal = halved_head(x, y, rng)
     curvature, direction = least_curvature(x, y, equal)
     size = float(np.linalg.norm(equal[0]))
-    plain = optimiser != "Adam"
-    eta = 1 / largest_curvature(x, y, equal) if plain else _ADAM_RATE
+    eta = 1 / largest_curvature(x, y, equal)
     rate = float(np.log1p(-eta * curvature))
     apart = rng.standard_normal(equal[0].size).reshape(equal[0].shape)
     apart *= size / np.sqrt(2) / np.linalg.norm(apart)
     rows = []
     for gap in _GAPS:
         start = equal + gap * np.stack([apart, -apart])
-        distances, differences = descend(x, y, start, optimiser=optimiser, rate=eta, steps=steps)
+        distances, differences = descend(x, y, start, rate=eta, steps=steps)
         parted = np.flatnonzero(distances >= _PARTED)
         coordinates = np.abs(differences @ direction) / 2
         near = np.flatnonzero((distances < _LINEAR) & (coordinates != 0))
-        row: dict[str, Any] = {"gap": gap, "curvature": curvature}
-        row["parted"] = int(parted[0]) if parted.size else None
-        if plain:
-            row["predicted"] = float(np.log(_PARTED * size / np.sqrt(2) / coordinates[0])) / rate
-        if plain and near.size >= 10:
-            row["growth"] = float(np.polyfit(near, np.log(coordinates[near]), 1)[0]) / rate
+        growth = np.polyfit(near, np.log(coordinates[near]), 1)[0] if near.size >= 10 else None
+        row = {
+            "gap": gap,
+            "curvature": curvature,
+            "parted": int(parted[0]) if parted.size else None,
+            "predicted": float(np.log(_PARTED * size / np.sqrt(2) / coordinates[0])) / rate,
+            "growth": None if growth is None else float(growth) / rate,
+        }
         rows.append(row)
-    still, _ = descend(x, y, equal, optimiser=optimiser, rate=eta, steps=steps // 20)
+    still, _ = descend(x, y, equal, rate=eta, steps=steps // 20)
     return [*rows, {"gap": 0.0, "curvature": curvature, "distance": float(still.max())}]
 
 
@@ -157,9 +155,9 @@ def largest_curvature(x: np.ndarray, y: np.ndarray, heads: Heads) -> float:
 
 
 def descend(
-    x: np.ndarray, y: np.ndarray, heads: Heads, *, optimiser: str, rate: float, steps: int
+    x: np.ndarray, y: np.ndarray, heads: Heads, *, rate: float, steps: int
 ) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s p"]]:
-    """Train two heads on all examples in every step, by gradient descent or Adam, until they are far apart.
+    """Train two heads by gradient descent on all examples, until they are far apart.
 
     Returns
     -------
@@ -168,39 +166,30 @@ def descend(
     differences : array (s, 2 d^2)
         p_1 - p_2 at every step.
     """
-    first, second = np.zeros_like(heads), np.zeros_like(heads)
     distances, differences = [], []
     for step in range(steps + 1):
         differences.append((heads[0] - heads[1]).ravel())
         distances.append(float(np.linalg.norm(differences[-1]) / np.linalg.norm(heads)))
         if distances[-1] >= _STOP or step == steps:
             break
-        change = gradient(x, y, heads)
-        if optimiser == "Adam":
-            first = first + (1 - _BETA1) * (change - first)
-            second = second + (1 - _BETA2) * (change**2 - second)
-            root = np.sqrt(second / (1 - _BETA2 ** (step + 1))) + _EPSILON
-            change = first / (1 - _BETA1 ** (step + 1)) / root
-        heads = heads - rate * change
+        heads = heads - rate * gradient(x, y, heads)
     return np.array(distances), np.array(differences)
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     pairs, still = [row for row in rows if row["gap"]], chosen(rows, gap=0.0)
-    plain = chosen(pairs, optimiser="gradient descent")
-    off = [row["parted"] / row["predicted"] - 1 for row in plain if row["parted"] is not None]
-    close = [row for row in chosen(still, optimiser="gradient descent") if row["target"] != "nice"]
-    logs = [(np.log(float(row["target"])), np.log(-row["curvature"])) for row in close]
+    off = [row["parted"] / row["predicted"] - 1 for row in pairs if row["parted"] is not None]
+    close = [row for row in still if row["target"] != "nice"]
     numbers = {
         "equal": of_all(row["distance"] == 0 for row in still),
         "parted": of_all(row["parted"] is not None for row in pairs),
-        # both optimisers halve the same heads
-        "saddles": of_all(row["curvature"] < 0 for row in chosen(still, optimiser="gradient descent")),
-        "growth": f"{max(abs(growth - 1) for growth in values(plain, 'growth')):.1g}",
+        "saddles": of_all(row["curvature"] < 0 for row in still),
+        "growth": f"{max(abs(growth - 1) for growth in values(pairs, 'growth')):.1g}",
         "soonest": f"{-min(off):.0%}",
         "latest": f"{max(off):.0%}",
     }
     if len({row["target"] for row in close}) > 2:
+        logs = [(np.log(float(row["target"])), np.log(-row["curvature"])) for row in close]
         slope = slope_interval(*zip(*logs, strict=True), confidence=0.95)
         numbers["slope"] = f"{slope.estimate:.2f} ({slope.low:.2f} to {slope.high:.2f})"
     return numbers
@@ -214,40 +203,26 @@ def _median(rows: Iterable[Row], name: str, gap: float) -> int | None:
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    return {
-        "steps": table(
-            [row for row in rows if row["gap"]],
-            {"target": "target", "k": "tokens", "training": "optimiser"},
-            {
-                "least curvature": lambda some: f"{np.median(values(some, 'curvature')):.2g}",
-                **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
-                "predicted from 1e-06": partial(_median, name="predicted", gap=1e-6),
-                "parted from 1e-06": lambda some: with_interval(
-                    row["parted"] is not None for row in chosen(some, gap=1e-6)
-                ),
-            },
-        ),
+    columns: dict[str, Any] = {
+        "least curvature": lambda draws: f"{np.median(values(draws, 'curvature')):.2g}",
+        **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
+        "predicted from 1e-06": partial(_median, name="predicted", gap=1e-6),
     }
+    pairs = [row for row in rows if row["gap"]]
+    return {"steps": table(pairs, {"target": "target", "k": "tokens"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
-    """The steps until the heads part by the gap at the start; the curvature by the distance of the target's heads."""
-    times = {}
-    for (target, optimiser), some in grouped(chosen(rows, tokens=2), "target", "optimiser").items():
-        if target in ("nice", "0.1"):
-            words = f"{optimiser}, {target if target == 'nice' else f'gap {target}'}"
-            for name, title in (("parted", words), ("predicted", f"{words}, predicted")):
-                times[title] = curve_of({gap: _median(some, name, gap) for gap in _GAPS})
-    close = [{**row, "depth": -row["curvature"]} for row in rows if row["target"] != "nice"]
-    depths = {
-        "median over targets": curve([{**row, "at": float(row["target"])} for row in close], "at", "depth")
-    }
-    return line_figure(
-        [
-            Panel("gap at the start", "steps until the heads part", times, log_x=True),
-            Panel("distance of the target's heads", "minus the least curvature", depths, log_x=True),
+    """The steps until the heads part by the gap at the start."""
+    times = {
+        f"{target if target == 'nice' else f'gap {target}'}, {name}": [
+            (gap, _median(draws, name, gap)) for gap in _GAPS
         ]
-    )
+        for (target,), draws in grouped(chosen(rows, tokens=2), "target").items()
+        for name in ("parted", "predicted")
+        if target in ("nice", "0.1")
+    }
+    return line_figure([Panel("gap at the start", "steps until the heads part", times, log_x=True)])
 
 
 STUDY = Study(

@@ -1,8 +1,8 @@
 """Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    Fit,
     GroundTruth,
     check_conditions,
     make_close_heads_layer,
@@ -39,10 +38,9 @@ _BREAKS_AT = 3.0  # a phase breaks if its error exceeds the usual one by more th
 _PASSES = 4000  # of Newton, about six times the number for a nice layer
 _LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
 _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the default, and a generous number
-_PHASES = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
+_PAPER = "paper"  # the mode of the six phases
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
-_BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}  # of phase 6
-_ERRORS = ("error", *(f"phase_{phase}" for phase in _PHASES["paper"]))
+_ERRORS = {phase: f"phase_{phase}" for phase in (*_MEASURES, 6)}
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -58,17 +56,13 @@ def _sizes(stack: Stack) -> Float[np.ndarray, "2 1 1"]:
     return np.linalg.norm(stack, axis=(1, 2), keepdims=True)
 
 
-def _alike(stack: Stack, cosine: float, rng: Generator) -> Stack:
+def _alike(stack: Stack, cosine: float, rng: Generator, *, sign: int = 1) -> Stack:
     """The second of two matrices, rotated to a given cosine with the first, and scaled to its norm."""
-    first, second = stack
+    (first, second), cosine = stack, sign * cosine
     size = np.linalg.norm(first)
     across = second - np.vdot(first, second) / size**2 * first
     across *= math.sqrt(max(0.0, (1 - cosine) * (1 + cosine))) * size / np.linalg.norm(across)
     return np.stack([first, cosine * first + across])
-
-
-def _opposed(stack: Stack, cosine: float, rng: Generator) -> Stack:
-    return _alike(stack, -cosine, rng)
 
 
 def _weak(stack: Stack, ratio: float, rng: Generator) -> Stack:
@@ -76,23 +70,12 @@ def _weak(stack: Stack, ratio: float, rng: Generator) -> Stack:
     return np.stack([first, second * (np.linalg.norm(first) / np.linalg.norm(second) / ratio)])
 
 
-def _large(stack: Stack, size: float, rng: Generator) -> Stack:
-    return stack * (size / _sizes(stack))
-
-
-def _close(stack: Stack, gap: float, rng: Generator) -> Stack:
-    return make_close_heads_layer(heads=2, dim=stack.shape[1], gap=gap, rng=rng).theta
-
-
-def _low_rank(stack: Stack, rank: float, rng: Generator) -> Stack:
-    theta = make_low_rank_layer(heads=2, dim=stack.shape[1], rank=int(rank), rng=rng).theta
-    return theta * (_sizes(stack) / _sizes(theta))
-
-
-def _low_rank_w(stack: Stack, rank: float, rng: Generator) -> Stack:
+def _low_rank(stack: Stack, rank: float, rng: Generator, *, of_w: bool = False) -> Stack:
     d = stack.shape[1]
-    w = make_low_rank_layer(heads=2, dim=d, rank=d, w_rank=int(rank), rng=rng).w
-    return w * (_sizes(stack) / _sizes(w))
+    ranks = {"rank": d, "w_rank": int(rank)} if of_w else {"rank": int(rank)}
+    layer = make_low_rank_layer(heads=2, dim=d, rng=rng, **ranks)
+    low = layer.w if of_w else layer.theta
+    return low * (_sizes(stack) / _sizes(low))
 
 
 def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
@@ -102,15 +85,21 @@ def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
 
 
 VIOLATIONS: Mapping[str, Violation] = {
-    "close heads": Violation("theta_incoherence", (0.6, 0.2, 0.05), _close),
-    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), _opposed),
+    "close heads": Violation(
+        "theta_incoherence",
+        (0.6, 0.2, 0.05),
+        lambda stack, gap, rng: make_close_heads_layer(heads=2, dim=stack.shape[1], gap=gap, rng=rng).theta,
+    ),
+    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), partial(_alike, sign=-1)),
     "low rank": Violation("theta_stable_rank", (4.0, 1.0), _low_rank),
     "weak head": Violation("theta_norms_comparable", (6.0, 20.0, 100.0), _weak),
-    "large norms": Violation("theta_norms", (16.0, 32.0), _large),
+    "large norms": Violation(
+        "theta_norms", (16.0, 32.0), lambda stack, size, rng: stack * (size / _sizes(stack))
+    ),
     "lattice": Violation("theta_non_arithmetic", (0.1, 0.03, 0.0), _near_signs),
     "alike W": Violation("w_incoherence", (0.5, 0.9, 0.99), _alike),
-    "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), _opposed),
-    "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), _low_rank_w),
+    "opposed W": Violation("w_incoherence", (0.5, 0.9, 1.0), partial(_alike, sign=-1)),
+    "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), partial(_low_rank, of_w=True)),
     "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
 }
 """Every violation by its name."""
@@ -168,7 +157,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
         | {"runs": 1 if quick else 8 if learner in _NEWTON else runs.get(name, 3)}
         for name, several in amounts.items()
         for amount in several
-        for learner in (*_PHASES, *_NEWTON)
+        for learner in (_PAPER, *_NEWTON)
     ]
 
 
@@ -178,10 +167,9 @@ def _measure(
     """The violation and the successes of a learner in several draws, and the median error of each phase."""
     results = []
     for stream in rng.spawn(runs):
-        for_layer, for_newton, for_paper, for_practical = stream.spawn(4)
+        for_layer, for_newton, for_paper = stream.spawn(3)
         layer, value, beside = violated_layer(violation, amount, dim=dim, rng=for_layer)
-        streams = {"paper": for_paper, "practical": for_practical}
-        result = run_learner(layer, learner, streams.get(learner, for_newton))
+        result = run_learner(layer, learner, for_paper if learner == _PAPER else for_newton)
         results.append({**result, "measured": value, "alone": not beside})
     failed = float(np.median([result["failed"] or math.inf for result in results]))
     return {
@@ -189,21 +177,19 @@ def _measure(
         "alone": all(result["alone"] for result in results),
         "successes": sum(result["success"] for result in results),
         "failed": failed if failed < math.inf else None,
-        "error": median(results, "error"),
-        **{f"phase_{phase}": median(results, f"phase_{phase}") for phase in _PHASES.get(learner, ())},
+        **{name: median(results, name) for name in (_ERRORS.values() if learner == _PAPER else ())},
     }
 
 
 def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str, Any]:
-    """Run a learner once: the final error, whether it succeeds, the phase that failed, and the errors of the phases.
+    """Run a learner once: whether it succeeds, the phase that failed, and the errors of the phases.
 
     Notes
     -----
-    Paper mode succeeds if it ends, the others if they are exact. Phases 1 and 3: the error is the relative error of the
+    Paper mode succeeds if it ends, Newton if it is exact. Phases 1 and 3: the error is the relative error of the
     sum of the projections. Phases 2 and 4: it is the residual of the true heads in the certified equations, in logits,
     divided by the root mean square of their norms. Phase 5: it is the worst head's distance from the span, divided by
-    its norm. Phase 6: it is the relative error on fresh inputs of the best tuple of the net, or of the fit within the
-    span, before Newton's iterates.
+    its norm. Phase 6: it is the relative error on fresh inputs of the best tuple of the net.
     """
     for_examples, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(_TOKENS, layer.dim)
@@ -213,28 +199,18 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
         examples = _NEWTON[learner] * counting_floor(heads=layer.heads, tokens=_TOKENS, dim=layer.dim)
         # NumPy's engine: the same numbers with and without PyTorch
         newton = Newton(heads=layer.heads, examples=examples, engine="numpy", work=_PASSES)
-        error = _error(newton.fit(oracle, rng=for_learner), truth)
-        return {"error": error, "success": error <= _EXACT, "failed": None}
-    mode: Any = learner
-    fit = SixPhase(heads=layer.heads, mode=mode).fit(oracle, rng=for_learner, truth=truth)
-    error, failed = _error(fit, truth), fit.details.failed
-    result = {
-        "error": error,
-        "success": failed is None if learner == "paper" else error <= _EXACT,
-        "failed": failed,
-    }
+        error = truth.measure(predict=newton.fit(oracle, rng=for_learner).predict)["relative_error"]
+        return {"success": error <= _EXACT, "failed": None}
+    fit = SixPhase(heads=layer.heads, mode="paper").fit(oracle, rng=for_learner, truth=truth)
+    result: dict[str, Any] = {"success": fit.details.failed is None, "failed": fit.details.failed}
     size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
     for step in fit.trace:  # if a phase has several steps, the last one counts
         if step.phase in _MEASURES:
             unit = size if step.phase in (2, 4) else 1.0
-            result[f"phase_{step.phase}"] = _capped(step.measures[_MEASURES[step.phase]] / unit)
-        elif step.phase == 6 and _BEFORE_NEWTON[learner] in step.measures:
-            result["phase_6"] = _capped(step.measures["relative_error"])
+            result[_ERRORS[step.phase]] = _capped(step.measures[_MEASURES[step.phase]] / unit)
+        elif step.phase == 6 and "candidates" in step.measures:
+            result[_ERRORS[6]] = _capped(step.measures["relative_error"])
     return result
-
-
-def _error(fit: Fit, truth: GroundTruth) -> float:
-    return _capped(truth.measure(predict=fit.predict)["relative_error"])
 
 
 def _capped(error: float) -> float:
@@ -243,8 +219,8 @@ def _capped(error: float) -> float:
 
 def breaks(row: Row, usual: Row) -> int | None:
     """The first phase whose median error exceeds three times the usual one, or that ends most runs."""
-    phases = [name for name in _ERRORS[1:] if row.get(name) and usual.get(name)]
-    broken = [int(name[-1]) for name in phases if row[name] > _BREAKS_AT * usual[name]]
+    measured = {phase: name for phase, name in _ERRORS.items() if row.get(name) and usual.get(name)}
+    broken = [phase for phase, name in measured.items() if row[name] > _BREAKS_AT * usual[name]]
     return min([*broken, *([] if row["failed"] is None else [int(row["failed"])])], default=None)
 
 
@@ -253,7 +229,7 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
     usual = {row["learner"]: row for row in chosen(rows, violation=NICE)}
     return [
         {**row, "breaks": breaks(row, nice), "share": f"{row['successes']}/{row['runs']}"}
-        | {name: row[name] / nice[name] for name in _ERRORS if row.get(name) and nice.get(name)}
+        | {name: row[name] / nice[name] for name in _ERRORS.values() if row.get(name) and nice.get(name)}
         for row in rows
         for nice in [usual[row["learner"]]]
     ]
@@ -261,52 +237,40 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
-    newton, paper, practical = (chosen(settings, learner=name) for name in ("Newton 4", "paper", "practical"))
-    alone = {(row["violation"], row["amount"]) for row in newton if row["alone"]}
-    fails = Counter(
-        row["learner"]
-        for row in settings
-        if (row["violation"], row["amount"]) in alone and row["successes"] < row["runs"]
-    )
-    ends = [row["error"] for row in paper if row["successes"] == row["runs"]]
+    paper = chosen(settings, learner=_PAPER)
     return {
         "all": len(paper),
-        "alone": len(alone),
-        **{f"{name.lower().replace(' ', '_')}_fails": fails[name] for name in (*_PHASES, *_NEWTON)},
+        "alone": len(chosen(paper, alone=True)),
         "paper_third": len(chosen(paper, breaks=3)),
-        "paper_breaks": len(paper) - len(chosen(paper, breaks=None)),
-        "practical_third": len(chosen(practical, breaks=3)),
-        "practical_nowhere": len(chosen(practical, breaks=None)),
-        "paper_least": f"{min(ends, default=math.nan):.2g}",
-        "paper_most": f"{max(ends, default=math.nan):.2g}",
-        "paper_large": sum(row["error"] > 10 for row in paper),
-        **{f"rank_{row['amount']:g}": f"{row['phase_1']:.2g}" for row in chosen(paper, violation="low rank")},
+        "paper_breaks": sum(row["breaks"] is not None for row in paper),
+        **{
+            f"{learner.lower().replace(' ', '_')}_fails": sum(
+                row["successes"] < row["runs"] for row in chosen(settings, learner=learner, alone=True)
+            )
+            for learner in (_PAPER, *_NEWTON)
+        },
     }
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
-        return lambda some: next((row[name] for row in chosen(some, learner=learner)), None)
+        return lambda learners: next((row[name] for row in chosen(learners, learner=learner)), None)
 
     columns = {
         "measured": of("Newton 4", "measured"),
-        "alone": lambda some: "yes" if of("Newton 4", "alone")(some) else "no",
-        "paper breaks": of("paper", "breaks"),
-        "practical breaks": of("practical", "breaks"),
-        "paper ends": of("paper", "share"),
-        **{f"{learner} exact": of(learner, "share") for learner in ("practical", *_NEWTON)},
+        "alone": lambda learners: "yes" if of("Newton 4", "alone")(learners) else "no",
+        "paper breaks": of(_PAPER, "breaks"),
+        "paper ends": of(_PAPER, "share"),
+        **{f"{learner} exact": of(learner, "share") for learner in _NEWTON},
     }
     return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
 def _figure(rows: Sequence[Row]) -> Any:
     """The error of every phase over the usual one, for the largest amount of each violation."""
-    panels = []
-    for mode, phases in _PHASES.items():
-        last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=mode)}
-        curves = {name: (phases, [row[f"phase_{phase}"] for phase in phases]) for name, row in last.items()}
-        panels.append(Panel("phase", f"error / usual error, {mode} mode", curves, horizontals=(_BREAKS_AT,)))
-    return line_figure(panels)
+    last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=_PAPER)}
+    curves = {name: [(place, row[error]) for place, error in _ERRORS.items()] for name, row in last.items()}
+    return line_figure([Panel("phase", "error / usual error, paper mode", curves, horizontals=(_BREAKS_AT,))])
 
 
 STUDY = Study(

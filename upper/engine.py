@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import namespace
+from attention._arrays import namespace, to_numpy
 from attention.validation import checked
 
 __all__ = ["Engine", "EngineChoice", "EngineName", "choose_engine", "has_bfloat16"]
@@ -82,6 +82,10 @@ class Engine:
         if self.name == "torch" and isinstance(array, np.ndarray) and not array.flags.writeable:
             array = array.copy()  # torch warns about read-only memory
         return self.xp.asarray(array, dtype=dtype, device=self.device)
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """An array of this engine as a NumPy array in double precision."""
+        return to_numpy(array).astype(np.float64)
 
     def detach(self, array: Any) -> Any:
         """The array without torch's record of derivatives; it shares the memory."""
@@ -203,6 +207,10 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     >>> choose_engine("numpy").name
     'numpy'
     """
+    return _engine(name, device)
+
+
+def _engine(name: EngineName, device: str | None) -> Engine:
     installed = find_spec("torch") is not None
     if not installed and (name == "torch" or (name == "auto" and device not in (None, "cpu"))):
         raise ImportError("This engine needs PyTorch: install it with pip install torch.")
@@ -234,12 +242,12 @@ class EngineChoice:
     def at_size(self, multiplications: int) -> Engine:
         """The engine for a problem of so many multiplications a pass."""
         if self.name == "numpy" and self.device not in (None, "cpu"):
-            return choose_engine("torch", self.device)
+            return _engine("torch", self.device)
         if self.name != "auto" or self.device is not None:
-            return choose_engine(self.name, self.device)
-        engine = choose_engine("auto" if multiplications >= self.worth_torch else "numpy")
+            return _engine(self.name, self.device)
+        engine = _engine("auto" if multiplications >= self.worth_torch else "numpy", None)
         # with float32 only, torch is no faster on a CPU
-        return choose_engine("numpy") if engine.low == engine.single else engine
+        return _engine("numpy", None) if engine.low == engine.single else engine
 
 
 @lru_cache

@@ -1,10 +1,10 @@
 """The counting floor: with fewer equations than unknowns, examples cannot determine a layer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attention.validation import PositiveInt, checked
 
-__all__ = ["LayerClass", "counting_floor", "unknowns"]
+__all__ = ["LayerClass", "counting_floor"]
 
 
 @checked
@@ -51,24 +51,7 @@ def counting_floor(
     >>> counting_floor(heads=4, tokens=4, dim=32, rank=4), counting_floor(heads=4, tokens=4, dim=32, rank=32)
     (20, 86)
     """
-    each = _of_matrix(dim, rank)
-    query_bias, bias = (rank or dim, dim) if biases else (0, 0)
-    rows = tokens - 1 if causal and tokens > 1 else tokens
-    for_w = -(-(2 * heads * each + heads * query_bias + bias) // (rows * dim))
-    if tokens == 1:
-        return for_w
-    contrasts = tokens * (tokens - 1) // (2 if causal else 1)
-    return max(-(-(each + query_bias) // contrasts), for_w)
-
-
-def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None, biases: bool = False) -> int:
-    """The number of unknowns of a fit: 2 m u; with one token, those of the sum of the W_i, of rank min(d, m r).
-
-    With biases, m r + d more; with one token d more.
-    """
-    if tokens == 1:
-        return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank))) + dim * biases
-    return 2 * heads * _of_matrix(dim, rank) + (heads * (rank or dim) + dim) * biases
+    return LayerClass(rank, biases, causal).floor(heads, tokens, dim)
 
 
 @dataclass(frozen=True)
@@ -82,20 +65,30 @@ class LayerClass:
 
     def floor(self, heads: int, tokens: int, dim: int) -> int:
         """The counting floor of so many heads, or the cap."""
-        floor = counting_floor(
-            heads=heads, tokens=tokens, dim=dim, rank=self.rank, biases=self.biased, causal=self.causal
-        )
+        each = self._of_matrix(dim)
+        query_bias, bias = (self.rank or dim, dim) if self.biased else (0, 0)
+        rows = tokens - 1 if self.causal and tokens > 1 else tokens
+        floor = -(-(2 * heads * each + heads * query_bias + bias) // (rows * dim))
+        if tokens > 1:
+            contrasts = tokens * (tokens - 1) // (2 if self.causal else 1)
+            floor = max(-(-(each + query_bias) // contrasts), floor)
         return floor if self.cap is None else min(floor, self.cap)
 
     def unknowns(self, heads: int, tokens: int, dim: int) -> int:
-        """The number of unknowns of so many heads; none without heads."""
+        """The number of unknowns of a fit: 2 m u, with biases m r + d more.
+
+        With one token, those of the sum of the W_i, of rank min(d, m r), with biases d more. None without heads.
+        """
         if heads == 0:
             return 0
-        return unknowns(heads=heads, tokens=tokens, dim=dim, rank=self.rank, biases=self.biased)
+        if tokens == 1:
+            whole = replace(self, rank=min(dim, heads * (self.rank or dim)))
+            return whole._of_matrix(dim) + dim * self.biased
+        return 2 * heads * self._of_matrix(dim) + (heads * (self.rank or dim) + dim) * self.biased
 
-
-def _of_matrix(dim: int, rank: int | None) -> int:
-    r = dim if rank is None else rank
-    if r > dim:
-        raise ValueError(f"rank is {r}: at most the dimension, {dim}, is allowed.")
-    return 2 * dim * r - r * r
+    def _of_matrix(self, dim: int) -> int:
+        """The unknowns of one matrix."""
+        r = dim if self.rank is None else self.rank
+        if r > dim:
+            raise ValueError(f"rank is {r}: at most the dimension, {dim}, is allowed.")
+        return 2 * dim * r - r * r

@@ -3,44 +3,40 @@
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from arena.cli.console import (
-    DeviceOption,
-    EngineOption,
     InputsOption,
     JsonOption,
     RunOptions,
     TimeoutOption,
     TokensOption,
     say,
-    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli.options import takes
 from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
-from arena.generated_targets import preset_count, preset_targets
+from arena.generated_targets import preset_targets
 from arena.learners import LEARNERS, choose_budgets, choose_learners
-from arena.page import render_page
-from arena.records import Cell
 from arena.results import Results
-from arena.table import print_table
 from arena.targets import load_targets
+from arena.views.page import render_page
+from arena.views.table import print_table
 from attention.files import write_whole
-from attention.validation import count
 
 __all__ = ["compare_command"]
 
 
-@takes_run_options
+@takes(compare, without=("isolated", "command", "progress", "cluster"))
 def compare_command(
     files: Annotated[
-        list[Path] | None, typer.Argument(help=f"Targets; without any, {preset_count()} built here.")
+        list[Path] | None, typer.Argument(help="Targets; without any, nice and hard ones built here.")
     ] = None,
-    preset: Annotated[str, typer.Option(help="Budgets: quick (a minute or two) or full.")] = "quick",
     learners: Annotated[
         str | None,
         typer.Option(
@@ -48,11 +44,6 @@ def compare_command(
             "default those with a star in `attention-bounds learners`."
         ),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds per cell; by default 1 (quick) or 3 (full).")
-    ] = None,
-    engine: EngineOption = None,
-    device: DeviceOption = None,
     tokens: TokensOption = None,
     inputs: InputsOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
@@ -65,6 +56,7 @@ def compare_command(
     ] = False,
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
 
@@ -73,63 +65,53 @@ def compare_command(
     Example: attention-bounds compare --preset quick --out results
     """
     entries = choose_learners(learners)
-    budgets = choose_budgets(preset)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    (require_engine if run.dask is None else require_known_engine)(engine, device)
+    (require_engine if run.dask is None else require_known_engine)(settings["engine"], settings["device"])
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
-    seeds = None if seeds is None else count("seeds", seeds)
     options = run.begin(out, "runs")
-    total = len(targets) * len(entries) * (budgets.seeds if seeds is None else seeds)
+    total = len(targets) * len(entries) * (settings["seeds"] or choose_budgets(settings["preset"]).seeds)
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(
             targets,
             entries,
-            preset=preset,
-            seeds=seeds,
-            engine=engine,
-            device=device,
             retry_failed=retry_failed,
             timeout=timeout,
-            command=shlex.join(["attention-bounds", *sys.argv[1:]]),
+            **settings,
             **options,
         )
-    if not results.cells:
-        _report_failures(results, total)
-    text = results.to_json()
-    write_whole(out / "results.json", text.encode())
-    if as_json:
-        typer.echo(text)
-    else:
-        print_table(results)
-    write_whole(out / "index.html", render_page(results).encode())
-    if reused := results.made["reused"]:
-        say(
-            f"\n{reused} of {total} cells were in {options['store'].path}; --fresh computes them again.",
-            quiet=as_json,
-        )
-    say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
-    _report_failures(results, total)
-
-
-def _report_failures(results: Results, total: int) -> None:
-    done = len(results.cells)
-    if why := results.made.get("interrupted"):
-        by_hand = why == "interactively"
-        said, error = (
-            ("Interrupted", WorkInterruptedError) if by_hand else (str(why).rstrip("."), WorkFailedError)
-        )
-        if results.made.get("fresh"):
-            raise error(
-                f"{said}: {done} of {total} cells were computed afresh; of the others, the store keeps what it had."
-            )
-        kept = " and kept" if by_hand else ""
-        raise error(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
-    failed: list[Cell] = [cell for cell in results.cells if cell.status.lost]
-    if failed:
+    results = replace(
+        results, made={"command": shlex.join(["attention-bounds", *sys.argv[1:]]), **results.made}
+    )
+    if results.cells:
+        text = results.to_json()
+        write_whole(out / "results.json", text.encode())
+        if as_json:
+            typer.echo(text)
+        else:
+            print_table(results)
+        write_whole(out / "index.html", render_page(results).encode())
+        if reused := results.made["reused"]:
+            again = f"{reused} of {total} cells were in {options['store'].path}; --fresh computes them again."
+            say(f"\n{again}", quiet=as_json)
+        say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
+    if results.interruption:
+        raise _interruption(results, total)
+    if failed := [cell for cell in results.cells if cell.status.lost]:
         first = failed[0]
         raise WorkFailedError(
             f"{len(failed)} of {total} cells failed; the first, {first.learner} on {first.target}: {first.message} "
             "--retry-failed computes them again."
         )
+
+
+def _interruption(results: Results, total: int) -> WorkFailedError:
+    store_error, done = results.made["interrupted"], f"{len(results.cells)} of {total} cells"
+    by_hand = store_error is True
+    error, why = (
+        (WorkInterruptedError, "Interrupted") if by_hand else (WorkFailedError, store_error.rstrip("."))
+    )
+    if results.made.get("fresh"):
+        return error(f"{why}: {done} were computed afresh; of the others, the store keeps what it had.")
+    return error(f"{why}: {done} are done{' and kept' if by_hand else ''}; the same command goes on.")

@@ -1,7 +1,7 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from arena.cli.console import (
-    BiasesOption,
-    CoordinatesOption,
-    HeadsOption,
-    InputsName,
     JsonOption,
     OutOption,
-    PrefixOption,
     SeedOption,
-    listed,
     print_json,
     require_counts,
     require_writable,
     say,
     write_target,
 )
+from arena.cli.main import LazyCommands
+from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
@@ -43,27 +39,14 @@ class _FamilyCommands(typer.core.TyperGroup):
     @property  # type: ignore[override]
     def commands(self) -> Mapping[str, Any]:
         """The group's own commands, and those of the families."""
-        return _Commands(self._own)
+        return LazyCommands(
+            lambda: [*self._own, *sorted(registered_families())],
+            lambda name: self._own[name] if name in self._own else _command(registered_families()[name]),
+        )
 
     @commands.setter
     def commands(self, own: Any) -> None:
         self._own = own
-
-
-class _Commands(Mapping[str, Any]):
-    """The group's own commands, then those of the families, which are imported only when one is not the group's own."""
-
-    def __init__(self, own: Mapping[str, Any]) -> None:
-        self._own = own
-
-    def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else _command(registered_families()[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *sorted(registered_families())])
-
-    def __len__(self) -> int:
-        return len(self._own) + len(registered_families())
 
 
 generate_app = typer.Typer(
@@ -79,25 +62,13 @@ generate_app = typer.Typer(
 
 
 @generate_app.command("nice")
-def nice_command(
-    out: OutOption,
-    heads: Annotated[int, typer.Option(help="Number m of heads.")] = 2,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 2,
-    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 32,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of a logit on Boolean tokens.")] = 2.0,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
+@takes(nice_target, without=("name",))
+def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -> None:
     """Make a nice random layer.
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    write_target(
-        nice_target(heads=heads, tokens=tokens, dim=dim, sigma=sigma, inputs=inputs, seed=seed),
-        out,
-        as_json,
-    )
+    write_target(nice_target(**settings), out, as_json)
 
 
 @generate_app.command("samples")
@@ -123,9 +94,9 @@ def samples_command(
         bool, typer.Option("--with-secret", help="Write the secret too, into .npz alone.")
     ] = False,
     rounding: Annotated[
-        Literal["down", "nearest"],
+        Literal["down", "nearest"] | None,
         typer.Option(help="Of the labels of a set of parameters: down, or nearest, as in Saber."),
-    ] = "down",
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -168,35 +139,21 @@ def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
 
 
 @generate_app.command("from-checkpoint")
+@takes(checkpoint_target, without=("name",))
 def checkpoint_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
     ],
-    layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
     out: OutOption,
-    heads: HeadsOption = None,
-    prefix: PrefixOption = None,
-    biases: BiasesOption = "kept",
-    coordinates: CoordinatesOption = None,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
-    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Take an attention layer out of a model's checkpoint, named as in BERT, GPT-2, ViT and the like.
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """
     require_writable(out, source=checkpoint)
-    target = checkpoint_target(
-        checkpoint,
-        layer=layer,
-        tokens=tokens,
-        heads=heads,
-        prefix=prefix,
-        biases=biases,
-        coordinates=coordinates,
-        inputs=inputs,
-    )
+    target = checkpoint_target(checkpoint, **settings)
     write_target(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
@@ -206,28 +163,15 @@ def checkpoint_command(
 def _command(family: "type[Family]") -> Any:
     from arena.generated_targets import family_target
 
-    options = family.options()
+    parameters = {name: _option(name, option) for name, option in family.options().items()}
 
-    def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
-        read = {name: _read(options[name], name, value) for name, value in given.items() if value is not None}
-        made = family.preset(**read)
+    @takes({name: parameter for name, parameter in parameters.items() if parameter is not None})
+    def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
+        made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 
-    kinds: dict[str, tuple[Any, Any]] = {"out": (OutOption, inspect.Parameter.empty)}
-    kinds |= {
-        name: (Annotated[_kind(one.kind), typer.Option(_flag(name, one), help=one.help)], _default(one))
-        for name, one in options.items()
-    }
-    kinds |= {"seed": (SeedOption, 0), "as_json": (JsonOption, False)}
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in kinds.items()
-        ]
-    )
-    make.__annotations__ = {name: kind for name, (kind, _) in kinds.items()}
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
     words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
@@ -235,33 +179,14 @@ def _command(family: "type[Family]") -> Any:
     return typer.main.get_command(app)
 
 
-def _flag(name: str, one: "Option") -> str:
-    return one.flag or f"--{name.replace('_', '-')}"
-
-
-def _kind(hint: Any) -> Any:
-    """The type of an option: numbers, texts and choices unchanged, everything else as text."""
-    parts = [one for one in _alternatives(hint) if one is not NoneType]
-    kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
-    return kind | None
-
-
-def _alternatives(hint: Any) -> Sequence[Any]:
-    """The types of a union, without their annotations."""
-    if get_origin(hint) is Annotated:
-        return _alternatives(get_args(hint)[0])
-    if get_origin(hint) in (Sequence, Literal) or not get_args(hint):
-        return [hint]
-    return [one for part in get_args(hint) for one in _alternatives(part)]
-
-
-def _default(one: "Option") -> Any:
-    if isinstance(one.preset, tuple):
-        return ",".join(f"{number:g}" for number in one.preset)
-    return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
-
-
-def _read(one: "Option", name: str, value: Any) -> Any:
-    if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
-        return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
-    return value if one.read is None else one.read(value)
+def _option(name: str, one: "Option") -> inspect.Parameter | None:
+    """A parameter of a family as an option: numbers, texts and choices unchanged, everything else as text."""
+    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in alternatives(one.kind)]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    read, default = one.read, one.preset
+    own = kinds[0] in _PLAIN or get_origin(kinds[0]) in (Literal, Sequence)
+    if read is None and not (len(kinds) == 1 and own):
+        read = str
+    if not isinstance(default, (*_PLAIN, tuple, NoneType)):
+        default = str(default)
+    return as_option(name, str if read else kinds[0], default, one.help, flag=one.flag, read=read)

@@ -3,22 +3,14 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from arena.attacking import open_samples
-from arena.cli.console import (
-    BiasesOption,
-    CoordinatesOption,
-    HeadsOption,
-    JsonOption,
-    PrefixOption,
-    print_json,
-    require_counts,
-    say,
-)
+from arena.cli.console import JsonOption, print_json, say
 from arena.cli.errors import WorkFailedError
+from arena.cli.options import takes
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
 from lwe import PRESETS, known_reductions
@@ -27,6 +19,7 @@ from lwe.sample_files import kind_of_file
 __all__ = ["inspect_command"]
 
 
+@takes(checkpoint_target, without=("inputs", "name"))
 def inspect_command(
     file: Annotated[
         Path,
@@ -37,7 +30,7 @@ def inspect_command(
     ],
     tokens: Annotated[
         int | None,
-        typer.Option(help="Number k of tokens, if the file does not store it; 4 for a checkpoint."),
+        typer.Option(min=1, help="Number k of tokens, if the file does not store it; 4 for a checkpoint."),
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE: another threshold for a condition; may be repeated.")
@@ -49,11 +42,8 @@ def inspect_command(
         ),
     ] = False,
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
-    heads: HeadsOption = None,
-    prefix: PrefixOption = None,
-    biases: BiasesOption = "kept",
-    coordinates: CoordinatesOption = None,
     as_json: JsonOption = False,
+    **reading: Any,
 ) -> None:
     """Show a layer's shape and conditions; for a hard instance, its certificate and its known part.
 
@@ -63,13 +53,9 @@ def inspect_command(
     Example: attention-bounds inspect parity.safetensors --verify
     """
     thresholds = dict(_name_and_value(one) for one in threshold or [])
-    require_counts(tokens=tokens)
     if layer is None:
-        given = {"--heads": heads, "--prefix": prefix, "--coordinates": coordinates}
-        given["--biases"] = None if biases == "kept" else biases
-        for option, value in given.items():
-            if value is not None:
-                raise ValueError(f"{option} is for a model's checkpoint: give the number of a --layer too.")
+        if unused := [name for name, value in reading.items() if value not in (None, "kept")]:
+            raise ValueError(f"--{unused[0]} is for a model's checkpoint: give the number of a --layer too.")
         if kind_of_file(file) or (str(file) in PRESETS and not os.path.exists(file)):
             _show_samples(file, as_json)
             return
@@ -77,15 +63,7 @@ def inspect_command(
             raise ValueError(f"{file} is a folder: of a model's checkpoint, give the number of a --layer.")
         found = inspect(file, tokens=tokens, verify=verify, thresholds=thresholds)
     else:
-        target = checkpoint_target(
-            file,
-            layer=layer,
-            tokens=4 if tokens is None else tokens,
-            heads=heads,
-            prefix=prefix,
-            biases=biases,
-            coordinates=coordinates,
-        )
+        target = checkpoint_target(file, layer=layer, tokens=tokens or 4, **reading)
         found = dataclasses.replace(inspect(target, verify=verify, thresholds=thresholds), file=str(file))
     if as_json:
         print_json(found.to_json())

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -16,7 +16,7 @@ import typer
 
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 
-__all__ = ["app", "run"]
+__all__ = ["LazyCommands", "app", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
@@ -65,6 +65,30 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+class LazyCommands(Mapping[str, Any]):
+    """The commands of a group by name, each made when it is asked for.
+
+    Parameters
+    ----------
+    names : callable
+        Gives the names, in the order of display.
+    load : callable
+        Makes the command of a name.
+    """
+
+    def __init__(self, names: Callable[[], Iterable[str]], load: Callable[[str], Any]) -> None:
+        self._names, self._load = names, load
+
+    def __getitem__(self, name: str) -> Any:
+        return self._load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(list(self._names()))
+
+
 class _LazyCommands(typer.core.TyperGroup):
     """The commands of the toolkit; listing or completing their names imports none of them."""
 
@@ -77,7 +101,7 @@ class _LazyCommands(typer.core.TyperGroup):
             return {
                 name: typer.core.TyperCommand(name, short_help=said) for name, (_, said) in _COMMANDS.items()
             }
-        return _Imported()
+        return LazyCommands(lambda: _COMMANDS, lambda name: _command(name, *_COMMANDS[name]))
 
     @commands.setter
     def commands(self, own: Any) -> None:
@@ -96,17 +120,6 @@ class _LazyCommands(typer.core.TyperGroup):
         """Write a line for each command, without importing it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
-
-
-class _Imported(Mapping[str, Any]):
-    def __getitem__(self, name: str) -> Any:
-        return _command(name, *_COMMANDS[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
-
-    def __len__(self) -> int:
-        return len(_COMMANDS)
 
 
 @cache

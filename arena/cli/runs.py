@@ -7,8 +7,8 @@ import typer
 
 from arena.cli.console import JsonOption, require_writable, say
 from arena.formats import aligned, count_text, error_text, plural, seconds_text
-from arena.frames import Table
-from arena.run_store import EXPORTS, export_cells, stored_cells
+from arena.run_store import EXPORTS, Rows, stored_cells
+from attention.files import write_whole
 from attention.foreign import printable
 from runs import Store
 
@@ -41,7 +41,7 @@ def runs_command(
         require_writable(out)
     cells = stored_cells(Store(store, read_only=True), target=target, learner=learner, seed=seed)
     if out is not None:
-        export_cells(out, cells)
+        write_whole(out, EXPORTS[out.suffix](cells))
         say(f"{out}: {plural(len(cells), 'cell')}.", quiet=as_json)
     if as_json:
         typer.echo(EXPORTS[".json"](cells).decode())
@@ -49,7 +49,7 @@ def runs_command(
         _list(cells, store)
 
 
-def _list(cells: Table, store: Path) -> None:
+def _list(cells: Rows, store: Path) -> None:
     header = [
         "finished (UTC)",
         "target",
@@ -62,7 +62,7 @@ def _list(cells: Table, store: Path) -> None:
         "how it ended",
     ]
     lines = [header]
-    for row in cells.rows:
+    for row in cells:
         ended = row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}"
         lines.append(
             [

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,21 +15,21 @@ from arena.cli.console import (
     TimeoutOption,
     print_json,
     say,
-    takes_run_options,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.formats import aligned, plural
+from arena.cli.options import takes
+from arena.formats import aligned, folded, plural
 from arena.names import find_name
 from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
-from studies.rows import number_text
+from studies.rows import chosen, number_text
 
 __all__ = ["measure_studies", "study_command"]
 
 
-@takes_run_options
+@takes()
 def study_command(
     names: Annotated[
         list[str] | None,
@@ -67,7 +68,9 @@ def study_command(
         )
     chosen = find_studies(names)
     if redraw:
-        _redraw(chosen, out, as_json)
+        done = [_redraw(study, out, as_json) for study in chosen]
+        if as_json:
+            print_json(done)
         return
     measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
 
@@ -75,7 +78,7 @@ def study_command(
 def measure_studies(
     studies: Sequence[Study],
     *,
-    scale: Scale,
+    scale: Scale = Scale.FULL,
     out: Path,
     run: RunOptions,
     timeout: float | None = None,
@@ -120,30 +123,23 @@ def measure_studies(
         )
 
 
-def _redraw(studies: Sequence[Study], out: Path, as_json: bool) -> None:
-    done = []
-    for study in studies:
-        path = out / f"{study.name}.csv"
-        if not path.is_file():
-            old = path.with_suffix(".json").is_file()
-            before = (
-                " A record in JSON is of an earlier version; e8b75ae is the last that reads it."
-                if old
-                else ""
-            )
-            raise ValueError(
-                f"{path} is not there: leave --redraw out to measure the study {study.name}.{before}"
-            )
+def _redraw(study: Study, out: Path, quiet: bool) -> dict[str, Any]:
+    path = out / f"{study.name}.csv"
+    try:
         result = load_result(path)
-        try:
-            done.append(_write(study, result, out, as_json))
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ValueError(
-                f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): "
-                f"leave --redraw out to measure them again."
-            ) from None
-    if as_json:
-        print_json(done)
+        # a record of an earlier version may have cells that are gone
+        rows = tuple(row for cell in study.cells(result.scale) for row in chosen(result.rows, **cell))
+        return _write(study, replace(result, rows=rows), out, quiet)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
+            "earlier version; e8b75ae is the last that reads it."
+        ) from None
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): leave "
+            "--redraw out to measure them again."
+        ) from None
 
 
 def _list(studies: Sequence[Study], as_json: bool) -> None:
@@ -152,20 +148,20 @@ def _list(studies: Sequence[Study], as_json: bool) -> None:
         return
     width = max(len(one.name) for one in studies) + 2
     for one in studies:
-        say(
-            textwrap.fill(
-                one.question, 100, initial_indent=one.name.ljust(width), subsequent_indent=" " * width
-            )
-        )
+        text = textwrap.fill(one.question, 100, initial_indent=" " * width, subsequent_indent=" " * width)
+        say(one.name.ljust(width) + text[width:])
 
 
 def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:
     """Write the record and the figure; print the tables and the numbers; return the JSON values."""
     files = write_study(out, study, result)
-    tables, numbers = study.tables(result.rows), dict(study.numbers(result.rows))
-    shown = "\n\n".join(aligned(text_table(lines)) for lines in tables.values() if lines)
-    say(f"{study.title}\n{study.question}\n\n{shown}\n", quiet=quiet)
-    for name, value in numbers.items():
-        say(f"{name}: {number_text(value)}", quiet=quiet)
-    say(f"\n{', '.join(map(str, files))}\n", quiet=quiet)
+    tables, numbers = study.tables(result.rows), study.numbers(result.rows)
+    lines = [study.title, *folded([study.question])]
+    for table in filter(None, tables.values()):
+        named = isinstance(next(iter(table[0].values())), str)
+        lines += ["", *aligned(text_table(table), left=int(named)).split("\n")]
+    lines += (
+        ["", *folded([f"{name}: {number_text(value)}" for name, value in numbers.items()])] if numbers else []
+    )
+    say("\n".join([*lines, "", ", ".join(map(str, files)), ""]), quiet=quiet)
     return {"question": study.question, "numbers": numbers, **result_json(result)}

@@ -111,7 +111,7 @@ print(parameter_errors(learned.layer, layer).theta)
 # phases. The details and all constants are ours. The trace of the fit has a step for each phase, with its errors
 # against the truth:
 
-from arena import draw_phases
+from arena.views.phase_figures import draw_phases
 
 phases = learn(target, "six-phase-paper", seed=2, preset="quick")
 for step in phases.fit.trace:

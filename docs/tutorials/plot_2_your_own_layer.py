@@ -72,7 +72,7 @@ print("W:    ", errors.w)
 # The provable learner reports, phase by phase, how near to the truth it came and where it would fail. The gap in the
 # spectrum shows that phase 5 worked: the body K is wide in m - 1 directions and thin in all others.
 
-from arena import draw_phases
+from arena.views.phase_figures import draw_phases
 
 fit = learn(target, "six-phase", seed=1, preset="quick").fit
 for name, phase in {"sum": fit.details.refined_sum, "span": fit.details.span}.items():
@@ -82,7 +82,7 @@ draw_phases(fit, target.layer)[4, "spectrum"]
 
 # %%
 # Here it runs in practical mode, where Newton steps at the end of phase 6 take the error to rounding. ``fit.details``
-# has what each phase found. `arena.save_phases` makes a page with every figure.
+# has what each phase found. ``arena.views.phases.save_phases`` makes a page with every figure.
 
 # %%
 # A layer that was trained

@@ -90,14 +90,11 @@ if checkpoint:
 # Each layer is hidden behind its outputs, on random Boolean tokens or on tokens that the learner chooses.
 # ``attention-bounds recover FOLDER`` does the same.
 
-from arena.recovery import Recovery, recover_layers, recovery_cells
+import arena
 
 if checkpoint:
     for by, reading in cut.items():
-        cells = recovery_cells(checkpoint, [0, 1], by=by, tokens=4, **reading)
-        recovery = Recovery(
-            "the encoder", by, {"tokens": 4, **reading}, recover_layers(cells, jobs=1, isolated=False)
-        )
+        recovery = arena.recover(checkpoint, layers=[0, 1], by=by, isolated=False, **reading)
         print(recovery, end="\n\n")
 
 # %%

@@ -1,13 +1,12 @@
 """Tasks for linear attention, each a record with its examples, its exact model, its rank and its closed loop."""
 
 from studies.tasks.automata import AutomataInContext, Automaton
-from studies.tasks.key_value import KEYS, KeyValueMemory
+from studies.tasks.key_value import KeyValueMemory
 from studies.tasks.machines import TuringMachine, agreement
 from studies.tasks.turing import TapeLayout
 from studies.tasks.universal import UniversalLayout
 
 __all__ = [
-    "KEYS",
     "AutomataInContext",
     "Automaton",
     "KeyValueMemory",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import comb
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,13 +11,9 @@ from attention.inputs import Rng
 from attention.validation import random_generator
 from upper.linear_attention.model import LinearAttention
 
-__all__ = ["KEYS", "KeyValueMemory", "Keys"]
+__all__ = ["KeyValueMemory", "Keys"]
 
-Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "zipf", "plane"]
-KEYS: tuple[Keys, ...] = get_args(Keys)
-"""The distributions of keys."""
-
-_ZIPF_EXPONENT = 4.5  # the fourth key gets about seven of 4000 queries
+Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "plane"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +26,7 @@ class KeyValueMemory:
         ``"haar"``: dk orthonormal keys, the rows of a random orthogonal matrix, anew in each example.
         ``"gaussian"``: dk independent N(0, I) keys. ``"fixed"``: the dk unit vectors. ``"two-keys"``: only two
         orthonormal keys, Haar. ``"half-queried"``: the unit vectors, of which only the first half (rounded up) is ever
-        queried. ``"zipf"``: the unit vectors, the j-th queried with probability proportional to j^-4.5.
-        ``"plane"``: dk - 1 orthonormal keys, Haar in the space without the last coordinate.
-        The queried key is uniform unless stated otherwise.
+        queried. ``"plane"``: dk - 1 orthonormal keys, Haar in the space without the last coordinate.
     dk, dv : int
         Dimensions of keys, at least 2, and of values.
 
@@ -54,7 +48,7 @@ class KeyValueMemory:
 
     @property
     def rank(self) -> int:
-        """The rank of the features; for Zipf queries, this needs enough queries of every key: see `rank_of_a_key`.
+        """The rank of the features.
 
         The query is in dk dimensions, and G has a block of keys, one of keys with values and one of values. The last
         two are free and give dk (dk dv + dv (dv + 1)/2). Orthonormal keys make the first one I + q q^T, whose products
@@ -63,7 +57,7 @@ class KeyValueMemory:
         tr(G) q = 3 q are dk relations. Gaussian keys have none.
         """
         dk, dv = self.dk, self.dv
-        if self.keys in ("fixed", "zipf"):
+        if self.keys == "fixed":
             return dk * self.rank_of_a_key
         if self.keys == "half-queried":
             return (dk + 1) // 2 * self.rank_of_a_key
@@ -100,14 +94,8 @@ class KeyValueMemory:
         """Tokens, the last one the query, and what `model` returns. O(N dk^2 (dk + dv))."""
         generator = random_generator(rng)
         dk, keys = self.dk, self.keys
-        number_of_key = np.arange(1.0, dk + 1)
-        shares = {
-            "fixed": np.ones(dk),
-            "half-queried": 1.0 * (number_of_key <= (dk + 1) // 2),
-            "zipf": number_of_key**-_ZIPF_EXPONENT,
-        }
-        if keys in shares:
-            queried = generator.choice(dk, size=number, p=shares[keys] / shares[keys].sum())
+        if keys in ("fixed", "half-queried"):
+            queried = generator.integers(dk if keys == "fixed" else (dk + 1) // 2, size=number)
             return self.on_a_basis(queried, rng=generator)
         if keys == "gaussian":
             drawn = generator.standard_normal((number, dk, dk))

@@ -6,14 +6,11 @@ G = X^T X between symbols and positions is the current tape, one-hot, however ma
 
 The query is the last token; only its p' and s' matter. There is one head for each position and state. Its query matrix
 Q = e_p (e_p⊗e_s)^T selects the symbol under the machine's head from G, and its V maps the symbol to the next token.
-This gives P S heads of dimension d = A + P + P S with d outputs, and all entries are -1, 0 or 1. The tape reader has
-only one head, which reads the symbol.
+This gives P S heads of dimension d = A + P + P S with d outputs, and all entries are -1, 0 or 1.
 
-The same model is learned by regression from the steps of runs. In *short contexts* each step stands alone, the current
-tape and a query: the rank is P S (1 + P (A - 1)), and in the closed loop the tape is written out again after each step.
-With *whole histories* the tokens of all steps stay. G then counts visits, and the rank is larger and depends on the
-machine. A model of least norm from short contexts mostly fails on whole histories, since entries of G vary there that
-are constant in short contexts.
+The same model is learned by regression from steps that each stand alone with the current tape: the rank is
+P S (1 + P (A - 1)). Such a model of least norm mostly fails on whole histories, where entries of G vary that are
+constant in the examples, so in the closed loop the tape is written out again after each step.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,9 +57,6 @@ class TapeLayout:
     (14, 40)
     >>> layout.model(TuringMachine.random(states=2, symbols=2, rng=0))
     LinearAttention(heads=8, outputs=14, dim=14)
-    >>> x, y = layout.examples(layout.every_configuration())
-    >>> bool(np.all(layout.reader_model()(x) == y))
-    True
     """
 
     states: int
@@ -88,11 +82,6 @@ class TapeLayout:
         """
         return self.positions * self.states * (1 + self.positions * (self.symbols - 1))
 
-    def every_configuration(self) -> Int[np.ndarray, "N columns"]:
-        """Every tape with every position and state, A^P P S of them."""
-        sizes = (self.symbols,) * self.positions + (self.positions, self.states)
-        return np.indices(sizes).reshape(len(sizes), -1).T.copy()
-
     def draw(self, runs: int, *, rng: Rng = None) -> Int[np.ndarray, "R columns"]:
         """Uniform tapes, positions and states of R runs."""
         generator = random_generator(rng)
@@ -110,24 +99,13 @@ class TapeLayout:
         return x
 
     def examples(
-        self, at: Int[np.ndarray, "N columns"], machine: TuringMachine | None = None
-    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N p"]]:
-        """Short contexts, labelled with the machine's next token or, without a machine, with the symbol read."""
-        x = self.contexts(at)
-        if machine is not None:
-            return x, self.delta_tokens(at, machine.run(at, 1)[:, 0])
-        return x, one_hot(at[np.arange(len(at)), at[:, -2]], self.symbols)
-
-    def reader_model(self) -> LinearAttention:
-        """One head that reads the symbol at the position of the query, in whole numbers.
-
-        Q maps e_p⊗e_s to e_p whatever s is, G maps it to the symbol there, and V keeps the symbols. The query has
-        neither symbol nor position and adds nothing.
-        """
-        _, positions, places = self.blocks
-        v, q = np.eye(self.symbols, self.dim), np.zeros((self.dim, self.dim))
-        q[positions, places] = np.repeat(np.eye(self.positions), self.states, axis=1)
-        return LinearAttention(v[None], q[None])
+        self, at: Int[np.ndarray, "N columns"], machine: TuringMachine
+    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
+        """Steps of a machine, each with its tape as the context, labelled with [(e_w - e_x) | e_p | e_p'⊗e_s']."""
+        after, positions, run = machine.run(at, 1)[:, 0], at[:, -2], np.arange(len(at))
+        written, read = (one_hot(tape[run, positions], self.symbols) for tape in (after, at))
+        tokens = np.hstack([written - read, one_hot(positions, self.positions), self._places(after)])
+        return self.contexts(at), tokens
 
     def model(self, machine: TuringMachine) -> LinearAttention:
         """A machine as linear attention with a head for each position and state, in whole numbers. O(P S d^2)."""
@@ -153,18 +131,9 @@ class TapeLayout:
         written out again after each step, as what was learned from `examples` needs. O(R T H d^2) by heads,
         O(R T d^4) by coefficients, however long the history is.
         """
-        return run_closed_loop(
-            model, self, start, steps, contexts=self.contexts, nearest=(self.nearest_tokens,), keep=keep
-        )
-
-    def delta_tokens(
-        self, before: Int[np.ndarray, "... columns"], after: Int[np.ndarray, "... columns"]
-    ) -> Float[np.ndarray, "... d"]:
-        """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps, from the configurations before and after each."""
-        positions = before[..., -2]
-        read, written = (np.take_along_axis(at, positions[..., None], -1)[..., 0] for at in (before, after))
-        delta = one_hot(written, self.symbols) - one_hot(read, self.symbols)
-        return np.concatenate([delta, one_hot(positions, self.positions), self._places(after)], axis=-1)
+        again = None if keep else self.contexts
+        nearest = (self.nearest_tokens,)
+        return run_closed_loop(model, self, self.contexts(start), start, steps, nearest=nearest, again=again)
 
     def nearest_tokens(self, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
         """The tokens that a step can have nearest to given outputs, block by block; zero in further entries.
@@ -187,40 +156,35 @@ class TapeLayout:
 def run_closed_loop(
     model: Model,
     tape: TapeLayout,
-    start: np.ndarray,
+    x: Float[np.ndarray, "R n d"],
+    start: Int[np.ndarray, "R columns"],
     steps: int,
     *,
-    contexts: Callable[[np.ndarray], np.ndarray],
     nearest: Sequence[Callable[[np.ndarray], np.ndarray]],
-    keep: bool,
+    again: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Simulation:
     """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
 
     The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
-    every sum is below 2^53.
+    every sum is below 2^53. With `again` the context is made anew of the configuration after each step.
     """
     symbols, positions, places = tape.blocks
-    x, cells = contexts(start), one_hot(start[:, :-2], tape.symbols)
-    gram, query, length = np.matrix_transpose(x) @ x, x[:, -1:], x.shape[1]
-    visited, rounding = [start], 0.0
-    for step in range(len(nearest) * steps):
-        outputs = model.of_gram(gram / length if model.average else gram, query)[:, 0]
-        tokens = nearest[step % len(nearest)](outputs)
+    cells, visited, rounding = one_hot(start[:, :-2], tape.symbols), [], 0.0
+    gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+    for step in range(1, len(nearest) * steps + 1):
+        outputs = model.of_gram(gram, query)[:, 0]
+        tokens = nearest[(step - 1) % len(nearest)](outputs)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
-        writes = (step + 1) % len(nearest) == 0
-        if writes:  # delta writes add up as in the Gram matrix
+        query = tokens[:, None]
+        gram = gram + np.matrix_transpose(query) @ query
+        if step % len(nearest) == 0:  # delta writes add up as in the Gram matrix
             cells = cells + tokens[:, positions, None] * tokens[:, None, symbols]
             at = np.divmod(np.argmax(tokens[:, places], axis=1), tape.states)
             visited.append(np.column_stack([np.argmax(cells, axis=2), *at]))
-        query = tokens[:, None]
-        if keep:
-            gram, length = gram + np.matrix_transpose(query) @ query, length + 1
-        else:
-            cells, x = one_hot(visited[-1][:, :-2], tape.symbols), contexts(visited[-1])
-            if not writes:
-                x[:, -1:] = query
-            gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
-    return Simulation(np.stack(visited[1:], axis=1), rounding)
+            if again is not None:
+                cells, x = one_hot(visited[-1][:, :-2], tape.symbols), again(visited[-1])
+                gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+    return Simulation(np.stack(visited, axis=1), rounding)
 
 
 def block_slices(*sizes: int) -> tuple[slice, ...]:

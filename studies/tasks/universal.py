@@ -54,8 +54,8 @@ class UniversalLayout:
     Examples
     --------
     >>> layout = UniversalLayout(states=2, symbols=2, positions=2)
-    >>> layout.dim, layout.rank
-    (28, 376)
+    >>> layout.dim
+    28
     >>> layout.model()
     LinearAttention(heads=8, outputs=28, dim=28)
     """
@@ -82,19 +82,6 @@ class UniversalLayout:
         """The dimension d = A + P + P S + P S A + S A + A + 3 S of the tokens."""
         return int(self.blocks[-1].stop)
 
-    @property
-    def rank(self) -> int:
-        """The rank of the features on all machines, tapes and queries, in contexts of one attention step.
-
-        At a query that reads, G is affine in P one-hot symbols, in S A one-hot symbols written and as many one-hot
-        ways to go, and in the counts of each symbol written with each way to go: with a constant,
-        K = 1 + P (A - 1) + S A (A - 1 + 3 S - 1) + (A - 1)(3 S - 1) directions. At a query that looks up, the symbol
-        under the head is known, which leaves K - (A - 1). In all P S K + P S A (K - A + 1).
-        """
-        written, go = self.symbols - 1, len(MOVES) * self.states - 1
-        at_read = 1 + self.positions * written + self.states * self.symbols * (written + go) + written * go
-        return self.positions * self.states * (at_read + self.symbols * (at_read - written))
-
     def draw(self, runs: int, *, rng: Rng = None) -> tuple[list[TuringMachine], np.ndarray]:
         """Random machines and uniform configurations, one a run."""
         generator = random_generator(rng)
@@ -104,26 +91,20 @@ class UniversalLayout:
         return machines, self.tape.draw(runs, rng=generator)
 
     def contexts(
-        self, machines: Sequence[TuringMachine], at: Int[np.ndarray, "R columns"], *, look_up: bool = False
+        self, machines: Sequence[TuringMachine], at: Int[np.ndarray, "R columns"]
     ) -> Float[np.ndarray, "R n d"]:
-        """The table and the tape of each run and then the query, n = S A + P + 1.
-
-        The query reads the tape; with `look_up` it is a scratch token, which looks the table up.
-        """
+        """The table and the tape of each run and then the query, which reads the tape; n = S A + P + 1."""
         runs, rows = len(at), self.states * self.symbols
         write, move, following = (
             np.stack([getattr(machine, name).reshape(rows) for machine in machines])
             for name in ("write", "move", "next_state")
         )
         x = np.zeros((runs, rows + self.positions + 1, self.dim))
-        tape, scratch, row, written, go = self.blocks
+        tape, _, row, written, go = self.blocks
         x[:, :rows, row] = np.eye(rows)
         x[:, :rows, written] = one_hot(write, self.symbols)
         x[:, :rows, go] = one_hot((move - MOVES[0]) * self.states + following, len(MOVES) * self.states)
         x[:, rows:, tape] = self.tape.contexts(at)
-        if look_up:
-            x[:, -1] = 0
-            x[:, -1, scratch] = self._scratch(at)
         return x
 
     def model(self) -> LinearAttention:
@@ -152,34 +133,13 @@ class UniversalLayout:
                 head += 1
         return LinearAttention(v, q)
 
-    def examples(
-        self, number: int, *, rng: Rng = None
-    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
-        """Both attention steps of `number` steps, each in a context of its own, of random machines and tapes.
-
-        Tokens (2 number, n, d) and labels (2 number, d); reading and looking up take turns.
-        """
-        machines, at = self.draw(number, rng=rng)
-        x = np.stack([self.contexts(machines, at, look_up=look_up) for look_up in (False, True)], axis=1)
-        after = np.concatenate([one.run(at[[run]], 1)[:, 0] for run, one in enumerate(machines)])
-        y = np.zeros((number, 2, self.dim))
-        y[:, 0, self.blocks[1]] = self._scratch(at)
-        y[:, 1, self.blocks[0]] = self.tape.delta_tokens(at, after)
-        return x.reshape(2 * number, -1, self.dim), y.reshape(2 * number, self.dim)
-
     def simulate(
-        self,
-        model: Model,
-        machines: Sequence[TuringMachine],
-        start: Int[np.ndarray, "R columns"],
-        steps: int,
-        *,
-        keep: bool = True,
+        self, model: Model, machines: Sequence[TuringMachine], start: Int[np.ndarray, "R columns"], steps: int
     ) -> Simulation:
         """Run one model in a closed loop on many machines, rounding its outputs to the nearest token at each step.
 
         As `TapeLayout.simulate`, with a machine a run, which is in its context only: T steps of the machines are 2 T of
-        attention. Without `keep` the tape is written out again after each step, as in `examples`.
+        attention.
         """
 
         def scratch(outputs: np.ndarray) -> np.ndarray:
@@ -187,18 +147,7 @@ class UniversalLayout:
             tokens[:, self.blocks[1]] = nearest_one_hot(outputs[:, self.blocks[1]])
             return tokens
 
+        nearest = (scratch, self.tape.nearest_tokens)
         return run_closed_loop(
-            model,
-            self.tape,
-            start,
-            steps,
-            contexts=lambda at: self.contexts(machines, at),
-            nearest=(scratch, self.tape.nearest_tokens),
-            keep=keep,
+            model, self.tape, self.contexts(machines, start), start, steps, nearest=nearest
         )
-
-    def _scratch(self, at: np.ndarray) -> np.ndarray:
-        """The vectors e_p⊗e_s⊗e_x, with x the symbol under the head."""
-        read = at[np.arange(len(at)), at[:, -2]]
-        index = (at[:, -2] * self.states + at[:, -1]) * self.symbols + read
-        return one_hot(index, self.positions * self.states * self.symbols)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from arena import compare, learn, lwr_target, nice_target
-from arena.page import render_page
 from arena.results import Results
-from arena.table import table_text
+from arena.views.page import render_page
+from arena.views.table import table_text
 from attention import BooleanInputs, ExampleOracle, ValueOracle, make_nice_layer, save_layer
 from attention.testing import check_learner
 from upper import ByQueries, LinearBaseline, Newton

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from arena.asking import answering, learn_function
+from arena import learn
+from arena.asking import answering
 from attention import AttentionLayer, Outcome, load_layer, make_nice_layer, parameter_errors
 
 LAYER = make_nice_layer(heads=2, dim=8, rng=0)
@@ -79,10 +80,10 @@ def test_a_function_that_is_no_layer_ends_with_an_outcome(cli, own):
         (["--ask", "{own}:number", "--tokens", 3, "--dim", 8], "int number"),
         (["--ask", "{own}.py:f", "--tokens", 3, "--dim", 8], "no file"),
         (["--ask", "{own}", "--tokens", 3, "--dim", 8], "FILE.py:NAME"),
-        (["--ask", "{own}:one_matrix", "--tokens", 3], "--dim"),
+        (["--ask", "{own}:one_matrix", "--tokens", 3], "give tokens and dim"),
         (["--ask", "{own}:one_matrix", "--tokens", 3, "--dim", 8, "--learner", "newton"], "by-queries"),
         (["{own}", "--ask", "{own}:one_matrix"], "leave one out"),
-        (["--ask", "{own}:one_matrix", "--tokens", 3, "--dim", 8, "--rank", 2], "--rank"),
+        (["--ask", "{own}:one_matrix", "--tokens", 3, "--dim", 8, "--rank", 2], "no use for rank"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(cli, own, given, said):
@@ -101,7 +102,7 @@ def test_a_module_of_torch_is_asked_in_its_own_precision(dtype, worst, batch_fir
     module = torch.nn.MultiheadAttention(12, 2, dropout=0.5, batch_first=batch_first)
     torch.nn.init.normal_(module.in_proj_bias)
     truth = convert_torch_module(module).layer
-    found = learn_function(module.to(getattr(torch, dtype)), tokens=3, dim=12)
+    found = learn(module.to(getattr(torch, dtype)), tokens=3, dim=12)
     assert found.fit.outcome.succeeded
     assert parameter_errors(found.layer, truth).theta.max() < worst
     assert module.training
@@ -117,6 +118,6 @@ def test_a_function_of_one_matrix_that_takes_several_by_accident_is_asked_one_by
 
 def test_random_answers_are_asked_all_the_same():
     rng = np.random.default_rng(0)
-    found = learn_function(lambda x: LAYER(x) + 1e-3 * rng.standard_normal(x.shape), tokens=3, dim=8)
+    found = learn(lambda x: LAYER(x) + 1e-3 * rng.standard_normal(x.shape), tokens=3, dim=8)
     assert found.fit.outcome is Outcome.NOISE_FLOOR
     assert 5e-4 < found.fit.precision.noise < 2e-3

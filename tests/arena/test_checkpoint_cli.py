@@ -9,6 +9,7 @@ from arena.cells import fit_target
 from arena.comparison import compare
 from arena.inspection import inspect
 from arena.targets import checkpoint_target, load_target
+from arena.views.page import render_page
 from attention import BooleanInputs, SphereInputs, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
@@ -75,6 +76,6 @@ def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
 
 
 def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
-    page = compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False).page()
+    page = render_page(compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False))
     assert "is causal" in page
     assert 'class="badge given"' in page

@@ -12,15 +12,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from arena import (
-    Results,
-    choose_learners,
-    compare,
-    lwr_target,
-    nice_target,
-    parity_target,
-)
-from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
+from arena import Results, compare, lwr_target, nice_target, parity_target
+from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry, choose_learners
 from runs import Store, StoreError
 from upper import KnownPart
 
@@ -57,26 +50,21 @@ def test_one_and_two_jobs_give_the_same_bits(one_job, targets):
 
 
 def test_nice_is_learned_and_hard_is_not(one_job, targets):
-    assert len(one_job.cells) == len(targets) * len(SMALL.split(",")) * 2
     nice, hard = (target.name for target in targets)
-    for cell in one_job.cell(nice, "newton"):
-        assert cell.outcome == "EXACT"
-        assert cell.unknown_part_error < 1e-12
-        assert cell.theta_error < 1e-11
-    for cell in one_job.cell(hard, "elimination"):
-        assert cell.outcome == "EXACT"
-        assert cell.unknown_part_error < 1e-12
-    for cell in one_job.cell(hard, "known-part"):
-        assert cell.unknown_part_error == 1.0
-    for cell in one_job.cell(nice, "elimination"):
-        assert cell.status == "does not apply"
-
-
-def test_traces_end_at_the_final_error(one_job):
-    for cell in one_job.cells:
-        if cell.status == "done":
-            assert cell.trace[-1].error == cell.unknown_part_error
-            assert cell.trace[-1].examples == cell.examples_used
+    for target, learner, errors in (
+        (nice, "newton", (0, 1e-12)),
+        (hard, "elimination", (0, 1e-12)),
+        (hard, "known-part", (1, 1)),
+    ):
+        for cell in one_job.cell(target, learner):
+            assert errors[0] <= cell.unknown_part_error <= errors[1]
+            assert (cell.outcome == "EXACT") == (errors[0] == 0)
+            # the trace ends at the final error
+            assert (cell.trace[-1].error, cell.trace[-1].examples) == (
+                cell.unknown_part_error,
+                cell.examples_used,
+            )
+    assert [cell.status for cell in one_job.cell(nice, "elimination")] == ["does not apply"] * 2
 
 
 class _Unprintable(Exception):
@@ -126,11 +114,7 @@ class _Odd(KnownPart):
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets, jobs, tmp_path):
     ends = {"SIGKILL": "process ended", "SIGSEGV": "process ended", "exit": "3", "never": "more than 2 s"}
-    ends |= {
-        "GeneratorExit": "GeneratorExit",
-        "KeyboardInterrupt": "KeyboardInterrupt",
-        "many": "examples_used",
-    }
+    ends |= {name: name for name in ("GeneratorExit", "KeyboardInterrupt")} | {"many": "examples_used"}
     odd = [
         LearnerEntry(end, end, "None.", lambda target, budgets, end=end: _Odd(end=end))
         for end in (*ends, "nan")
@@ -138,19 +122,14 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
     options = {"seeds": 1, "jobs": jobs, "timeout": 2.0, "store": tmp_path / "runs.sqlite"}
     results = compare(targets[:1], [*odd, "linear", "known-part"], **options)
     for end, words in ends.items():
-        for cell in results.cell(targets[0].name, end):
-            assert cell.status == ("timed out" if end == "never" else "failed")
-            assert words in cell.message
-    for cell in results.cell(targets[0].name, "nan"):
-        assert (cell.status, cell.unknown_part_error) == ("done", None)
-    kept = [cell for cell in results.without_seconds().cells if cell.learner in ("linear", "known-part")]
-    alone = one_job.without_seconds()
-    assert kept == [
-        cell
-        for name in ("linear", "known-part")
-        for cell in alone.cell(targets[0].name, name)
-        if cell.seed == 0
-    ]
+        (cell,) = results.cell(targets[0].name, end)
+        assert cell.status == ("timed out" if end == "never" else "failed")
+        assert words in cell.message
+    (cell,) = results.cell(targets[0].name, "nan")
+    assert (cell.status, cell.unknown_part_error) == ("done", None)
+    others = results.only(learners=["linear", "known-part"]).without_seconds().cells
+    alone = one_job.only(targets[0].name, ["linear", "known-part"], seeds=0).without_seconds().cells
+    assert sorted(others, key=str) == sorted(alone, key=str)
     assert Results.from_json(results.to_json()) == results
     # failures are kept like the rest
     assert compare(targets[:1], [*odd, "linear", "known-part"], **options).cells == results.cells
@@ -191,37 +170,38 @@ def test_a_learner_beyond_words_takes_no_other_down(targets):
     assert len(messages[2]) < 3000
 
 
-def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets):
-    known, seen = LEARNERS["known-part"], []
+def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets, log):
     costs = {"short": (2.0, 3.0), "quick": (0.0, 0.0), "long": (5.0, 4.0)}
-    entries = [replace(known, name=name, title=name, costs=cost) for name, cost in costs.items()]
-    results = compare(targets, entries, seeds=1, on_cell=seen.append, **HERE)
-    nice, hard = (target.name for target in targets)
-    order = [
-        ("quick", nice),
-        ("quick", hard),
-        ("long", nice),
-        ("long", hard),
-        ("short", hard),
-        ("short", nice),
+    entries = [
+        LearnerEntry(
+            name,
+            name,
+            "None.",
+            lambda target, budgets, name=name: _Logging(log=str(log), line=f"{name} {target.record.kind}"),
+            costs=cost,
+        )
+        for name, cost in costs.items()
     ]
-    assert [(cell.learner, cell.target) for cell in seen] == order
+    results = compare(targets, entries, seeds=1, **HERE)
+    assert lines(log) == [
+        "quick nice",
+        "quick parity",
+        "long nice",
+        "long parity",
+        "short parity",
+        "short nice",
+    ]
     # the table has targets, learners and seeds as they were given
-    given = [(learner, target) for target in (nice, hard) for learner in costs]
+    given = [(learner, target.name) for target in targets for learner in costs]
     assert [(cell.learner, cell.target) for cell in results.cells] == given
 
 
 def test_an_interruption_keeps_the_cells_done(targets):
-    seen = []
-
-    def interrupt(cell):
-        seen.append(cell)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    results = compare(targets, choose_learners("linear,known-part"), on_cell=interrupt, jobs=1)
-    assert results.made["interrupted"] == "interactively"
-    assert sorted(results.cells, key=str) == sorted(seen, key=str)
+    learners = ["linear", _Odd(end="KeyboardInterrupt")]
+    results = compare(targets[:1], learners, seeds=1, **HERE)
+    assert results.made["interrupted"] is True
+    assert [cell.learner for cell in results.cells] == ["linear"]
+    assert "1 of 2 fits" in results.interruption
 
 
 def test_students_on_hard_targets_have_at_most_eight_heads():
@@ -249,10 +229,11 @@ class _Logging(KnownPart):
     """Leaves a line in a file for each fit."""
 
     log: str = ""
+    line: str = "fit"
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
         with open(self.log, "a", encoding="utf-8") as file:
-            file.write("fit\n")
+            file.write(f"{self.line}\n")
         return super().fit(oracle, rng=rng, truth=truth, progress=progress)
 
 
@@ -263,39 +244,35 @@ def log(tmp_path):
     return file
 
 
-def fits(log):
-    return len(log.read_text(encoding="utf-8").splitlines())
+def lines(log):
+    return log.read_text(encoding="utf-8").splitlines()
 
 
 def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
     learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
     first = compare(targets, [learner], seeds=2, store=store, **HERE)
-    assert (first.made["reused"], fits(log)) == (0, 4)
-    seen = []
-    again = compare(targets, [learner], seeds=2, store=store, on_cell=seen.append, **HERE)
-    assert (again.made["reused"], fits(log)) == (4, 4)
+    assert (first.made["reused"], len(lines(log))) == (0, 4)
+    again = compare(targets, [learner], seeds=2, store=store, **HERE)
+    assert (again.made["reused"], len(lines(log))) == (4, 4)
     assert again.cells == first.cells  # their seconds too
-    assert len(seen) == 4
     more = compare(targets, [learner], seeds=3, store=store, **HERE)
-    assert (more.made["reused"], fits(log)) == (4, 6)
+    assert (more.made["reused"], len(lines(log))) == (4, 6)
     # in a process of its own, too
     assert compare(targets, [learner], seeds=3, jobs=1).without_seconds() == more.without_seconds()
-    assert fits(log) == 12
+    assert len(lines(log)) == 12
 
 
-@pytest.mark.parametrize("other", ["x + 2", "np.append(np.zeros(1999), 1)"])
-def test_learners_that_differ_in_code_or_in_a_long_array_share_no_cell(targets, tmp_path, other):
-    first = {"x + 2": "x + 1", "np.append(np.zeros(1999), 1)": "np.zeros(2000)"}[other]
-    used = [
-        compare(
-            targets[:1],
-            [_Holding(held=eval(code) if "np" in code else eval(f"lambda x: {code}"))],
-            store=tmp_path / "runs.sqlite",
-            **HERE,
-        ).made["reused"]
-        for code in (first, first, other)
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [(lambda x: x + 1, lambda x: x + 2), (np.zeros(2000), np.append(np.zeros(1999), 1))],
+    ids=["code", "array"],
+)
+def test_learners_that_differ_in_code_or_in_a_long_array_share_no_cell(targets, tmp_path, value, other):
+    store = tmp_path / "runs.sqlite"
+    runs = [
+        compare(targets[:1], [_Holding(held=held)], store=store, **HERE) for held in (value, value, other)
     ]
-    assert used == [0, 1, 0]
+    assert [results.made["reused"] for results in runs] == [0, 1, 0]
 
 
 def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, monkeypatch):

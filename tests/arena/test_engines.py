@@ -8,11 +8,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from arena import compare, learn, stored_cells
+from arena import compare, learn
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
 from arena.engines import on_engine, require_engine
 from arena.learners import LEARNERS, PRESETS, as_learners
+from arena.run_store import stored_cells
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines
@@ -47,7 +48,6 @@ def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nic
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
     assert linear == LEARNERS["linear"].build(nice, PRESETS["quick"])
-    assert on_engine(as_learners("newton")) == as_learners("newton")
 
 
 def test_attacks_that_are_learners_have_the_choice_too():
@@ -81,12 +81,12 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
         1
     ] * 3
     stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in (row["engine"] for row in stored.rows)] == [
+    assert [engine.split()[0] for engine in (row["engine"] for row in stored)] == [
         "numpy",
         "numpy",
         "torch",
     ]
-    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored.rows)] == [
+    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored)] == [
         None,
         "cpu",
         "cpu",
@@ -137,7 +137,7 @@ def test_the_library_breaking_down_on_a_device_is_one_line(cli, file, monkeypatc
     def full(*_, **__):
         raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB.")
 
-    monkeypatch.setattr("upper.newton.problem.gauss_newton", full)
+    monkeypatch.setattr("upper.newton.starts.Run", full)
     said = cli("learn", file, "--device", "cpu", status=1)
     assert said.err == (
         "attention-bounds: The work on cpu failed: CUDA out of memory. Tried to allocate 2 GiB.\n"

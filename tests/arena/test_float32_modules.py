@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from arena.asking import learn_function
-from arena.given_examples import learn_examples
+from arena import learn
 from attention import convert_torch_module, parameter_errors
 from upper import counting_floor
 
@@ -49,7 +48,7 @@ def learned(module, seed, folder):
     )
     x = np.random.default_rng(seed).standard_normal((8 * floor, module.tokens, module.dim), np.float32)
     np.savez(folder / "examples.npz", x=x, y=module(x))
-    return learn_examples([folder / "examples.npz"], heads="auto", seed=seed).layer
+    return learn([folder / "examples.npz"], heads="auto", seed=seed).layer
 
 
 @KINDS
@@ -74,7 +73,7 @@ def test_19_of_20_modules_are_found_from_examples(tmp_path):
 @KINDS
 def test_queries_show_heads_biases_and_mask(biased, causal):
     module = Module(1, (16,), biased=biased, causal=causal)
-    found = learn_function(module, tokens=module.tokens, dim=module.dim)
+    found = learn(module, tokens=module.tokens, dim=module.dim)
     assert module.is_found(found.layer, 1e-4)
     assert found.fit.outcome.succeeded
 
@@ -86,5 +85,5 @@ def test_38_of_40_modules_are_found_by_queries(biased, causal):
     right = 0
     for seed in range(10):
         module = Module(seed, (16, 24, 32, 48, 64), biased=biased, causal=causal)
-        right += module.is_found(learn_function(module, tokens=module.tokens, dim=module.dim).layer, 1e-4)
+        right += module.is_found(learn(module, tokens=module.tokens, dim=module.dim).layer, 1e-4)
     assert right >= 9

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arena.given_examples import learn_examples
+from arena import learn
 from arena.targets import load_target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, write_examples
 from attention.evaluation import orbits
@@ -72,7 +72,7 @@ def test_what_is_held_out_is_not_learned_from(files):
     x = np.load(files[0])
     x[100:200] = x[:100]  # copies go together
     np.save(files[0], x)
-    learned = learn_examples(files, Spy())
+    learned = learn(files, Spy())
     fitted, given = (set(orbits(part).tolist()) for part in (seen[0], x))
     assert len(seen[0]) + learned.data["held_out"] == N
     held = given - fitted
@@ -85,7 +85,7 @@ def test_what_is_held_out_is_not_learned_from(files):
 def test_the_held_out_error_is_that_of_the_predictor(files):
     y = np.load(files[1])
     np.save(files[1], y + np.random.default_rng(0).standard_normal(y.shape))
-    learned = learn_examples(files, "newton", heads=2, examples=10_000)
+    learned = learn(files, "newton", heads=2, examples=10_000)
     assert learned.fit.outcome.name == "NOISE_FLOOR"
     assert learned.to_json()["noise_level"] > 0
     share = 1 / np.sqrt(1 + np.mean(y**2))  # noise is what is left of a label
@@ -95,7 +95,7 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
 @pytest.mark.parametrize("learner", ["newton", "l-bfgs", "linear", "linear-attention", "one-step"])
 def test_outcome_and_error_are_of_the_same_held_out_examples(files, learner):
     heads = 2 if learner in ("newton", "l-bfgs") else None
-    learned = learn_examples(files, learner, heads=heads)
+    learned = learn(files, learner, heads=heads)
     assert learned.fit.examples_used == N - learned.data["held_out"]
     if learner != "one-step":  # it has no verdict
         assert learned.fit.held_out_error == pytest.approx(learned.error, rel=1e-6, abs=1e-12)
@@ -107,7 +107,7 @@ def test_a_fit_that_held_out_examples_contradict_is_not_exact(files):
     held = ~np.isin(orbits(x), seen_by_learner(files))
     y[held] += 1.0
     np.save(files[1], y)
-    learned = learn_examples(files, "newton", heads=2)
+    learned = learn(files, "newton", heads=2)
     assert learned.fit.outcome.name == "OVERFITTED"
     assert learned.error > 0.1
     assert learned.certificate is None
@@ -120,7 +120,7 @@ def test_labels_that_are_zero_lose_no_fit(files, all_of_them):
     held = ~np.isin(orbits(x), seen_by_learner(files))
     y[np.ones(N, dtype=bool) if all_of_them else held] = 0.0
     np.save(files[1], y)
-    learned = learn_examples(files, "newton", heads=2)
+    learned = learn(files, "newton", heads=2)
     assert learned.fit.outcome.name == ("EXACT" if all_of_them else "OVERFITTED")
     # absolute, as no relative error exists
     assert (learned.error == 0) == all_of_them
@@ -135,7 +135,7 @@ def seen_by_learner(files):
             seen.extend(orbits(oracle.draw(oracle.remaining)[0]))
             return super().fit(ExampleOracle(LAYER, BooleanInputs(3, 6), rng=0), **settings)
 
-    learn_examples(files, Spy())
+    learn(files, Spy())
     return seen
 
 

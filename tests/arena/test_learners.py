@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from arena import LEARNERS, PRESETS, LearnerEntry, compare, lwr_target, nice_target, parity_target, run_cell
+from arena import LEARNERS, PRESETS, LearnerEntry, compare, lwr_target, nice_target, parity_target
+from arena.cells import run_cell
 from arena.learners import as_learners, choose_learners
 from upper import KnownPart, Newton
 
@@ -67,11 +68,12 @@ def test_what_is_no_learner_is_a_sentence(given, complaint):
     [["known-part", "known-part"], [LEARNERS["known-part"], "linear,known-part"]],
     ids=["names", "entry"],
 )
-def test_two_of_one_name_are_found_before_the_work(given):
-    seen = []
+def test_two_of_one_name_are_found_before_the_work(given, tmp_path):
     with pytest.raises(ValueError, match=r"^Two learners are named 'known-part'"):
-        compare([nice_target(heads=1, tokens=2, dim=4)], given, isolated=False, on_cell=seen.append)
-    assert not seen
+        compare(
+            [nice_target(heads=1, tokens=2, dim=4)], given, store=tmp_path / "runs.sqlite", isolated=False
+        )
+    assert not (tmp_path / "runs.sqlite").exists()
 
 
 @pytest.mark.bad_input

@@ -19,15 +19,16 @@ def test_learn_recovers_a_model_with_its_heads_and_writes_them(cli, tmp_path):
     save_linear_attention(tmp_path / "model.safetensors", target)
     said, _ = cli("linear", "learn", tmp_path / "model.safetensors", "--out", out)
     assert "Determined: the examples have the full rank 40" in said
-    told = json.loads((out / "learned.json").read_text())
-    assert (told["rank"], told["features"], told["examples"], told["determined"]) == (40, 40, 80, True)
-    assert told["unseen_error"] < 1e-12
-    assert told["heads"]["number"] == 2
+    written = json.loads((out / "learned.json").read_text())
+    found = written["details"]
+    assert (found["rank"], found["features"], found["examples"], found["determined"]) == (40, 40, 80, True)
+    assert (written["outcome"], written["error"] < 1e-12) == ("EXACT", True)
+    assert found["heads"]["number"] == 2
     x = np.random.default_rng(0).standard_normal((50, 6, 4))
     np.testing.assert_allclose(load_linear_attention(out / "model.safetensors")(x), target(x), atol=1e-6)
     assert (out / "learning.svg").read_text().startswith("<?xml")
     assert (out / "learning.pdf").read_bytes().startswith(b"%PDF")
-    errors = {point["examples"]: point["unseen_error"] for point in told["curve"]}
+    errors = {point["examples"]: point["error"] for point in found["curve"]}
     assert errors[39] > 1e-2
     assert errors[40] < 1e-9
 
@@ -41,19 +42,22 @@ def test_learn_from_examples_holds_some_out_and_takes_a_vector_of_labels(told, t
     np.save(tmp_path / "y.npy", model(x))
     np.save(tmp_path / "zero.npy", np.zeros(60))
     found = told("learn", "--examples-from", tmp_path / "x.npy", tmp_path / "y.npy")
-    assert (found["examples"], found["unseen_examples"], found["heads"]["number"]) == (54, 6, 1)
-    assert (found["unseen_against"], found["unseen_error"] < 1e-12) == ("labels", True)
+    details = found["details"]
+    assert (found["examples_used"], found["unseen_examples"], details["heads"]["number"]) == (54, 6, 1)
+    assert found["held_out_error"] < 1e-12
     found = told("learn", "--examples-from", tmp_path / "x.npy", tmp_path / "zero.npy")
-    assert (found["outputs"], found["unseen_error"], found["heads"]["number"]) == (1, 0, 0)
+    details = found["details"]
+    assert (details["outputs"], found["held_out_error"], details["heads"]["number"]) == (1, 0, 0)
 
 
 def test_learn_with_noise_finds_the_planted_heads(told):
     found = told("learn", "--dim", 5, "--heads", 2, "--noise", 0.01, "--examples", 2000)
-    assert found["heads"]["number"] == 2
-    assert 1e-4 < found["unseen_error"] < 1e-2
+    heads = found["details"]["heads"]
+    assert (heads["number"], found["outcome"]) == (2, "NOISE_FLOOR")
+    assert 1e-4 < found["error"] < 1e-2
     # few heads have less to be wrong about
-    assert found["heads"]["unseen_error"] < 0.7 * found["unseen_error"]
-    assert found["heads"]["tail"] < found["heads"]["tolerance"] < 2 * found["heads"]["tail"]
+    assert heads["error"] < 0.7 * found["error"]
+    assert heads["tail"] < heads["tolerance"] < 2 * heads["tail"]
 
 
 def test_adam_in_the_same_run(cli):

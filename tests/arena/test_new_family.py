@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena import family_target, run_curves
+from arena import family_target
 from arena.cells import engine_cell
 from arena.learner_table import LEARNERS, choose_budgets
 from attention import AttentionLayer
 from lower import FAMILIES, Heads, constructor, load_instance, save_instance, verify_instance
-from sq import ProfileFamily, curve_cells, two_head_families
+from sq import ProfileFamily, two_head_families
 from sq.profiles import Bits, Dim, Slope
+from studies import run_study
+from studies.query_curves import query_curves
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +77,13 @@ def test_a_forged_one_is_refused(stair, tmp_path):
 
 
 def test_its_curve_is_measured():
-    cells = curve_cells([8, 10], [3], [0.1], learners=["exhaustive"], family="sq-stair")
-    points = run_curves(cells, isolated=False)
-    assert [point.status for point in points] == ["found"] * 2
-    assert {point.row()["family"] for point in points} == {"sq-stair"}
-    assert all(0 < point.cell.lower_bound <= point.queries for point in points)
+    rows = run_study(
+        query_curves(dims=[8, 10], bits=[3], tau=[0.1], learners=["exhaustive"], family="sq-stair"),
+        isolated=False,
+    ).rows
+    assert [row["status"] for row in rows] == ["found"] * 2
+    assert {row["family"] for row in rows} == {"sq-stair"}
+    assert all(0 < row["lower_bound"] <= row["queries"] for row in rows)
 
 
 def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):

@@ -53,6 +53,10 @@ def test_redrawing_measures_nothing(cli, tmp_path, small, monkeypatch):
     monkeypatch.setattr("arena.cli.study.run_study", None)
     cli("study", "linear-learning", "--redraw", "-o", tmp_path)
     assert figure.read_bytes() == before
+    with record.open("a") as file:
+        file.write("threshold,99,99,6,6,0.5\n")  # of a cell that is gone
+    cli("study", "linear-learning", "--redraw", "-o", tmp_path)
+    assert figure.read_bytes() == before
     record.write_text(record.read_text().replace("error", "whole"))
     assert "other rows" in cli("study", "linear-learning", "--redraw", "-o", tmp_path, status=2).err
     record.rename(record.with_suffix(".json"))

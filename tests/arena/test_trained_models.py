@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from arena.given_examples import learn_examples
+from arena import learn
 from attention import attention_layer_examples, parameter_errors, read_checkpoint_layer
 from attention.files import load_layer
 
@@ -129,7 +129,7 @@ def test_a_layer_is_learned_from_the_activations_of_its_own_model(tmp_path, cli)
     told = json.loads(cli(*arguments, "-o", fitted, "--json").out)
     assert told["held_out_error"] < 1e-6
     truth, found = read_checkpoint_layer(folder, layer=1).layer, load_layer(fitted).layer
-    learned = learn_examples(files, heads=HEADS, rank=DIM // HEADS, biases=True)
+    learned = learn(files, heads=HEADS, rank=DIM // HEADS, biases=True)
     certificate = learned.certificate
     assert told["certificate"]["theta"] == certificate.theta
     assert (

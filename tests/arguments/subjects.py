@@ -21,7 +21,6 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
-from arena.frames import Table
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
 from attention.conversion import Projections
 from sq.johnson import OverlapGram
@@ -43,15 +42,15 @@ RECORDS = """
     Fit Step Inputs Learner AffineHull AttentionSpan NetSearch ProjectionSum SixPhases Family
     Verification Option constructor option register CurvePoint SQFamily SQOracle ProfileFamily TargetFamily Attack
     AttackResult Attempt Cost Distribution Result Status Parameters Finding Row StudyResult Attacked
-    Cell Drawing Budgets Inspection LWRPoint Learned LearnerRecord LearnerSide
-    QueriedPhases Results StoredCell LearnerEntry Target TargetRecord TracePoint Table ClaimResult Comparison
+    Cell Budgets Inspection LWRPoint Learned
+    QueriedPhases Results LearnerEntry Target ClaimResult Comparison
     Run Study Interval Reductions StoredSamples
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
 ELSEWHERE = """
-    compare attack attack_samples draw_phases save_phases lwr_curve run_curves queried_phases samples_of run_study
-    run_cell draw_curves draw_learner_side draw_lwr_curve largest_broken lwr_curve_text load_result
-    study_text write_study write_index stored_cells claim run_claim run_claims LWRCell
+    compare attack draw_phases save_phases queried_phases samples_of run_study
+    load_result
+    study_text write_study write_index claim run_claim run_claims LWRCell
     given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
     may_be_at_most surely_above surely_below close covers equal convert_torch_module
     attention_layer_examples
@@ -281,17 +280,12 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
         # the engine and the toolkit
-        partial(arena.as_learners),
         partial(arena.checkpoint_target, path="none", layer=0),
-        partial(arena.choose_attacks),
-        partial(arena.choose_learners),
-        partial(arena.export_cells, path=folder / "cells.csv", cells=Table((), ())),
         partial(arena.family_target, family=PARITY),
         partial(arena.inspect, target=TARGET),
         partial(arena.instance_target, name="mine", instance=INSTANCE, made={}),
         partial(arena.layer_target, layer=LAYER, tokens=2),
-        partial(arena.learn, target=TARGET, learner="known-part"),
-        partial(arena.learner_side, dims=(8,), heads=(2,)),
+        partial(arena.learn, source=TARGET, learner="known-part"),
         partial(arena.load_target, path=folder / "layer.safetensors"),
         partial(arena.lwr_target, n=3, q=4, p=2),
         partial(arena.nice_target, heads=1, tokens=2, dim=3),

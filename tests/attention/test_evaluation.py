@@ -46,6 +46,7 @@ from upper import (
     OneGradientStep,
     SixPhase,
 )
+from upper.value_queries.learner import _verdict as answers_verdict
 
 TINY = [
     BooleanInputs(2, 3),
@@ -333,13 +334,4 @@ def test_all_examples_that_are_given_are_used_unless_told_otherwise(learner):
     ],
 )
 def test_known_noise_and_rounding_bound_the_error_of_a_success(error, rounding, noise, outcome):
-    judged = verdict(
-        fitted=error,
-        held_out=error,
-        evidence=8,
-        otherwise=Outcome.NOT_SEPARATED,
-        rounding=rounding,
-        nearly_exact=rounding,
-        noise=noise,
-    )
-    assert judged.outcome is outcome
+    assert answers_verdict(error, 8, rounding, noise).outcome is outcome

@@ -1,4 +1,3 @@
-import json
 import math
 from fractions import Fraction
 
@@ -8,10 +7,8 @@ from hypothesis import strategies as st
 
 from lower import eliminated_per_query, query_lower_bound
 from sq.curves import (
-    CURVE_COLUMNS,
     CURVE_LEARNERS,
     CurveCell,
-    CurvePoint,
     curve_cells,
     measure_cell,
     visible_below,
@@ -85,15 +82,6 @@ def test_cells_out_of_reach_are_one_sentence(cell, said):
     assert (point.status, point.queries, point.asked) == ("not run", None, None)
     assert said in point.explanation
     assert "\n" not in point.explanation
-
-
-def test_rows_have_all_columns_and_give_the_point_back():
-    point = measure_cell(CurveCell("group", 4, 1, 0.05))
-    row = point.row()
-    assert tuple(row) == CURVE_COLUMNS
-    assert CurvePoint.from_row(json.loads(json.dumps(row))) == point
-    with pytest.raises(ValueError, match="no point"):
-        CurvePoint.from_row({"learner": "group"})
 
 
 @given(targets=st.integers(1, 10**6), queries=st.integers(1, 10**6))

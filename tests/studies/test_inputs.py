@@ -1,19 +1,12 @@
-"""Distributions of tokens: where slices stop the phases."""
+"""Distributions of tokens: the same layers, examples and learners on each."""
 
 import numpy as np
-import pytest
 
 from studies.inputs import STUDY
 
 
-def test_slice_tokens_stop_the_phases_before_a_span():
-    pytest.importorskip("torch")
-    cell = {"learner": "phases", "heads": 2, "tokens": 2, "dim": 16, "draws": 1}
-    sizes = {"boolean": 16_000, "slice": 4000}
-    ((boolean,), (sliced,)) = (
-        STUDY.measure(rng=np.random.default_rng(3), inputs=inputs, examples=examples, **cell)
-        for inputs, examples in sizes.items()
-    )
-    assert boolean["span"] < 0.2
-    assert sliced["crude"] is not None
-    assert sliced["span"] is None
+def test_newton_is_exact_on_every_distribution_once_it_has_enough_examples():
+    cell = {"learner": "newton", "heads": 1, "tokens": 2, "dim": 6, "examples": 81, "draws": 2}
+    for inputs in ("boolean", "gaussian", "sphere"):
+        row = STUDY.measure(rng=np.random.default_rng(3), inputs=inputs, **cell)
+        assert (row["floors"], row["exact"]) == (4.5, 2)

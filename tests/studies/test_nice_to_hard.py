@@ -14,8 +14,8 @@ _X = BooleanInputs(tokens=2, dim=7).sample(200, rng=1)
 
 
 def point(attention, slope=0.0, projections=None, *, bits=3):
-    shares = attention, attention if projections is None else projections
-    return draw_point(7, bits, *shares, slope, rng=np.random.default_rng(2))
+    shares = {"shape": attention, "projections": attention if projections is None else projections}
+    return draw_point(7, bits, **shares, slope=slope, rng=np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.4, 1.0])

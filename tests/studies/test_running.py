@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import replace
 
 import cloudpickle
@@ -33,7 +34,7 @@ TOY = Study(
     measure=_measure,
     numbers=lambda rows: {"least": f"{min(row['value'] for row in rows):.2f}"},
     tables=lambda rows: {"sizes": table(rows, {"size": "size"}, {"value": "value"})},
-    figure=lambda rows: line_figure([Panel("size", "value", {"": ([1, 2], [1, 2])})]),
+    figure=lambda rows: line_figure([Panel("size", "value", {"": [(1, 1), (2, 2)]})]),
 )
 
 
@@ -79,6 +80,30 @@ def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
     result = run_study(replace(TOY, measure=measure), store=Store(tmp_path / "s.sqlite"))
     assert [row["size"] for row in result.rows] == [1, 1]
     assert [failure.partition(":")[0] for failure in result.failures] == ["size 2, draw 0", "size 2, draw 1"]
+
+
+def test_cells_that_follow_from_rows_are_measured_until_there_is_no_new_one(tmp_path):
+    def following(rows):
+        return [{"size": row["size"] + 1, "draw": 0} for row in rows if row["value"] < 4]
+
+    study = replace(TOY, cells=lambda scale: [{"size": 0, "draw": 0}], following=following, stream=())
+    store = Store(tmp_path / "s.sqlite")
+    rows = run_study(study, isolated=False, store=store).rows
+    assert [row["size"] for row in rows] == list(range(5 - (rows[-1]["value"] % 1 == 0)))
+    assert run_study(study, isolated=False, store=store).rows == rows
+
+
+def test_a_cell_that_takes_too_long_fails_or_has_the_measurements_that_its_study_says():
+    def measure(*, rng, size, draw, pause):
+        time.sleep(pause)
+
+    study = replace(
+        TOY, measure=measure, objects={"pause": 600}, seconds=0.1, cells=lambda scale: _cells(scale)[:1]
+    )
+    (failure,) = run_study(study).failures
+    assert failure == "size 1, draw 0: It took more than 0.1 seconds."
+    (row,) = run_study(replace(study, timed_out={"value": None})).rows
+    assert row == {"size": 1, "draw": 0, "value": None}
 
 
 def test_a_cell_has_one_or_several_rows_of_scalars():

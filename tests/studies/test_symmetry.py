@@ -45,25 +45,15 @@ def test_the_largest_curvature_is_that_of_the_whole_hessian():
     assert largest_curvature(*saddle()) == pytest.approx(most, rel=1e-2)
 
 
-@pytest.mark.parametrize("optimiser", ["gradient descent", "Adam"])
-def test_equal_heads_stay_equal(optimiser):
+def test_equal_heads_stay_equal():
     x, y, heads = saddle()
-    distances, _ = descend(x, y, 1.1 * heads, optimiser=optimiser, rate=0.01, steps=50)
+    distances, _ = descend(x, y, 1.1 * heads, rate=0.01, steps=50)
     assert len(distances) == 51
     assert distances.max() < 1e-13
 
 
 def test_gradient_descent_leaves_at_the_rate_of_the_least_curvature_and_when_predicted():
-    cell = {"part": "escape", "target": "nice", "tokens": 2, "dim": 8, "optimiser": "gradient descent"}
+    cell = {"part": "escape", "target": "nice", "tokens": 2, "dim": 8}
     rows = STUDY.measure(rng=np.random.default_rng(5), **cell, draw=0, steps=900)
     assert [row["growth"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=1e-3)
     assert [row["parted"] / row["predicted"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=0.1)
-
-
-def test_the_first_step_of_adam_is_the_rate_times_the_sign_of_the_gradient():
-    x, y, heads = saddle()
-    start = heads + 0.001 * np.random.default_rng(1).standard_normal(heads.shape)
-    _, differences = descend(x, y, start, optimiser="Adam", rate=0.01, steps=1)
-    slope = gradient(x, y, start)
-    moved = start - 0.01 * slope / (np.abs(slope) + 1e-8)
-    assert differences[1] == pytest.approx((moved[0] - moved[1]).ravel(), abs=1e-12)

@@ -1,13 +1,17 @@
 """Key-value memory: the construction, the ranks of its data, and what they leave open on orthonormal keys."""
 
+from typing import get_args
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.tasks.key_value import KEYS, KeyValueMemory
+from studies.tasks.key_value import Keys, KeyValueMemory
 
 
-@given(keys=st.sampled_from(KEYS), dk=st.integers(2, 5), dv=st.integers(1, 3), seed=st.integers(0, 99))
+@given(
+    keys=st.sampled_from(get_args(Keys)), dk=st.integers(2, 5), dv=st.integers(1, 3), seed=st.integers(0, 99)
+)
 @settings(max_examples=15, deadline=None)
 def test_one_head_returns_the_values_weighted_by_overlap(keys, dk, dv, seed):
     memory = KeyValueMemory(keys, dk, dv)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upper import counting_floor
-from upper.floor import unknowns
+from upper.floor import LayerClass
 
 
 def test_it_counts_equations():
@@ -48,4 +48,4 @@ def test_of_one_token_the_sum_of_the_projections_alone_is_determined(m, d, r):
         rng.standard_normal((m * r, d)),
     )  # side by side, and below one another
     tangent = np.concatenate([np.kron(np.eye(d), o), np.kron(v.T, np.eye(d))])
-    assert unknowns(heads=m, tokens=1, dim=d, rank=r) == np.linalg.matrix_rank(tangent)
+    assert LayerClass(r).unknowns(m, 1, d) == np.linalg.matrix_rank(tangent)

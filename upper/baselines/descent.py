@@ -6,8 +6,8 @@ W as the W_i below one another, (m d, d).
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -19,10 +19,9 @@ from attention.layer import read_tokens, require_layer_memory
 from attention.learning import apart
 
 __all__ = [
-    "Batches",
+    "FreshBatches",
+    "ReusedBatches",
     "Schedule",
-    "batches_of",
-    "fresh_batches",
     "layer_of_stacked",
     "random_start",
     "rate",
@@ -93,61 +92,64 @@ def random_start(
     return stack_heads(theta / d, w * (0.1 / np.sqrt(d)))
 
 
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """Batches of `size` examples, fresh or of a fixed set; those of a fixed set never end, and some are held out.
+@dataclass(eq=False)
+class FreshBatches:
+    """Batches of `size` examples that are drawn as they are needed."""
 
-    `evidence` counts, as `HeldOut.evidence` does, the evidence of examples that were not learned from. With a fixed set
-    these are the held-out examples. With fresh examples it is the last batch, compared with the first 2^21 numbers of
-    the batches before it.
-    """
-
-    next: Callable[[], tuple[Any, Any]]
-    held_out: HeldOut | None
+    oracle: ExampleOracle
     size: int
-    evidence: Callable[[], int]
+    convert: Callable[[np.ndarray], Any]
+    held_out: ClassVar[None] = None
+    _seen: list[np.ndarray] = field(default_factory=list, init=False)
 
+    def next(self) -> tuple[Any, Any]:
+        """The next batch."""
+        if len(self._seen) > 1 and len(self._seen) * self._seen[0].size > _REMEMBERED:
+            self._seen.pop()
+        x, y = draw_examples(self.oracle, self.size)
+        self._seen.append(x)
+        return self.convert(x), self.convert(y)
 
-def fresh_batches(oracle: ExampleOracle, size: int, convert: Callable[[np.ndarray], Any]) -> Batches:
-    """Batches that are drawn as they are needed."""
-    seen: list[np.ndarray] = []
-
-    def fresh() -> tuple[Any, Any]:
-        if len(seen) > 1 and len(seen) * seen[0].size > _REMEMBERED:
-            seen.pop()
-        x, y = draw_examples(oracle, size)
-        seen.append(x)
-        return convert(x), convert(y)
-
-    def evidence() -> int:
-        *before, last = seen
+    @property
+    def evidence(self) -> int:
+        """That of the last batch, compared with the first 2^21 numbers of the batches before it; see `HeldOut`."""
+        *before, last = self._seen
         return HeldOut(last, last, np.concatenate([last[:0], *before])).evidence
 
-    return Batches(fresh, None, size, evidence)
 
+class ReusedBatches:
+    """Batches of at most `size` examples of a fixed set, shuffled again for every pass; they never end."""
 
-def batches_of(
-    fitted: tuple[np.ndarray, np.ndarray],
-    held_out: HeldOut,
-    *,
-    size: int,
-    rng: np.random.Generator,
-    convert: Callable[[np.ndarray], Any],
-) -> Batches:
-    """Batches of a fixed set, shuffled again for every pass."""
-    x, y = (convert(array) for array in fitted)
-    n = len(x)
-    size = min(size, n)
+    def __init__(
+        self,
+        fitted: tuple[np.ndarray, np.ndarray],
+        held_out: HeldOut,
+        size: int,
+        convert: Callable[[np.ndarray], Any],
+        rng: np.random.Generator,
+    ) -> None:
+        self.held_out, self._rng = held_out, rng
+        self._x, self._y = (convert(array) for array in fitted)
+        self._size = min(size, len(self._x))
+        self._batches: Iterator[tuple[Any, Any]] = iter(())
 
-    def passes() -> Iterator[tuple[Any, Any]]:
-        while True:
+    def next(self) -> tuple[Any, Any]:
+        """The next batch."""
+        n, size = len(self._x), self._size
+        batch = next(self._batches, None)
+        if batch is None:
             # shuffle a whole pass at once, so that a batch is a slice
-            order = rng.permutation(n)
-            pass_x, pass_y = (x, y) if size == n else (x[order], y[order])
-            for start in range(0, n - size + 1, size):
-                yield pass_x[start : start + size], pass_y[start : start + size]
+            order = self._rng.permutation(n)
+            x, y = (self._x, self._y) if size == n else (self._x[order], self._y[order])
+            starts = range(0, n - size + 1, size)
+            self._batches = ((x[first : first + size], y[first : first + size]) for first in starts)
+            batch = next(self._batches)
+        return batch
 
-    return Batches(passes().__next__, held_out, size, lambda: held_out.evidence)
+    @property
+    def evidence(self) -> int:
+        """That of the held-out examples."""
+        return self.held_out.evidence
 
 
 def rate(schedule: Schedule, step: int, steps: int, power: float = 1.0) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention.evaluation import EXACT_ERROR, Verdict, verdict
+from attention.evaluation import EXACT_ERROR, verdict
 from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import (
     NonNegativeFloat,
@@ -21,10 +21,9 @@ from attention.validation import (
     checked,
 )
 from upper.baselines.descent import (
-    Batches,
+    FreshBatches,
+    ReusedBatches,
     Schedule,
-    batches_of,
-    fresh_batches,
     layer_of_stacked,
     random_start,
     rate,
@@ -206,18 +205,50 @@ class GradientDescent(LearnerBase):
         affordable = self.work if budget is None or self.reused is not None else budget // self.batch
         steps = min(self.work, affordable)
         student = self._student(oracle.tokens, random_start(self.heads, oracle.dim, rng))
-        kept = self.batch if self.reused is None else min(self.reused, budget or self.reused)
+        batches: FreshBatches | ReusedBatches
         if self.reused is None:
-            batches = fresh_batches(oracle, self.batch, convert)
+            batches = FreshBatches(oracle, self.batch, convert)
         else:
-            batches = batches_of(*draw_and_hold_out(oracle, kept), size=self.batch, rng=rng, convert=convert)
-
-        def tell(step: int, **errors: Any) -> None:
+            drawn = draw_and_hold_out(oracle, min(self.reused, budget or self.reused))
+            batches = ReusedBatches(*drawn, self.batch, convert, rng)
+        running, error, before, seen = _RunningError(), math.inf, math.inf, 0.0
+        for step in range(1, steps + 1):
+            x, y = batches.next()
+            with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
+                share = rate(self.schedule, step - 1, steps, self.power)
+                running.add(student.step(x, y, share), y)
+            if step % _WATCHING.every and step < steps:
+                continue
+            before, error = error, running.pop()
+            seen = error
+            diverged = not (seen < _WATCHING.diverged and student.finite())
+            if diverged:
+                for part in student.parameters:  # after a divergence, predict zero
+                    part[...] = 0.0
+            errors: dict[str, Any] = {"fresh_error" if batches.held_out is None else "batch_error": seen}
+            if batches.held_out is not None and not diverged:
+                error = errors["held_out_error"] = batches.held_out.error(student.layer())
             layer = student.layer() if recorder.measuring else None
-            recorder.step(f"Step {step}", layer=layer, engine=f"torch {self.device} {self.dtype}", **errors)
-
-        ended = _train(self, student, batches, oracle, steps=steps, tell=tell)
-        return recorder.fit(ended, layer=student.layer())
+            engine = f"torch {self.device} {self.dtype}"
+            recorder.step(f"Step {step}", layer=layer, engine=engine, **errors)
+            if diverged:
+                return recorder.fit(Outcome.DIVERGED, layer=student.layer())
+            if error <= self.tolerance:
+                break
+        ended = Outcome.WORK_SPENT
+        if steps < self.work:
+            ran_out = oracle.remaining is not None and oracle.remaining < self.batch
+            ended = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
+        judged = verdict(
+            fitted=error if error <= self.tolerance else seen,
+            held_out=error,
+            evidence=batches.evidence,
+            otherwise=ended,
+            tolerance=self.tolerance,
+            rounding=_ROUNDING[self.dtype],
+            converged=error > _WATCHING.still_falling * before,
+        )
+        return recorder.fit(judged, layer=student.layer())
 
 
 class _Student:
@@ -261,57 +292,6 @@ def _heads(stacked: list[Any]) -> list[Any]:
     """Every Theta_i and every W_i, as views of the stacked ones."""
     theta, w = stacked
     return [*theta.split(len(theta), 1), *w.split(len(theta), 0)]
-
-
-def _train(
-    learner: GradientDescent,
-    student: _Student,
-    batches: Batches,
-    oracle: ExampleOracle,
-    *,
-    steps: int,
-    tell: Callable[..., None],
-) -> Verdict:
-    """Take steps until the error is below the tolerance, the parameters diverge or the steps are taken.
-
-    `tell` is called at every record with the step and the errors; the student keeps the result.
-    """
-    running, error, before, seen = _RunningError(), math.inf, math.inf, 0.0
-    for step in range(1, steps + 1):
-        x, y = batches.next()
-        with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
-            share = rate(learner.schedule, step - 1, steps, learner.power)
-            running.add(student.step(x, y, share), y)
-        if step % _WATCHING.every and step < steps:
-            continue
-        before, error = error, running.pop()
-        seen = error
-        diverged = not (seen < _WATCHING.diverged and student.finite())
-        if diverged:
-            for part in student.parameters:  # after a divergence, predict zero
-                part[...] = 0.0
-        errors = {"fresh_error" if batches.held_out is None else "batch_error": seen}
-        if batches.held_out is not None and not diverged:
-            error = errors["held_out_error"] = batches.held_out.error(student.layer())
-        tell(step, **errors)
-        if diverged:
-            return Verdict(Outcome.DIVERGED)
-        if error <= learner.tolerance:
-            break
-    if steps == learner.work:
-        ended = Outcome.WORK_SPENT
-    else:
-        ran_out = oracle.remaining is not None and oracle.remaining < batches.size
-        ended = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
-    return verdict(
-        fitted=error if error <= learner.tolerance else seen,
-        held_out=error,
-        evidence=batches.evidence(),
-        otherwise=ended,
-        tolerance=learner.tolerance,
-        rounding=_ROUNDING[learner.dtype],
-        converged=error > _WATCHING.still_falling * before,
-    )
 
 
 class _RunningError:

@@ -1,7 +1,7 @@
 """L-BFGS on all examples at once (SciPy), the usual quasi-Newton method."""
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class LBFGS(LearnerBase):
         Budget in examples. The default is eight times the counting floor, or all examples if they are given. A
         twentieth is held out.
     work : int
-        Budget in passes over the examples, shared by all starts; an evaluation of loss and gradient is two passes.
+        Budget in passes over the examples, shared by all starts; an evaluation of loss and gradient is two passes, and
+        a started line search is finished.
     starts : int
         The most random starts; after a start that ends above the tolerance comes the next one.
     tolerance : float
@@ -85,112 +86,91 @@ class LBFGS(LearnerBase):
         k, d = oracle.tokens, oracle.dim
         n = 8 * counting_floor(heads=self.heads, tokens=k, dim=d) + 1 if budget is None else budget
         (x, y), held = draw_and_hold_out(oracle, n)
-        # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
-        unit = float(np.abs(y).max()) or 1.0
-        y, held = y / unit, replace(held, y=held.y / unit)
-
-        def in_units(layer: AttentionLayer) -> AttentionLayer:
-            return AttentionLayer(theta=layer.theta, w=unit * layer.w)
-
-        run = _Run(x, y, self.work)
-        best, fitted, starts = AttentionLayer(*(np.zeros((self.heads, d, d)),) * 2), np.inf, 0
-        while starts < self.starts and (starts == 0 or not run.spent):
+        loss = _Loss(x, y, float(np.abs(y).max()) or 1.0)
+        best, fitted, starts = AttentionLayer(*np.zeros((2, self.heads, d, d))), np.inf, 0
+        while starts == 0 or (starts < self.starts and loss.passes + 2 <= self.work):
             starts += 1
-
-            def tell(iteration: int, residual: float, start: int = starts) -> None:
-                layer = in_units(run.layer()) if recorder.measuring else None
-                name = f"Start {start}, iteration {iteration}"
-                recorder.step(name, layer=layer, residual=residual, passes=run.passes)
-
-            residual = run.minimise(random_start(self.heads, d, rng), self.tolerance, tell)
+            layer, residual = self._minimise(loss, random_start(self.heads, d, rng), starts, recorder)
             if residual < fitted:
-                best, fitted = run.layer(), residual
+                best, fitted = layer, residual
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
-        ended = Outcome.WORK_SPENT if run.spent else Outcome.LOCAL_MINIMUM
+        ended = Outcome.WORK_SPENT if loss.passes + 2 > self.work else Outcome.LOCAL_MINIMUM
         verdict = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         measures: dict[str, Any] = {
             "residual": fitted,
             "held_out_error": verdict.held_out_error,
-            "passes": run.passes,
+            "passes": loss.passes,
             "starts": starts,
         }
-        recorder.step("Best start", layer=in_units(best), **measures)
-        return recorder.fit(verdict, layer=in_units(best))
+        recorder.step("Best start", layer=best, **measures)
+        return recorder.fit(verdict, layer=best)
 
-
-class _WorkSpentError(Exception):
-    """Ends SciPy's loop, also during a line search."""
-
-
-class _Run:
-    """SciPy's minimiser from several starts in turn; it counts the passes over the examples."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray, work: int) -> None:
-        self._x, self._y, self._work = x, y, work
-        self._energy = float(np.vdot(y, y)) or 1.0
-        self.passes = 0
-
-    @property
-    def spent(self) -> bool:
-        """Whether one more evaluation would exceed the work."""
-        return self.passes + 2 > self._work
-
-    def minimise(self, start: tuple[np.ndarray, np.ndarray], tolerance: float, tell: Any) -> float:
-        """The least relative residual found from a start; `layer` gives its layer."""
+    def _minimise(
+        self, loss: "_Loss", start: tuple[np.ndarray, np.ndarray], number: int, recorder: Recorder
+    ) -> tuple[AttentionLayer, float]:
+        """The layer found from a start, and its relative residual; every few iterations are a step of the trace."""
         from scipy.optimize import minimize  # slow to import and rarely needed
 
-        flat = np.concatenate([part.reshape(-1) for part in start])
-        self._best, self._least = flat, np.inf
         residuals: list[float] = []
 
-        def each(intermediate_result: object) -> None:
-            residuals.append(float(np.sqrt(2 * self._least)))
+        def record(flat: np.ndarray) -> None:
+            layer = loss.layer(flat) if recorder.measuring else None
+            name = f"Start {number}, iteration {len(residuals)}"
+            recorder.step(name, layer=layer, residual=residuals[-1], passes=loss.passes)
+
+        def each(intermediate_result: Any) -> None:
+            residuals.append(math.sqrt(2 * intermediate_result.fun))
             if len(residuals) % _STOPPING.every == 0:
-                tell(len(residuals), residuals[-1])
+                record(intermediate_result.x)
+            before = residuals[-1 - _STOPPING.stall_iterations :][0]
             long = len(residuals) > _STOPPING.stall_iterations
-            stalled = (
-                long and residuals[-1] > _STOPPING.stall_ratio * residuals[-1 - _STOPPING.stall_iterations]
-            )
-            if stalled or residuals[-1] <= max(tolerance, _STOPPING.rounding):
+            stalled = long and residuals[-1] > _STOPPING.stall_ratio * before
+            if stalled or residuals[-1] <= max(self.tolerance, _STOPPING.rounding):
                 raise StopIteration
 
-        # a line search may try steps that overflow
-        with np.errstate(over="ignore", invalid="ignore"), suppress(_WorkSpentError):
-            minimize(
-                self._loss,
-                flat,
+        with np.errstate(over="ignore", invalid="ignore"):  # a line search may try steps that overflow
+            end = minimize(
+                loss,
+                np.concatenate([part.reshape(-1) for part in start]),
                 jac=True,
                 method="L-BFGS-B",
                 callback=each,
                 options={
                     "maxcor": _STOPPING.history,
-                    "maxiter": 10**9,
-                    "maxfun": 10**9,
+                    "maxiter": self.work,
+                    "maxfun": (self.work - loss.passes) // 2,
                     "ftol": 0.0,
                     "gtol": 0.0,
                 },
             )
-        residual = float(np.sqrt(2 * self._least))
         if len(residuals) % _STOPPING.every:
-            tell(len(residuals), residual)
-        return residual
+            record(end.x)
+        return loss.layer(end.x), math.sqrt(2 * end.fun)
 
-    def layer(self) -> AttentionLayer:
-        """The best layer seen since the last start."""
-        return layer_of_stacked(*self._stacked(self._best))
 
-    def _loss(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Half of |F(X) - Y|^2 / |Y|^2 and its gradient in all parameters as one vector."""
-        if self.spent and np.isfinite(self._least):
-            raise _WorkSpentError
+class _Loss:
+    """Half of |F(X) - Y|^2 / |Y|^2 and its gradient in all parameters as one vector; it counts the passes.
+
+    The labels are divided by `unit`, so that their squares do not overflow; W scales with them.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, unit: float) -> None:
+        self._x, self._y, self._unit = x, y / unit, unit
+        self._energy = float(np.vdot(self._y, self._y)) or 1.0
+        self.passes = 0
+
+    def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         self.passes += 2
         residual, *gradients = squared_error_gradient(self._x, self._y, *self._stacked(flat))
-        loss = 0.5 * float(np.vdot(residual, residual)) / self._energy
-        if loss < self._least:
-            self._best, self._least = flat.copy(), loss
         gradient = np.concatenate([part.reshape(-1) for part in gradients])
+        loss = 0.5 * float(np.vdot(residual, residual)) / self._energy
         return loss, gradient * (len(self._x) / self._energy)
+
+    def layer(self, flat: np.ndarray) -> AttentionLayer:
+        """The layer of the parameters, for labels in their original units."""
+        theta, w = self._stacked(flat)
+        return layer_of_stacked(theta, self._unit * w)
 
     def _stacked(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         theta, w = np.split(flat, 2)

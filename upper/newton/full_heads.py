@@ -3,13 +3,12 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.pair_moments import PairMoments
 
@@ -19,37 +18,52 @@ NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
 
 
+@dataclass(eq=False)
 class Heads(ABC):
     """A parametrisation of m heads: the heads to start from, their reads, and products with the derivative.
 
-    A kind of heads has its arrays, and `array`, `biased`, `columns`, `map` and `parameters` of the start. On tokens, it
-    has `reads` Z at parameters and `linearise` there; `times` and `transpose_times`, the products with J and J^T, in
-    the engine's low precision; the `damping_term` lambda D and a `preconditioner`; and the `matrices` of parameters.
-    With biases, tokens on the left get a last coordinate 1, and the reads a last column of ones, whose row of the
-    linear factor is b.
+    A kind of heads has its arrays, (m, ...), and `biased`, `columns` and `parameters` of the start. On tokens, it has
+    `reads` Z at parameters and `linearise` there; `times` and `transpose_times`, the products with J and J^T, in the
+    engine's low precision; the `damping_term` lambda D and a `preconditioner`; and the `matrices` of parameters. With
+    biases, tokens on the left get a last coordinate 1, and the reads a last column of ones, whose row of the linear
+    factor is b.
+
+    Parameters
+    ----------
+    causal : bool
+        Whether row j attends to the tokens up to j only.
     """
 
-    #: whether row j attends to the tokens up to j only
-    causal: bool
-    #: how much the squared error of each row of the labels counts, (n, k); None if all count 1
-    weights: Any
-
-    engine: Engine
-    x: Any
-    rng: np.random.Generator
-    # the tokens in the precision of reads, and in the low precision
-    _tokens: Any
-    _low: Any
+    causal: bool = field(default=False, kw_only=True)
+    # set by `on`; the tokens are in the precision of reads, and in the low one
+    engine: Engine = field(init=False, repr=False)
+    x: Any = field(init=False, repr=False)
+    rng: np.random.Generator = field(init=False, repr=False)
+    _tokens: Any = field(init=False, repr=False)
+    _low: Any = field(init=False, repr=False)
 
     @property
-    @abstractmethod
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by name, (m, ...); all are of the same library."""
+        return {
+            part.name: getattr(self, part.name)
+            for part in fields(self)
+            if part.init and part.name != "causal"
+        }
+
+    @property
     def array(self) -> Any:
-        """One of the arrays, (m, ...); all are of the same library."""
+        """The first of the arrays."""
+        return next(iter(self.arrays.values()))
 
     @property
     def heads(self) -> int:
         """The number m of heads."""
         return int(self.array.shape[0])
+
+    def map(self, convert: Callable[[Any], Any]) -> Any:
+        """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
+        return replace(self, **{name: convert(array) for name, array in self.arrays.items()})
 
     def on(self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator) -> Any:
         """These heads on tokens; `rng` draws the probe of the coupling of heads."""
@@ -65,14 +79,6 @@ class Heads(ABC):
         self._last: Any = None  # freed before an array of another precision is allocated
         self._tokens = None
         self._tokens = self._tokens_in(dtype)
-
-    def rebalanced(self, parameters: Any, linear: Any) -> tuple[Any, Any] | None:
-        """Better parameters and linear factor of the same heads; None where the layer determines them."""
-        return None
-
-    @abstractmethod
-    def map(self, convert: Callable[[Any], Any]) -> Any:
-        """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
 
     @abstractmethod
     def parameters(self, engine: Engine) -> Shaped[Any, "p columns"]:
@@ -97,10 +103,6 @@ class FullHeads(Heads):
         The matrices to start from; with biases, each has c_i as a last row. With a last coordinate 1, a token on the
         left then makes the logit x_a Theta_i x_b + c_i . x_b, and the reads have a last column of ones, whose row of
         the linear factor is b.
-    causal : bool
-        Whether row j attends to the tokens up to j only.
-    weights : array (n, k), optional
-        How much the squared error of each row of the labels counts; all count 1 without it.
 
     Notes
     -----
@@ -115,8 +117,6 @@ class FullHeads(Heads):
     """
 
     theta: Shaped[Any, "m e d"]
-    causal: bool = False
-    weights: Shaped[Any, "n k"] | None = None
     _moments: PairMoments | None = field(default=None, init=False, repr=False)
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
@@ -127,11 +127,6 @@ class FullHeads(Heads):
     pairs: ClassVar[int] = 3
 
     @property
-    def array(self) -> Any:
-        """The matrices."""
-        return self.theta
-
-    @property
     def biased(self) -> bool:
         """Whether the heads have biases."""
         return bool(self.theta.shape[1] > self.theta.shape[2])
@@ -140,11 +135,6 @@ class FullHeads(Heads):
     def columns(self) -> int:
         """All m d columns: one block."""
         return self.heads * int(self.theta.shape[2])
-
-    def map(self, convert: Callable[[Any], Any]) -> "FullHeads":
-        """The same heads with `convert` applied to every array."""
-        weights = None if self.weights is None else convert(self.weights)
-        return replace(self, theta=convert(self.theta), weights=weights)
 
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
         """The parameters at the start."""
@@ -289,4 +279,4 @@ def coupling(
     weighted = pattern * logits[None, ...]
     change = weighted - pattern * xp.sum(weighted, axis=-1)[..., None]
     flat = xp.reshape(change @ values, (pattern.shape[0], -1))
-    return to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64)
+    return engine.to_numpy(flat @ xp.matrix_transpose(flat))

@@ -11,9 +11,9 @@ from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
-from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
-from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
+from upper.newton.split import SplitExamples, Supply
+from upper.newton.starts import Problem, StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 __all__ = ["HeadCount", "count_heads"]
 
@@ -102,24 +102,24 @@ def count_heads(
     Growing tries O(log(most)) sizes, or O(most) if starts agree; the rest tries O(most).
     """
     search = _Search(problem, supply, given, supply.most_heads(), min(starts, _RULES.starts), work)
+    if not np.any(problem.examples.y):
+        return search.result(search.nothing())
     heads, measures = _guess(problem) if given is None else (given.heads, {})
     heads = max(1, min(heads, search.most))
     if problem.recorder is not None:
         problem.recorder.step("Spectrum of the cross-moments", heads=heads, **measures)
-    if not np.any(problem.examples.y):
-        return search.result(search.nothing())
     student = search.grow(heads)
     if search.explains(student, search.coarse):
-        student = search.polish(search.shrink(student, last=False))
-        return search.result(search.shrink(search.add_to(student), last=True))
-    search.prune_superfluous(student)
+        student = search.polish(search.prune(student))
+        return search.result(search.prune(search.add_to(student), last=True))
+    search.prune(student)
     return search.result(search.smallest_of_the_best())
 
 
 def _guess(problem: Problem) -> tuple[int, dict[str, Any]]:
     x, y = problem.examples.x, problem.examples.y
-    if 1 in x.shape[1:] or not np.any(y):
-        return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
+    if 1 in x.shape[1:]:
+        return 1, {}  # one token or one coordinate: nothing to compare
     moment = cross_moment(
         x, y, directions=min(_RULES.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
     )
@@ -175,7 +175,7 @@ class _Search:
         noisy = bool(np.any(held.y)) and Noise().at_level(student.end, held, share=share)
         beaten = any(
             other.heads > student.heads
-            and no_worse(self._errors(student), self._errors(other))
+            and self.no_worse(student, other)
             and self._variance(other) > _RULES.same_noise * self._variance(student)
             for other in self.tried
         )
@@ -201,25 +201,26 @@ class _Search:
                 return student
             heads = min(self.most, heads + 1 if student.agreed else math.ceil(_RULES.growth * heads))
 
-    def shrink(self, student: _Student, *, last: bool) -> _Student:
-        """Drop the weakest head repeatedly, while the rest explains everything coarsely, or held-out examples no worse.
+    def prune(self, student: _Student, *, last: bool = False) -> _Student:
+        """Drop heads while the rest explains everything coarsely, if the student does, or held-out examples no worse.
 
-        At last, only heads with nearly no effect are dropped; before that, not to a number of heads that has failed.
+        At last, only heads with nearly no effect are dropped.
         """
-        while student.heads > 1 and self.passes < self.work:
-            costs, fewer = self._costs(student), student.heads - 1
-            failed = any(
-                other.heads == fewer and other.end.residual > 10 * self.coarse for other in self.tried
-            )
-            if costs.min() > _RULES.dead if last else failed:
+        drop = self._to_drop(student, last=last)
+        while len(drop) and self.passes < self.work:
+            rest = self._drop(student, drop, last=last)
+            coarsely = not last and self.explains(student, self.coarse)
+            if self.explains(rest, self.coarse) if coarsely else self.no_worse(rest, student):
+                student, drop = rest, self._to_drop(rest, last=last)
+            elif len(drop) > 1:
+                drop = drop[:1]
+            else:
                 break
-            rest = self._drop(student, np.argsort(costs)[:1], last=last)
-            before = self._errors(student)
-            good = no_worse(self._errors(rest), before) if last else self.explains(rest, self.coarse)
-            if not good:
-                break
-            student = rest
         return student
+
+    def no_worse(self, student: _Student, than: _Student) -> bool:
+        """Whether it explains held-out rows no worse than another."""
+        return no_worse(self._errors(student), self._errors(than))
 
     def polish(self, student: _Student) -> _Student:
         """Fit the same heads to the last digit."""
@@ -240,18 +241,6 @@ class _Search:
                 break
             student = more
         return self.smallest_of_the_best()
-
-    def prune_superfluous(self, student: _Student) -> None:
-        """Drop the superfluous heads, or the weakest one, while held-out examples are explained no worse."""
-        drop = self._to_drop(student)
-        while len(drop) and self.passes < self.work:
-            fewer = self._drop(student, drop, last=False)
-            if no_worse(self._errors(fewer), self._errors(student)):
-                student, drop = fewer, self._to_drop(fewer)
-            elif len(drop) > 1:
-                drop = drop[:1]
-            else:
-                return
 
     def smallest_of_the_best(self) -> _Student:
         """The smallest student tried that explains held-out examples no worse than the best."""
@@ -275,11 +264,19 @@ class _Search:
         order = np.argsort(costs)
         return order[costs[order] <= _RULES.units * self._unit(student)]
 
-    def _to_drop(self, student: _Student) -> np.ndarray:
+    def _to_drop(self, student: _Student, *, last: bool) -> np.ndarray:
+        """The heads to drop on trial, the weakest first."""
         if student.heads == 0:
             return np.empty(0, dtype=int)
-        superfluous, costs = self._superfluous(student), self._costs(student)
+        costs = self._costs(student)
         weakest = np.argsort(costs)[:1]
+        if last:
+            return weakest[(costs[weakest] <= _RULES.dead) & (student.heads > 1)]
+        if self.explains(student, self.coarse):
+            fewer, poor = student.heads - 1, 10 * self.coarse
+            failed = any(other.heads == fewer and other.end.residual > poor for other in self.tried)
+            return weakest if fewer and not failed else weakest[:0]
+        superfluous = self._superfluous(student)
         return (
             superfluous
             if len(superfluous)

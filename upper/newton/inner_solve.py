@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR
 
@@ -23,7 +22,7 @@ class InnerSolve:
     finest: float = 0.06
     plateau: float = 0.1  #: the accuracy on a plateau, where the smallest eigenvalues decide
     #: directions of the last solves: with 30, 15 to 20 per cent fewer steps; more cost what they save
-    kept: int = 30
+    recycled: int = 30
 
     def accuracy(self, residual: float, tolerance: float, *, plateau: bool) -> float:
         """The accuracy at a relative residual; no solve aims far below the tolerance of the run."""
@@ -34,9 +33,8 @@ class InnerSolve:
 class NormalEquations:
     """Solves (J^T (I - Z G^-1 Z^T) J + lambda D) s = J^T R by preconditioned conjugate gradients.
 
-    J, its transpose, lambda D and the preconditioner M come from the heads. With weights, the square roots of those of
-    the rows, J and R have their rows times these. Products are in the engine's low precision, and the vectors of the
-    iteration in its single precision.
+    J, its transpose, lambda D and the preconditioner M come from the heads. Products are in the engine's low precision,
+    and the vectors of the iteration in its single precision.
 
     Notes
     -----
@@ -50,9 +48,8 @@ class NormalEquations:
     The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
     """
 
-    def __init__(self, engine: Engine, heads: Any, weights: Any = None) -> None:
+    def __init__(self, engine: Engine, heads: Any) -> None:
         self._engine, self._heads = engine, heads
-        self._weights = None if weights is None else engine.cast(weights, engine.low)
         self._read: Any = None
         self._inverse: Any = None
         # directions p and their products A p, scaled to p^T (A + lambda D) p = 1; the oldest first
@@ -62,10 +59,6 @@ class NormalEquations:
         """Set the point of the equations: the reads Z of the heads there, and G^-1 in single precision."""
         self._read = self._engine.cast(read, self._engine.low)
         self._inverse = inverse
-
-    def forget(self) -> None:
-        """Drop the kept directions, after a change to other parameters of the same heads."""
-        self._directions.clear()
 
     def solve(
         self,
@@ -102,7 +95,7 @@ class NormalEquations:
                     break
                 unit = curvature**-0.5
                 self._directions.append((p * unit, plain * unit))
-                if len(self._directions) > InnerSolve().kept:
+                if len(self._directions) > InnerSolve().recycled:
                     del self._directions[0]  # at once: a long solve has several times as many directions
                 length = rz / curvature
                 solution += length * p
@@ -115,20 +108,17 @@ class NormalEquations:
         return solution, steps
 
     def _pull(self, flat: Any) -> Any:
-        flat = flat if self._weights is None else flat * self._weights
         return self._engine.cast(self._heads.transpose_times(flat), self._engine.single)
 
     def _times(self, direction: Any) -> Any:
         engine = self._engine
         change = self._heads.times(direction)
-        if self._weights is not None:
-            change = change * self._weights
         inner = engine.cast(engine.xp.matrix_transpose(self._read) @ change, engine.single)
         change -= self._read @ engine.cast(self._inverse @ inner, engine.low)
         return self._pull(change)
 
     def _deflated(self, first: Callable[[Any], Any], damped: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The preconditioner `first`, deflated by the kept directions."""
+        """The preconditioner `first`, deflated by the recycled directions."""
         engine, xp = self._engine, self._engine.xp
         if not self._directions:
             return first
@@ -136,9 +126,9 @@ class NormalEquations:
         y = xp.stack([product + damped(direction) for direction, product in self._directions])
         y = xp.reshape(y, (len(self._directions), -1))
         s = xp.reshape(xp.stack([direction for direction, _ in self._directions]), y.shape)
-        gram = to_numpy(s @ xp.matrix_transpose(y)).astype(np.float64)
+        gram = engine.to_numpy(s @ xp.matrix_transpose(y))
         if not np.isfinite(gram).all():  # a direction overflowed: drop all
-            self.forget()
+            self._directions.clear()
             return first
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         good = values > 1e-6 * values[-1]  # smaller eigenvalues are rounding

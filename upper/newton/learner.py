@@ -12,10 +12,10 @@ from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, 
 from upper.engine import Engine, EngineChoice, EngineName
 from upper.floor import LayerClass
 from upper.newton.head_count import HeadCount, count_heads
-from upper.newton.noise import judge, needs_biases, noise_level
+from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
-from upper.newton.problem import Problem, Supply
-from upper.newton.starts import StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
+from upper.newton.split import Supply
+from upper.newton.starts import Problem, StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
 
 __all__ = ["Newton"]
 
@@ -223,13 +223,9 @@ class Newton(LearnerBase):
     def _judged(self, fitted: HeadCount, problem: Problem, recorder: Recorder) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
         best, examples, passes = fitted.best, fitted.examples, fitted.passes
-        whole = examples.together()
         ended = Outcome.WORK_SPENT if passes >= self.work else Outcome.LOCAL_MINIMUM
-        verdict = judge(
+        verdict = examples.judge(
             best,
-            whole.x,
-            whole.y,
-            examples.held_out,
             tolerance=self.tolerance,
             otherwise=Outcome.RESIDUAL_FLOOR if fitted.at_floor else ended,
         )
@@ -244,6 +240,7 @@ class Newton(LearnerBase):
         recorder.step("Held-out examples", layer=layer, **own, **shared)
         if verdict.outcome is not Outcome.NOISE_FLOOR:
             return recorder.fit(verdict, layer=layer)
+        whole = examples.together()
         problem = replace(problem, examples=whole)
         if fitted.heads:
             best = run(problem, heads_at(problem, best), work=max(1, self.work - passes))

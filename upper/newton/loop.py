@@ -16,7 +16,7 @@ from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
 from upper.newton.inner_solve import InnerSolve, NormalEquations
 from upper.newton.schedules import AnnealedPrior, Damping, Precision, PriorScale, next_damping
 
-__all__ = ["Iterate", "LinearFit", "fit_linear", "gauss_newton"]
+__all__ = ["Iterate", "LinearFit", "Run", "fit_linear", "gauss_newton"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def gauss_newton(
     start : array (m, d, d) or (m, d + 1, d), or Heads
         The start, of the same library: the matrices Theta_i, or `LowRankHeads`, or `SpanHeads`. All iterates keep the
         rank or stay in the span. The O of factors is not used. With d + 1 rows, the last row of each matrix is c_i, and
-        the biases are fitted too. `FullHeads` are matrices with a causal mask or with weights of the rows.
+        the biases are fitted too. `FullHeads` are matrices with a causal mask.
     inner_dtype : dtype, optional
         Precision of the products in the inner solve, which need an accuracy of a few per cent only. The default is
         bfloat16 if the hardware multiplies it, else float32.
@@ -129,10 +129,9 @@ def gauss_newton(
     correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`).
 
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
-    balanced at the start, and again if the norms of corresponding columns differ fourfold.
+    balanced at the start.
 
-    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.schedules`). With weights of the
-    rows, residuals and the least squares of W have them too.
+    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.schedules`).
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
@@ -144,41 +143,8 @@ def gauss_newton(
     Variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's approximation (BIT 15, 1975).
     """
     heads = start if isinstance(start, Heads) else FullHeads(start)
-    engine = replace(Engine.of(x, y, heads.array, low=inner_dtype), causal=heads.causal)
-    damped, prior = Damping(), AnnealedPrior()
-    run = _Run(engine, engine.detach(x), engine.detach(y), heads, rng)
-    # labels that are zero pull no step against a prior
-    damping, passes, variance = damped.first, 1, prior.first if priors and engine.norm(y) > 0 else 0.0
-    here = run.evaluate(heads.parameters(engine), None, damping, variance)
-    if not np.isfinite(here.residual):
-        raise ValueError(
-            "The start has logits beyond float32, or the examples are not finite: scale them down."
-        )
-    residuals = [here.residual]
-    shown, iterate = here, run.iterate(here)
-    yield replace(iterate, damping=damping, passes=passes, prior=variance)
-    while True:
-        here, evaluations = run.linearised(here, residuals, damping, variance)
-        passes, accepted = passes + evaluations + 1, False
-        while not accepted:
-            plateau = damped.on_plateau(residuals)
-            accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
-            following = prior.following(variance, here.residual)
-            trial, steps = run.trial(here, damping, accuracy, (variance, following))
-            passes += 2 * steps + 2
-            before, after = here.cost(following), trial.cost(following)
-            accepted = after < before
-            if accepted and variance > following == 0:  # the prior is dropped
-                damping = damped.first
-            damping = next_damping(damping, before, after, steady=plateau or following > 0)
-            here, variance = (trial, following) if accepted else (here, variance)
-            if variance and damping > prior.stuck:
-                damping, variance, accepted = damped.first, 0.0, True
-                here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
-            residuals.append(here.residual)
-            iterate = iterate if here is shown else run.iterate(here)
-            shown, moved = here, here is not shown
-            yield replace(iterate, damping=damping, passes=passes, prior=variance, accepted=moved)
+    engine = Engine.of(x, y, heads.array, low=inner_dtype)
+    yield from Run(engine, x, y, heads, rng).iterates(tolerance, priors=priors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,16 +167,56 @@ class LinearFit:
         return math.sqrt(self.residual**2 + prior * self.penalty) if prior else self.residual
 
 
-class _Run:
+class Run:
     """The heads, the labels and the normal equations on one set of examples, in one precision at a time."""
 
     # the sizes that a prior expects, set at the first point that has one
     _scale: PriorScale | None = None
 
     def __init__(self, engine: Engine, x: Any, y: Any, start: Heads, rng: np.random.Generator) -> None:
-        self._x, self._y, self._start, self._rng = x, y, start, rng
-        self._unit = float(engine.xp.max(engine.xp.abs(y))) or 1.0
-        self.set_up(engine, Precision().ridge)
+        self._x, self._y, self._start, self._rng = engine.detach(x), engine.detach(y), start, rng
+        self._unit = float(engine.xp.max(engine.xp.abs(self._y))) or 1.0
+        self.set_up(replace(engine, causal=start.causal), Precision().ridge)
+
+    def iterates(self, tolerance: float, *, priors: bool) -> Iterator[Iterate]:
+        """The iterates from the start, as `gauss_newton` says."""
+        damped, prior = Damping(), AnnealedPrior()
+        # labels that are zero pull no step against a prior
+        damping, passes, variance = (
+            damped.first,
+            1,
+            prior.first if priors and self.engine.norm(self._y) else 0.0,
+        )
+        here = self.evaluate(self._start.parameters(self.engine), None, damping, variance)
+        if not np.isfinite(here.residual):
+            raise ValueError(
+                "The start has logits beyond float32, or the examples are not finite: scale them down."
+            )
+        residuals = [here.residual]
+        shown, iterate = here, self.iterate(here)
+        yield replace(iterate, damping=damping, passes=passes, prior=variance)
+        while True:
+            here, evaluations = self.linearised(here, residuals, damping)
+            passes, accepted = passes + evaluations + 1, False
+            while not accepted:
+                plateau = damped.on_plateau(residuals)
+                accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
+                following = prior.following(variance, here.residual)
+                trial, steps = self.trial(here, damping, accuracy, (variance, following))
+                passes += 2 * steps + 2
+                before, after = here.cost(following), trial.cost(following)
+                accepted = after < before
+                if accepted and variance > following == 0:  # the prior is dropped
+                    damping = damped.first
+                damping = next_damping(damping, before, after, steady=plateau or following > 0)
+                here, variance = (trial, following) if accepted else (here, variance)
+                if variance and damping > prior.stuck:
+                    damping, variance, accepted = damped.first, 0.0, True
+                    here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
+                residuals.append(here.residual)
+                iterate = iterate if here is shown else self.iterate(here)
+                shown, moved = here, here is not shown
+                yield replace(iterate, damping=damping, passes=passes, prior=variance, accepted=moved)
 
     def set_up(self, engine: Engine, ridge: float) -> None:
         """Take another engine, of other precisions, with its least ridge; the old arrays are freed first."""
@@ -220,26 +226,19 @@ class _Run:
         self._read: Any = None
         self.heads = self._start.on(engine, self._x, self._rng)
         self._set_labels(engine.single)
-        self.equations = NormalEquations(engine, self.heads, weights=self._weights)
+        self.equations = NormalEquations(engine, self.heads)
 
     def _set_labels(self, dtype: Any) -> None:
-        engine, weights = self.engine, self._start.weights
+        engine = self.engine
         labels = engine.cast(self._y, engine.double) / self._unit
-        labels = engine.xp.reshape(labels, (-1, self._y.shape[2]))
-        self._weights: Any = None
-        if weights is not None:
-            weights = engine.xp.sqrt(engine.xp.reshape(engine.cast(weights, engine.double), (-1, 1)))
-            labels, self._weights = labels * weights, engine.cast(weights, dtype)
         self._labels: Any = None
-        self._labels = engine.cast(labels, dtype)
+        self._labels = engine.cast(engine.xp.reshape(labels, (-1, self._y.shape[2])), dtype)
         self._size = engine.norm(self._labels) or 1.0
 
-    def linearised(
-        self, here: LinearFit, residuals: list[float], damping: float, variance: float
-    ) -> tuple[LinearFit, int]:
+    def linearised(self, here: LinearFit, residuals: list[float], damping: float) -> tuple[LinearFit, int]:
         """The point `here`, the last one evaluated, with the derivative there, and the evaluations that this took.
 
-        It is evaluated again in the precision that a run with these residuals needs, and if its factors are balanced.
+        It is evaluated again in the precision that a run with these residuals needs.
         """
         engine, precision, passes = self.engine, Precision(), 0
         if engine.single != engine.double and precision.slow(residuals):
@@ -250,10 +249,6 @@ class _Run:
             self.heads.go_to(engine.double)
             self._set_labels(engine.double)
             here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
-        rebalanced: tuple[Any, Any] | None = self.heads.rebalanced(here.parameters, here.factor)
-        if rebalanced is not None:
-            self.equations.forget()
-            here, passes = self.evaluate(*rebalanced, damping, variance), passes + 1
         self.heads.linearise(here.parameters, here.factor)
         self.equations.move_to(self._read, here.inverse)
         self._read = None
@@ -280,6 +275,7 @@ class _Run:
         return self.evaluate(here.parameters + step, here.factor, damping, following), steps
 
     def iterate(self, here: LinearFit) -> Iterate:
+        """The state of the run at a point."""
         theta, w, *biases = self.heads.matrices(here.parameters, self._unit * here.factor)
         return replace(Iterate(theta, w, here.residual, 0.0, 0, *biases), causal=self.engine.causal)
 
@@ -289,8 +285,6 @@ class _Run:
         engine, scale, penalty, ridge = self.engine, self._scale, 0.0, self._ridge
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
             self._read = self.heads.reads(parameters)
-            if self._weights is not None:
-                self._read = self._read * self._weights
             blocks = self._blocks(parameters) if variance else []
             if variance:
                 scale = self._scale = scale or PriorScale.of(

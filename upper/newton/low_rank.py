@@ -1,7 +1,7 @@
 """Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,8 +24,7 @@ class LowRankHeads(Heads):
     A, B, V and O are the query, key, value and output maps; r is at most d. The changes A_i -> A_i G, B_i -> B_i G^-T
     and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns. With a
     row more in A, its last row a_i is the query bias: c_i = B_i a_i. Tokens then get a last coordinate 1; that row of B
-    and V stays 0, and the reads have a last column of ones, whose row of the linear factor is b. `causal` and `weights`
-    are as in `FullHeads`.
+    and V stays 0, and the reads have a last column of ones, whose row of the linear factor is b.
 
     Notes
     -----
@@ -56,15 +55,11 @@ class LowRankHeads(Heads):
     b: Shaped[Any, "m d r"]
     v: Shaped[Any, "m d r"]
     o: Shaped[Any, "m r d"]
-    causal: bool = False
-    weights: Shaped[Any, "n k"] | None = None
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 128
     #: the least damping of a direction of the factors, relative to that of the average direction
     least_weight: ClassVar[float] = 1e-2
-    #: factors are balanced again if the norms of two corresponding columns differ by more than this factor
-    unbalanced: ClassVar[float] = 4.0
 
     @classmethod
     def of(cls, layer: AttentionLayer, rank: int) -> "LowRankHeads":
@@ -92,11 +87,6 @@ class LowRankHeads(Heads):
         return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
 
     @property
-    def array(self) -> Any:
-        """The A_i."""
-        return self.a
-
-    @property
     def dim(self) -> int:
         """The number d of coordinates of a token."""
         return int(self.b.shape[1])
@@ -110,12 +100,6 @@ class LowRankHeads(Heads):
     def rank(self) -> int:
         """The rank r."""
         return int(self.a.shape[2])
-
-    def map(self, convert: Callable[[Any], Any]) -> "LowRankHeads":
-        """The same heads with `convert` applied to every factor."""
-        weights = None if self.weights is None else convert(self.weights)
-        a, b, v, o = (convert(factor) for factor in (self.a, self.b, self.v, self.o))
-        return replace(self, a=a, b=b, v=v, o=o, weights=weights)
 
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
         """The parameters at the start: [A | B | V] of the balanced factors."""
@@ -187,7 +171,7 @@ class LowRankHeads(Heads):
         linear = linear[: self.columns, :]
         self._o = engine.cast(linear, engine.low)
         self._last = None
-        self._couple(to_numpy(parameters), to_numpy(linear))
+        self._couple(engine.to_numpy(parameters), engine.to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV), the change of the outputs along `direction`, (n k, d)."""
@@ -234,21 +218,6 @@ class LowRankHeads(Heads):
             inverse = np.linalg.inv(matrix + tiny * np.eye(len(matrix)))
             inverses.append(self.engine.put(0.5 * (inverse + inverse.T), self.engine.single))
         return lambda r: self._by_blocks(r, inverses)
-
-    def rebalanced(
-        self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
-    ) -> tuple[Any, Any] | None:
-        """The parameters and O of the same heads, balanced; None if the factors are still balanced."""
-        xp, size = self.engine.xp, self.heads * self.rank
-        squares = xp.sum(parameters * parameters, axis=0)
-        a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
-        tiny = 1e-12 * float(xp.max(squares))
-        ratios = ((a + tiny) / (b + tiny), (b + tiny) / (a + tiny), v, 1 / (v + tiny))
-        if max(float(xp.max(factor)) for factor in ratios) <= self.unbalanced**2:
-            return None
-        heads = self._factors(parameters, linear).balanced()
-        o = xp.reshape(heads.o, (size, -1))
-        return heads.side_by_side(), xp.concat([o, linear[size:, :]], axis=0)
 
     def matrices(
         self, parameters: Shaped[Any, "e columns"], linear: Shaped[Any, "reads d"]
@@ -301,11 +270,9 @@ class LowRankHeads(Heads):
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
         by_logits = coupling(engine, pattern, logits, xp.reshape(written, (m, few, k, d))) * (n / few)
         flat = xp.reshape(pattern, (m, -1))
-        by_values = to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64) * (n / few)
+        by_values = engine.to_numpy(flat @ xp.matrix_transpose(flat)) * (n / few)
         cut = m * r
-        a, b, o = (
-            factor.astype(np.float64) for factor in (factors[:, :cut], factors[:, cut : 2 * cut], linear)
-        )
+        a, b, o = factors[:, :cut], factors[:, cut : 2 * cut], linear
         forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
         for between, gram in forms:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, Outcome
-from attention.evaluation import EXACT_ERROR, HeldOut, Verdict, one_of_each_orbit
+from attention import AttentionLayer
+from attention.evaluation import EXACT_ERROR, HeldOut, one_of_each_orbit
 from attention.layer import read_tokens
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
@@ -18,7 +18,6 @@ __all__ = [
     "cost_of_each_head",
     "depends_on_tokens",
     "inner_products",
-    "judge",
     "needs_biases",
     "no_worse",
     "noise_level",
@@ -60,28 +59,6 @@ class Noise:
         """
         ratio = self.held_out_ratio if end.residual > self.low else self.low_held_out_ratio
         return held_out.error(end.layer) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
-
-
-def judge(
-    best: Iterate,
-    x: Float[np.ndarray, "n k d"],
-    y: Float[np.ndarray, "n k d"],
-    held_out: HeldOut,
-    *,
-    tolerance: float,
-    otherwise: Outcome,
-) -> Verdict:
-    """The verdict by the held-out examples; a residual at the floor is noise if it is no function of the tokens x."""
-    verdict = held_out.verdict(
-        best.layer,
-        fitted=best.residual,
-        tolerance=tolerance,
-        otherwise=otherwise,
-        converged=not best.improving,
-    )
-    if verdict.outcome is not Outcome.RESIDUAL_FLOOR or depends_on_tokens(x, y - best.layer(x)):
-        return verdict
-    return Verdict(Outcome.NOISE_FLOOR, verdict.held_out_error)
 
 
 def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) -> float:

@@ -1,37 +1,43 @@
-"""Runs: where they start, where one stops, when another follows, and when those that agree are at a floor.
+"""Runs: where they start, when another follows, and when those that agree are at a floor.
 
 Another start follows until one run is exact, or three end at a floor: the same residual, on held-out examples too.
 """
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, islice, pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention import AttentionLayer
+from attention import AttentionLayer, Recorder
 from attention._arrays import to_numpy
-from attention.evaluation import EXACT_ERROR, HeldOut
+from attention.evaluation import EXACT_ERROR
+from upper.engine import Engine, EngineChoice
+from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads, Heads
-from upper.newton.loop import Iterate
+from upper.newton.loop import Iterate, Run
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.noise import Noise, cost_of_each_head
-from upper.newton.problem import Problem
 from upper.newton.schedules import AnnealedPrior
+from upper.newton.split import SplitExamples
+from upper.newton.stopping import (
+    LOW_RANK_PATIENCE,
+    MORE_PATIENCE,
+    NO_LOWER,
+    Patience,
+    Stopping,
+    last_iterate,
+)
 
 __all__ = [
-    "NO_LOWER",
     "Ends",
-    "Patience",
+    "Problem",
     "Start",
     "StartRules",
-    "Stopping",
     "heads_at",
-    "last_iterate",
     "random_heads",
     "redraw_weakest",
     "run",
@@ -41,119 +47,50 @@ __all__ = [
 ]
 
 
-NO_LOWER = 0.98
-"""An error that is more than this share of an earlier one no longer falls."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """When to give up a run: more patience finds what slow runs find, and costs passes where there is nothing."""
-
-    #: a run has stalled if so many iterates leave more than this share of the residual; for full matrices the worst
-    #: share in a run that ended exact on nice targets is 1e-9
-    iterates: int = 10
-    ratio: float = 0.7
-    #: a run has converged if so many steps in a row are each too short to matter (`last_iterate`)
-    steps: int = 1
-    #: below this residual these count in place of the first two: steps are slow if heads are nearly equal, or if almost
-    #: all rows of a pattern are saturated
-    slow_below: float = 1e-2
-    slow_iterates: int = 40
-    slow_ratio: float = 0.9
-    #: and these for the last digits, where extra heads make a run slow until only rounding remains
-    last_iterates: int = 10
-    last_ratio: float = 0.9
-    #: a run has converged if the further steps would take less than this share of what fitting takes of squared noise
-    undone: float = 0.01
-    long_step: float = 0.5  #: a step that takes more of the squared residual is not yet near a minimum
-
-    def stalled(self, residuals: Sequence[float]) -> bool:
-        """Whether a run with these residuals no longer falls."""
-        now = residuals[-1]
-        if now < EXACT_ERROR and len(residuals) > self.last_iterates:
-            few = self.last_iterates if now >= 1e-13 else 2  # below, the last digits are rounding
-            if now >= self.last_ratio * residuals[-1 - few]:
-                return True
-        slow = now < self.slow_below
-        iterates, ratio = (self.slow_iterates, self.slow_ratio) if slow else (self.iterates, self.ratio)
-        return len(residuals) > iterates and now > ratio * residuals[-1 - iterates]
-
-    def converged(self, falls: Sequence[float], share: float) -> bool:
-        """Whether steps with these falls of the squared residual are at the level of the noise."""
-        if len(falls) <= self.steps:
-            return False
-        return all(
-            now < share and now < before < self.long_step and now * now / (before - now) < self.undone * share
-            for before, now in pairwise(falls[-1 - self.steps :])
-        )
-
-
 @dataclass(frozen=True, eq=False)
-class Stopping:
-    """When a run ends."""
+class Problem:
+    """What runs of Gauss-Newton work on."""
 
-    tolerance: float  #: the relative residual at which it ends
-    work: int | float  #: the budget in passes; a started trial is finished
-    patience: Patience = Patience()  #: when it has stalled or converged
-    share: float = 0.0  #: of squared noise that fitting takes, as `Problem.share`; with 0 no run converges
-    held_out: HeldOut | None = None  #: examples that tell whether the work ended while their error still fell
-    everywhere: bool = False  #: whether the held-out examples must be at the tolerance, too
+    examples: SplitExamples  #: examples to fit, and held-out ones
+    known: LayerClass  #: what is known of the layer besides its number of heads
+    tolerance: float  #: the relative residual at which a run ends
+    rng: np.random.Generator  #: draws random starts, and the probes of runs
+    engines: EngineChoice = field(default_factory=EngineChoice)  #: where to compute
+    recorder: Recorder | None = None  #: records every iterate
+    phase: int | None = None  #: the phase of the recorded steps
+    everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
 
-    def reached(self, iterate: Iterate) -> bool:
-        """Whether an iterate is at the tolerance."""
-        if iterate.residual > self.tolerance:
-            return False
-        if self.held_out is None or not self.everywhere:
-            return True
-        return self.held_out.error(iterate.layer) <= max(self.tolerance, EXACT_ERROR)
+    def engine(self, heads: int) -> Engine:
+        """The engine for so many heads."""
+        x = self.examples.x
+        return self.engines.at_size(x.size * heads * x.shape[2])
 
-    def improving(self, end: Iterate, before: Iterate | None) -> bool:
-        """Whether the work ended while the error on held-out examples still fell, from the iterate `before` if any."""
-        if self.held_out is None or end.passes < self.work:
-            return False
-        if before is None:
-            return True
-        return self.held_out.error(end.layer) < NO_LOWER * self.held_out.error(before.layer)
+    def share(self, heads: int) -> float:
+        """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
+        x = self.examples.x
+        # with fewer than two equations per unknown, the residual carries no information on the noise
+        return min(self.known.unknowns(heads, *x.shape[1:]) / x.size, 0.5)
 
+    def iterates(self, start: Heads, *, priors: bool = False) -> Iterator[Iterate]:
+        """The iterates of a run from a start."""
+        engine, (x, y) = self.engine(start.heads), (self.examples.x, self.examples.y)
+        run = Run(engine, engine.put(x), engine.put(y), start.map(engine.put), self.rng)
+        return run.iterates(self.tolerance, priors=priors)
 
-def last_iterate(iterates: Iterable[Iterate], stopping: Stopping) -> Iterate:
-    """The first iterate, in NumPy, at the tolerance, at the end of the work, or where the run stalled or converged.
+    def recorded(self, iterates: Iterable[Iterate], name: str) -> Iterator[Iterate]:
+        """The same iterates, each recorded as a step of this name and its number."""
+        for number, iterate in enumerate(iterates):
+            self.record(f"{name}, iterate {number}", iterate)
+            yield iterate
 
-    While a prior is annealed, only the work can end the run.
-
-    Notes
-    -----
-    At a minimum under noise, fitting has reduced the squared residual by the share p / N, which is also the excess
-    error of a perfect fit relative to the noise. A run has converged when all further steps would reduce the squared
-    residual by less than a hundredth of that. Near a minimum, these reductions shrink by a ratio q per step, so after
-    the reduction f the further steps give f q / (1 - q). One short step after a step that gained more than half is not
-    yet evidence of convergence.
-    """
-    residuals: list[float] = []
-    falls: list[float] = []
-    marks: deque[Iterate] = deque(maxlen=2)  # passes double from one to the next
-    for iterate in iterates:
-        if not marks or iterate.passes >= 2 * marks[-1].passes:
-            marks.append(iterate)
-        ended = iterate.passes >= stopping.work
-        if not iterate.prior:
-            if not iterate.accepted:
-                falls.clear()  # the damping shortens the next steps, so their falls are no evidence
-            elif residuals and residuals[-1] > 0:
-                falls.append(1 - (iterate.residual / residuals[-1]) ** 2)
-            residuals.append(iterate.residual)
-            ended = ended or stopping.reached(iterate)
-            ended = ended or stopping.patience.stalled(residuals)
-            ended = ended or stopping.patience.converged(falls, stopping.share)
-        if ended:
-            improving = stopping.improving(iterate, marks[0] if len(marks) > 1 else None)
-            return replace(iterate.map(to_numpy), improving=improving)
-    raise AssertionError("gauss_newton never ends by itself")
-
-
-# Factors: the worst ratio seen in a run that ended exact, over 40 targets, is .967.
-_LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
-_MORE_PATIENCE = Patience(20, 0.98)
+    def record(self, name: str, iterate: Iterate, **measures: Any) -> None:
+        """Record an iterate as a step of the trace, with more measures."""
+        if self.recorder is None:
+            return
+        layer = self.examples.layer(iterate) if self.recorder.measuring else None
+        own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
+        engine = str(self.engine(len(iterate.theta)))
+        self.recorder.step(name, layer=layer, phase=self.phase, engine=engine, **own)
 
 
 class Start(NamedTuple):
@@ -215,7 +152,7 @@ def random_heads(problem: Problem, heads: int) -> Heads:
     known, d = problem.known, problem.examples.x.shape[2]
     if known.rank is None:
         theta = problem.rng.standard_normal((heads, d, d)) / d
-        return FullHeads(_with_row(theta) if known.biased else theta, known.causal)
+        return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
     factors = random_factors(heads=heads, dim=d, rank=known.rank, rng=problem.rng)
     return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
 
@@ -233,7 +170,7 @@ def heads_at(problem: Problem, layer: AttentionLayer | Iterate) -> Heads:
         theta = _with_row(theta)
         if key_bias is not None:
             theta[:, -1] = to_numpy(key_bias)
-    return FullHeads(theta, known.causal)
+    return FullHeads(theta, causal=known.causal)
 
 
 def run(
@@ -247,7 +184,7 @@ def run(
 ) -> Iterate:
     """The final iterate of a run (see `last_iterate`); with a name, every iterate is recorded."""
     if patience is None:
-        patience = Patience() if problem.known.rank is None else _LOW_RANK_PATIENCE
+        patience = Patience() if problem.known.rank is None else LOW_RANK_PATIENCE
     share, held_out = problem.share(start.heads), problem.examples.held_out
     stopping = Stopping(problem.tolerance, work, patience, share, held_out, problem.everywhere)
     iterates = problem.iterates(start, priors=priors)
@@ -286,7 +223,7 @@ def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, 
             passes, rests = _rests(problem, resumed, ends[0].residual, rules)
             spent += passes
             if not rests and spent < work:
-                patience, agree = _MORE_PATIENCE, False
+                patience, agree = MORE_PATIENCE, False
                 ends[0] = run(problem, resumed, work=work - spent, name=name, patience=patience)
                 spent += ends[0].passes
                 if _exact(problem, ends[0]):
@@ -319,7 +256,7 @@ def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float) -> Ends:
 def with_a_head(problem: Problem, fitted: Iterate) -> FullHeads:
     """The start that adds a random head to fitted ones, of full matrices."""
     added, start = random_heads(problem, 1), heads_at(problem, fitted)
-    return FullHeads(np.concatenate([start.array, added.array]), problem.known.causal)
+    return FullHeads(np.concatenate([start.array, added.array]), causal=problem.known.causal)
 
 
 def _exact(problem: Problem, end: Iterate) -> bool:

@@ -21,9 +21,9 @@ from upper.engine import Engine
 from upper.floor import LayerClass, counting_floor
 from upper.newton.full_heads import NO_PRIOR, FullHeads
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.noise import judge
-from upper.newton.problem import Problem, draw_split
-from upper.newton.starts import Patience, Start, StartRules, Stopping, last_iterate, run_starts
+from upper.newton.split import draw_split
+from upper.newton.starts import Problem, Start, StartRules, run_starts
+from upper.newton.stopping import Patience, Stopping, last_iterate
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
@@ -227,13 +227,10 @@ def fit_heads(
 
     problem = Problem(split, LayerClass(), tolerance, rng, recorder=recorder, phase=6)
     ends = run_starts(problem, starts(), StartRules(2), work=max(1, work - within.passes))
-    best, whole = min([within, *ends.iterates], key=attrgetter("residual")), split.together()
+    best = min([within, *ends.iterates], key=attrgetter("residual"))
     ended = Outcome.WORK_SPENT if within.passes + ends.passes >= work else Outcome.LOCAL_MINIMUM
-    verdict = judge(
+    verdict = split.judge(
         best,
-        whole.x,
-        whole.y,
-        split.held_out,
         tolerance=tolerance,
         otherwise=Outcome.RESIDUAL_FLOOR if ends.at_floor else ended,
     )

@@ -158,7 +158,7 @@ def _first(
     d = pairs.oracle.dim
     # of two tokens a head that attends to all alike is a constant
     least = rank if pairs.oracle.tokens != 2 else max(rank - 1, 1)
-    numbers = [heads] if heads else range(least, max(rank, min(2 * rank + 2, MOST_DEPENDENT)) + 1)
+    numbers = [heads] if heads else range(least, max(rank, min(rank + 2, MOST_DEPENDENT)) + 1)
     delta = pairs.scale * orthonormal(rng, 1, d)[0]
     points = _points(pairs, max(numbers), rank, rng)
     networks = _networks(pairs, points, delta, rank, both=True)

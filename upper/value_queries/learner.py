@@ -17,7 +17,8 @@ from attention import (
     Recorder,
     ValueOracle,
 )
-from attention.evaluation import Verdict, relative_error, verdict
+from attention.errors import relative_error
+from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
@@ -310,15 +311,16 @@ def judge_coarse(
 
 def _verdict(error: float, queries: int, rounding: float, noise: float = 0.0) -> Verdict:
     """Nothing is fitted to answers, so the error on fresh queries is all there is."""
-    return verdict(
+    judged = verdict(
         fitted=error,
         held_out=error,
         evidence=queries,
         otherwise=Outcome.NOT_SEPARATED,
+        tolerance=noise if rounding < noise else 0.0,
         rounding=rounding,
-        nearly_exact=rounding,
-        noise=noise,
     )
+    reached = judged.outcome is Outcome.REACHED_TOLERANCE
+    return replace(judged, outcome=Outcome.NOISE_FLOOR) if reached else judged
 
 
 def masked_rightly(oracle: ValueOracle, layer: AttentionLayer, rng: np.random.Generator) -> bool:

@@ -8,7 +8,7 @@ import scipy
 from jaxtyping import Bool, Float
 
 from attention import Recorder
-from attention.evaluation import relative_error
+from attention.errors import relative_error
 from upper.value_queries.queries import TwoTokens, orthonormal
 
 __all__ = ["Plane", "Refusal", "SeparatedHeads", "separate_heads"]
@@ -33,6 +33,10 @@ class _Following:
     """How heads are followed from the first delta, and what is a right separation."""
 
     change: float = 0.125  #: the first change of delta, relative to its length
+    draws: int = 64  #: of points at which heads are followed
+    float64: float = (
+        2e-15  #: coarser answers are asked for at more points, as fewer make errors of heads larger
+    )
     halvings: int = 5  #: it is halved at most so often, where heads fall together
     #: where values have errors of this share the first change is longer: its error is that of the values over it
     coarse: float = 1e-4
@@ -239,15 +243,11 @@ def follow_heads(
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
     each keeps its name. s is halved where two end as one. Exact answers at (m + p + 2) / 2 points determine the
-    m + p + 2 unknowns of a head, with p = m mostly; coarse answers are asked for at all points of the first fit.
+    m + p + 2 unknowns of a head, with p = m mostly; others are asked for at all points of the first fit.
     """
     d, delta = pairs.oracle.dim, first.delta
-    basis, y = first.plane.basis, first.plane.y
-    plane = (
-        first.plane
-        if pairs.coarse
-        else Plane(basis, y[: -(-(len(basis) + first.fit.values.shape[1] + 2) // 2)])
-    )
+    in_float64 = pairs.precision.accuracy < _FOLLOWING.float64 and not pairs.coarse
+    plane = _fewest_points(first, rng) if in_float64 else first.plane
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
     at_delta = first.fit.values[0]
@@ -267,6 +267,32 @@ def follow_heads(
         if not len(left):
             return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
     return None
+
+
+def _fewest_points(first: FirstHeads, rng: np.random.Generator) -> Plane:
+    """As many points as a head has unknowns; of some draws those with the best conditioned equations at the first."""
+    basis, sigmoids = first.plane.basis, first.fit.sigmoids
+    slope, offset, drop = sigmoids.slope[0], sigmoids.offset[0], sigmoids.drop[0]
+    n = -(-(len(basis) + len(offset) + 2) // 2)
+    best, least = first.plane, 0.0
+    for _ in range(_FOLLOWING.draws):
+        y = rng.standard_normal((n, len(basis)))
+        at = y @ slope.T + offset
+        values = scipy.special.expit(np.concatenate([at, at - drop]))
+        ones = np.ones((n, 1))
+        moves = np.concatenate([np.concatenate([y, ones, other * ones], axis=1) for other in (0, -1)])
+        equations = np.concatenate(
+            [
+                (values * (1 - values)).T[:, :, None] * moves,
+                np.broadcast_to(values, (len(offset), *values.shape)),
+            ],
+            axis=2,
+        )
+        singular = np.linalg.svd(equations, compute_uv=False)
+        smallest = float((singular[:, -1] / singular[:, 0]).min())
+        if smallest > least:
+            best, least = Plane(basis, y), smallest
+    return best
 
 
 def _matched(

@@ -8,7 +8,13 @@ import pytest
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
 from attention.evaluation import hold_out
 from upper import GradientDescent
-from upper.baselines.descent import batches_of, layer_of_stacked, random_start, rate, squared_error_gradient
+from upper.baselines.descent import (
+    ReusedBatches,
+    layer_of_stacked,
+    random_start,
+    rate,
+    squared_error_gradient,
+)
 
 pytest.importorskip("torch")
 needs_soap = pytest.mark.skipif(find_spec("pytorch_optimizer") is None, reason="it is not installed")
@@ -106,7 +112,7 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
 
 def test_every_pass_over_a_fixed_set_serves_each_example_once():
     x = np.arange(63.0).reshape(63, 1, 1)
-    batches = batches_of(*hold_out(x, x), size=12, rng=np.random.default_rng(0), convert=np.asarray)
+    batches = ReusedBatches(*hold_out(x, x), 12, np.asarray, np.random.default_rng(0))
     held = set(batches.held_out.x.ravel())
     for _ in range(3):
         served = np.concatenate([batches.next()[0].ravel() for _ in range(5)])
@@ -137,17 +143,6 @@ def test_the_default_rate_of_sgd_is_one_over_d_and_at_most_a_quarter(dim, rate):
     )
     np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
     assert default.outcome is not Outcome.DIVERGED  # from one to three dimensions 1/d can
-
-
-@pytest.mark.parametrize(
-    ("m", "k", "d"),
-    [(1, 3, 8), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 2, 8), (4, 4, 16)))],
-)
-def test_sgd_at_its_default_rate_gets_near_nice_layers(m, k, d):
-    fit = _fit(GradientDescent(m, optimizer="sgd", work=1000, tolerance=1e-3), m, k, d)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
-    assert fit.examples_used < 1000 * 256  # it stops there
-    assert fit.trace[-1].measures["relative_error"] < 2e-3
 
 
 def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():

@@ -15,7 +15,7 @@ from attention import (
     make_nice_layer,
 )
 from upper import Newton
-from upper.floor import counting_floor, unknowns
+from upper.floor import LayerClass, counting_floor
 
 
 def biased(layer, rng):
@@ -89,7 +89,7 @@ def test_a_start_at_the_layer_is_exact_within_a_few_iterates():
 
 def test_the_counting_floor_has_the_biases_among_the_unknowns():
     for rank in (None, 4):
-        plain, more = (unknowns(heads=3, tokens=4, dim=16, rank=rank, biases=one) for one in (False, True))
+        plain, more = (LayerClass(rank, one).unknowns(3, 4, 16) for one in (False, True))
         assert more - plain == 3 * (rank or 16) + 16
         assert counting_floor(heads=3, tokens=4, dim=16, rank=rank, biases=True) >= -(-more // (4 * 16))
 

@@ -1,7 +1,6 @@
 """Gauss-Newton on every engine: array type in, array type out; exactness; the memory it says it takes."""
 
 import tracemalloc
-from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from attention import (
     AttentionLayer,
     BooleanInputs,
-    ExampleOracle,
     MixedArraysError,
     SphereInputs,
     make_low_rank_layer,
@@ -18,8 +16,7 @@ from attention import (
     parameter_errors,
     relative_error,
 )
-from upper import Newton, counting_floor, gauss_newton
-from upper.newton.full_heads import FullHeads
+from upper import counting_floor, gauss_newton
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.schedules import Precision
 
@@ -118,24 +115,6 @@ def test_memory_is_a_stated_multiple_of_the_problem(n, m, k, d, r):
     assert peak < 4 * numbers + 2**18  # and what the process allocates beside
 
 
-# examples in counting floors of that rank, each from one random start; fewer are enough where d / r and k are small
-@pytest.mark.parametrize(
-    ("m", "k", "floors", "library"),
-    [
-        (2, 2, 4, "numpy"),
-        pytest.param(2, 2, 4, "torch", marks=pytest.mark.slow),
-        (4, 4, 8, "numpy"),
-    ],
-)
-def test_low_rank_is_exact_below_the_examples_that_full_rank_needs(m, k, floors, library):
-    xp = pytest.importorskip(library, reason=f"{library} is not installed")
-    layer, x, y, start = _problem(m, k, 32, 4, floors=floors)
-    assert len(x) < 4 * counting_floor(heads=m, tokens=k, dim=32)
-    last = _end(xp.asarray(x), xp.asarray(y), start.map(xp.asarray), goal=1e-11)
-    assert _error(last, layer, k) < 1e-9
-    assert np.all(np.linalg.matrix_rank(np.asarray(last.theta), tol=1e-6) == 4)
-
-
 def test_a_higher_rank_than_the_targets_is_enough():
     layer, x, y, _ = _problem(2, 3, 12, 3, floors=20)
     assert _error(_end(x, y, random_factors(heads=2, dim=12, rank=5, rng=2), goal=1e-11), layer, 3) < 1e-9
@@ -192,15 +171,6 @@ def test_the_coupling_of_heads_keeps_passes_few_where_their_weights_differ():
     assert iterate.residual < 1e-10
 
 
-def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
-    oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(tokens=2, dim=1), rng=1)
-    fit = Newton(1).fit(oracle, rng=3)
-    assert np.isfinite(fit.layer.theta).all()
-    assert (
-        not fit.outcome.succeeded
-    )  # tokens of one coordinate have two kinds of inputs, too few to hold one out
-
-
 def test_on_a_plateau_the_damping_halves_with_every_accepted_trial():
     # half of the labels is noise, which one head cannot fit: the residual stays
     rng = np.random.default_rng(0)
@@ -247,40 +217,6 @@ def test_the_start_in_other_factors_of_the_same_heads_makes_no_difference():
         for s in (start, turned)
     ]
     np.testing.assert_allclose(*runs, rtol=1e-2)  # inner solves are in low precision
-
-
-@pytest.mark.parametrize("rank", [None, 2], ids=["full", "low rank"])
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_a_row_of_weight_two_is_two_rows(rank, library):
-    xp = pytest.importorskip(library, reason=f"{library} is not installed")
-    layer, x, y, _ = _problem(2, 3, 6, rank, floors=12)
-    y = y + 0.05 * np.random.default_rng(1).standard_normal(y.shape)  # no layer fits: the limit is a minimum
-    first = len(x) // 3
-    again = np.concatenate([np.arange(len(x)), np.arange(first)])
-    weights = np.ones((len(x), 3))
-    weights[:first] = 2
-    near = FullHeads(np.array(layer.theta)) if rank is None else LowRankHeads.of(layer, rank)
-    ends = [
-        _end(
-            *map(xp.asarray, (x[few], y[few])),
-            replace(near, weights=of_rows).map(xp.asarray),
-            goal=0.0,
-            at_most=40,
-        )
-        for few, of_rows in ((slice(None), weights), (again, None))
-    ]
-    assert ends[0].residual == pytest.approx(ends[1].residual, rel=1e-4)
-    for one, other in ((ends[0].theta, ends[1].theta), (ends[0].w, ends[1].w)):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=2e-3)
-
-
-def test_rows_of_weight_zero_have_no_say():
-    layer, x, y, start = _problem(2, 3, 8, floors=8)
-    wrong = np.random.default_rng(3).random((len(x), 3)) < 0.3
-    y[wrong] = 100.0
-    end = _end(x, y, FullHeads(start, weights=1.0 - wrong))
-    assert end.residual < 1e-13
-    assert _error(end, layer, 3) < 1e-11
 
 
 def test_a_run_is_slow_where_its_last_eight_trials_below_a_hundredth_leave_half_of_the_residual():

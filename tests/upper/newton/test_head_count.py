@@ -1,7 +1,6 @@
-"""The number of heads, found: whatever the guess, under noise, and where fewer heads are the same layer."""
+"""The number of heads, found: whatever the first student, under noise, and where fewer heads are the same layer."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from attention import (
 )
 from attention.layer import read_tokens
 from upper import Newton, counting_floor
-from upper.newton import head_count
 from upper.newton.noise import cost_of_each_head
 
 
@@ -35,18 +33,7 @@ def _find(layer, inputs, *, noise=0.0, seed=0, **settings):
 def _tried(fit):
     """The numbers of heads that were tried, in order, a pruned or polished one too."""
     told = [step for step in fit.trace if "heads" in step.measures and "iterate" not in step.name]
-    return [int(step.measures["heads"]) for step in told[1:]]
-
-
-@dataclass(frozen=True)
-class _Guess:
-    """A spectrum that says so many heads."""
-
-    heads: int
-    values = np.ones(3)
-
-    def head_count(self):
-        return self.heads
+    return [int(step.measures["heads"]) for step in told if not step.name.startswith("Spectrum")]
 
 
 _NICE = make_nice_layer(heads=2, dim=12, rng=3)
@@ -104,14 +91,13 @@ def test_no_dead_heads_are_returned():
 
 
 @pytest.mark.parametrize(
-    ("m", "k", "d", "guess", "noise"),
+    ("m", "k", "d", "first", "noise"),
     [
         (2, 3, 10, 1, 0.0),
         *(pytest.param(4, 4, 16, *one, marks=pytest.mark.slow) for one in ((1, 0.0), (3, 0.1), (7, 0.0))),
     ],
 )
-def test_a_wrong_guess_costs_time_and_examples_and_not_the_answer(monkeypatch, m, k, d, guess, noise):
-    monkeypatch.setattr(head_count, "cross_moment", lambda *_, **__: _Guess(guess))
+def test_the_first_student_costs_time_and_examples_and_not_the_answer(m, k, d, first, noise):
     drawn = []
 
     class Counted(ExampleOracle):
@@ -120,11 +106,12 @@ def test_a_wrong_guess_costs_time_and_examples_and_not_the_answer(monkeypatch, m
             return super().draw(n)
 
     layer = make_nice_layer(heads=m, dim=d, rng=[0, 100])
-    fit = Newton("auto").fit(Counted(layer, BooleanInputs(k, d), noise=noise, rng=1), rng=2)
+    start = make_nice_layer(heads=first, dim=d, rng=7)
+    fit = Newton("auto", start=start).fit(Counted(layer, BooleanInputs(k, d), noise=noise, rng=1), rng=2)
     assert fit.layer.heads == m
     assert fit.outcome is (Outcome.NOISE_FLOOR if noise else Outcome.EXACT)
-    assert _tried(fit)[0] == guess
-    assert guess >= m or guess < _tried(fit)[1] <= math.ceil(1.5 * guess)
+    assert _tried(fit)[0] == first
+    assert first >= m or first < _tried(fit)[1] <= math.ceil(1.5 * first)
     floors = [counting_floor(heads=one, tokens=k, dim=d) for one in [1, *_tried(fit)]]
     # more are drawn as more heads need them, not with each number that is tried
     assert drawn[0] == 4 * floors[0]
@@ -158,7 +145,7 @@ def test_superfluous_heads_end_the_growing(seed):
         make_nice_layer(heads=1, dim=8, rng=[seed, 100]), BooleanInputs(3, 8), noise=0.2, seed=seed
     )
     assert heads == 1
-    assert max(_tried(fit)) == 3
+    assert max(_tried(fit)) <= 3
 
 
 def test_noise_below_what_sizes_are_compared_at():

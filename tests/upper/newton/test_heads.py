@@ -165,7 +165,8 @@ def test_directions_that_left_the_numbers_are_dropped():
     equations = NormalEquations(heads.engine, heads)
     equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
     fresh = equations.solve(rng.standard_normal((120, 5)), 1.0, accuracy=1e-3, at_most=50)
-    equations.forget()
+    equations = NormalEquations(heads.engine, heads)
+    equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
     with np.errstate(all="ignore"):
         equations.solve(np.full((120, 5), 1e200), 1.0, accuracy=1e-3, at_most=5)  # beyond single precision
     step, steps = equations.solve(rng.standard_normal((120, 5)), 1.0, accuracy=1e-3, at_most=50)

@@ -6,10 +6,10 @@ import pytest
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
-from upper.floor import unknowns
+from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, depends_on_tokens, no_worse
-from upper.newton.starts import Stopping, last_iterate
+from upper.newton.stopping import Stopping, last_iterate
 
 
 def _noisy(m, k, d, *, floors, relative, seed):
@@ -66,7 +66,7 @@ def test_low_precision_inside_has_no_bias():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     m, k, d = 2, 2, 8
     layer, (fresh, _), (x, y), noise = _noisy(m, k, d, floors=16, relative=0.05, seed=4)
-    count = unknowns(heads=m, tokens=k, dim=d)
+    count = LayerClass().unknowns(m, k, d)
     near = layer.theta + 0.02 * np.random.default_rng(5).standard_normal((m, d, d))
     outputs = []
     for put, low in ((np.asarray, None), (torch.tensor, torch.bfloat16)):

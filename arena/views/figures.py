@@ -5,52 +5,43 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from arena.comparison_record import ComparisonRecord
 from arena.drawing import Drawing
 from arena.formats import count_text, error_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.records import Cell
-from arena.summary import Summary
+from arena.results import Results, Summary
 from runs.figures import (
     CARD,
     FAINT,
     INK,
-    LEAST_EXPONENT,
     axes_in,
     canvas,
     decade_limits,
     decade_ticks,
     heat_colours,
     heat_level,
-    power_of_ten,
     text_on,
 )
 
-__all__ = ["LEAST_ERROR", "curve_points", "heat_map", "learning_curves"]
+__all__ = ["heat_map", "learning_curves"]
 
-LEAST_ERROR = 1e-17
-"""Errors below this value, also zero, are drawn at this value, because the axis is logarithmic."""
-_MOST_ERROR = 1e2
+# values beyond these, also zero, are drawn at these, because the axes are logarithmic
+_LEAST_ERROR, _MOST_ERROR = 1e-17, 1e2
 _LEAST_COST = {"examples": 1.0, "seconds": 1e-3}
 _PANELS = 4  # side by side
 _PANEL = (2.3, 2.45)  # inches from one panel to the next
-_HATCHES = {"failed": "xxxx", "timed out": "....", "does not apply": "////"}
 
 
-def heat_map(results: ComparisonRecord) -> Drawing:
-    """Targets down, learners across, log10 of the median error on the unknown part.
-
-    Pairs without a number have no colour: each kind has its own hatch and a label.
-    """
+def heat_map(results: Results) -> Drawing:
+    """Targets down, learners across: the median error on the unknown part; cells without one are white."""
     targets, learners = results.shown, results.learners
     secrets_from = sum(target.certificate is None for target in targets)
     gap = 0.22 if 0 < secrets_from < len(targets) else 0.0
     rows, columns = max(len(targets), 1), max(len(learners), 4)
-    with canvas(1.12 * (1.66 + columns), 1.35 + 0.62 * rows) as figure:
+    with canvas(1.12 * (1.66 + columns), 0.95 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(-1.6, columns + 0.06)
-        axes.set_ylim(rows + gap + 1.32, -0.82)
+        axes.set_ylim(rows + gap + 0.54, -0.82)
         for place, learner in enumerate(learners):
             _text(axes, place + 0.5, -0.12, _fold(learner.title, 13), va="bottom", weight="bold")
         for row, target in enumerate(targets):
@@ -62,14 +53,13 @@ def heat_map(results: ComparisonRecord) -> Drawing:
             _text(axes, -0.1, below, _fold(target.label, 26, lines=2), ha="right", fontsize=7.5, **style)
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), results.seeds)
-        _scale(axes, columns, rows + gap + 0.42)
+        remark = "error on the unknown part: 1 = nothing learned beyond what is known in advance"
+        _text(axes, columns - 0.03, rows + gap + 0.27, remark, ha="right", fontsize=8.5, color=FAINT)
         words = f"Error on the unknown part: {len(targets)} targets down, {len(learners)} learners across"
         return Drawing(figure, words)
 
 
-def learning_curves(
-    results: ComparisonRecord, target: str, against: Literal["examples", "seconds"]
-) -> Drawing:
+def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
     Raises
@@ -77,71 +67,54 @@ def learning_curves(
     ValueError
         If there is no such target or axis.
     """
+    from matplotlib import rc_context
+
     if against not in _LEAST_COST:
         raise ValueError(f"against is {against!r}: 'examples' and 'seconds' can be drawn.")
-    record = results.target(target)
+    title = results.target(target).title
     looks = learner_looks([learner.name for learner in results.learners])
     curves = [
-        (learner, cell, _on_axes(points, against))
+        (learner, cell.seed, _on_axes(points, against))
         for learner in results.learners
         for cell in results.cell(target, learner.name)
-        if (points := curve_points(cell, against))
+        if (points := cell.points(against))
     ]
-    shown = list(dict.fromkeys(learner.name for learner, _, _ in curves))
-    rows, columns = max(-(-len(shown) // _PANELS), 1), max(min(len(shown), _PANELS), 1)
+    panels = list({learner.name: learner for learner, _, _ in curves}.values())
+    rows, columns = max(-(-len(panels) // _PANELS), 1), max(min(len(panels), _PANELS), 1)
     width, height = 0.55 + _PANEL[0] * columns, 0.1 + _PANEL[1] * rows
-    costs = [x for _, _, points in curves for x, _ in points] or [1.0]
-    errors = [y for cell in results.cells for _, y in curve_points(cell, against)] or [1.0]
-    spans = decade_limits(costs), (min(max(min(errors), LEAST_ERROR), 1e-4) / 6, 3 * _MOST_ERROR)
+    costs = [cost for _, _, points in curves for cost, _ in points] or [1.0]
+    errors = [error for cell in results.cells for _, error in cell.points(against)] or [1.0]
+    spans = decade_limits(costs), (min(max(min(errors), _LEAST_ERROR), 1e-4) / 6, 3 * _MOST_ERROR)
     # readers of the page can point at every step, so none may be simplified away
-    with canvas(width, height) as figure, _every_point():
+    with canvas(width, height) as figure, rc_context({"path.simplify": False}):
         figure.patch.set_visible(False)  # the page's own background shows through
-        for place, name in enumerate(shown or [""]):
+        for place, panel in enumerate(panels or [None]):
             row, column = divmod(place, _PANELS)
             left, bottom = 0.5 + _PANEL[0] * column, height + 0.45 - _PANEL[1] * (row + 1)
             size = (_PANEL[0] - 0.15) / width, (_PANEL[1] - 0.75) / height
             axes = axes_in(figure, (left / width, bottom / height, *size))
             axes.patch.set_visible(False)
-            asks = any(
-                learner.name == name and learner.access == "value queries" for learner in results.learners
-            )
-            cost = {"seconds": "time", "examples": "queries" if asks else "examples"}[against]
+            asks = panel is not None and panel.asks
+            cost = "time" if against == "seconds" else "queries" if asks else "examples"
             _style(axes, against, spans, cost, first=column == 0)
-            for learner, cell, points in curves:
-                look = looks[learner.name]
+            if panel is not None:
+                axes.set_title(_fold(panel.title, 24, lines=1), fontsize=9.5, loc="left", parse_math=False)
+            for learner, seed, points in curves:
                 xs, ys = zip(*points, strict=True)
-                if learner.name != name:
+                if learner is not panel:
                     axes.plot(xs, ys, color=FAINT, alpha=0.25, linewidth=0.8, zorder=2)
                     continue
-                axes.set_title(_fold(learner.title, 24, lines=1), fontsize=9.5, loc="left", parse_math=False)
-                axes.plot(
-                    xs, ys, color=look["color"], linewidth=1.7, zorder=4, gid=f"curve-{name}-{cell.seed}"
-                )
-                mark = {"marker": look["marker"], "color": look["color"], "markeredgecolor": CARD}
-                axes.plot(xs[-1:], ys[-1:], markersize=7, linestyle="none", clip_on=False, zorder=5, **mark)
-        words = f"Error on {record.title} against {against}, a panel for each learner"
-        return Drawing(figure, words)
-
-
-def curve_points(cell: Cell, against: str) -> list[tuple[float, float]]:
-    """The points (cost, error) of a cell's curve: its trace and its final error, if finite."""
-    if not cell.fitted:
-        return []
-    pairs = [(getattr(point, against), point.error) for point in cell.trace]
-    pairs.append((cell.examples_used if against == "examples" else cell.seconds, cell.unknown_part_error))
-    return [(float(x), y) for x, y in pairs if x is not None and y is not None]
-
-
-def _every_point() -> Any:
-    from matplotlib import rc_context
-
-    return rc_context({"path.simplify": False})
+                colour, marker = looks[learner.name]["color"], looks[learner.name]["marker"]
+                axes.plot(xs, ys, color=colour, linewidth=1.7, zorder=4, gid=f"curve-{learner.name}-{seed}")
+                mark = {"marker": marker, "color": colour, "markeredgecolor": CARD, "markersize": 7}
+                axes.plot(xs[-1:], ys[-1:], linestyle="none", clip_on=False, zorder=5, **mark)
+        return Drawing(figure, f"Error on {title} against {against}, a panel for each learner")
 
 
 def _on_axes(points: Sequence[tuple[float, float]], against: str) -> list[tuple[float, float]]:
     """The points, clipped to the positive range of logarithmic axes."""
     least = _LEAST_COST[against]
-    return [(max(x, least), min(max(y, LEAST_ERROR), _MOST_ERROR)) for x, y in points]
+    return [(max(cost, least), min(max(error, _LEAST_ERROR), _MOST_ERROR)) for cost, error in points]
 
 
 def _style(axes: Any, against: str, spans: Any, cost: str, *, first: bool) -> None:
@@ -162,39 +135,21 @@ def _paint(axes: Any, column: int, top: float | int, summary: Summary, seeds: in
     """One cell of the heat map."""
     from matplotlib.patches import Rectangle
 
-    box = ((column + 0.03, top + 0.04), 0.94, 0.92)
+    box, middle = ((column + 0.03, top + 0.04), 0.94, 0.92), column + 0.5
     if math.isnan(summary.error):
-        look: dict[str, Any] = {"facecolor": CARD, "edgecolor": FAINT, "linewidth": 0.8, "alpha": 0.55}
-        axes.add_patch(Rectangle(*box, hatch=_HATCHES.get(summary.verdict), **look))
-        plate = {"facecolor": CARD, "edgecolor": "none", "pad": 2.0}
-        _text(axes, column + 0.5, top + 0.5, _fold(summary.verdict, 9), fontsize=8.5, bbox=plate)
+        axes.add_patch(Rectangle(*box, facecolor=CARD, edgecolor=FAINT, linewidth=0.8, alpha=0.55))
+        _text(axes, middle, top + 0.5, _fold(summary.verdict, 9), fontsize=8.5)
         return
     ground = heat_colours()[heat_level(summary.error)]
-    colour = text_on(ground)
     axes.add_patch(Rectangle(*box, facecolor=ground, edgecolor="none"))
-    note = f"{summary.done} of {seeds} seeds" if summary.done < seeds else ""
-    heights = (0.29, 0.57, 0.8) if note else (0.39, 0.72, 0.0)
+    colour, below = text_on(ground), 0.0
+    if summary.done < seeds:
+        below = 0.1
+        seeds_done = f"{summary.done} of {seeds} seeds"
+        _text(axes, middle, top + 0.8, seeds_done, fontsize=8.5, style="italic", color=colour)
     number = error_text(summary.error)
-    _text(axes, column + 0.5, top + heights[0], number, fontsize=11, weight="bold", color=colour)
-    _text(axes, column + 0.5, top + heights[1], summary.verdict, fontsize=8.5, color=colour)
-    _text(axes, column + 0.5, top + heights[2], note, fontsize=8.5, style="italic", color=colour)
-
-
-def _scale(axes: Any, columns: int, top: float) -> None:
-    """The colour scale below the heat map."""
-    from matplotlib.patches import Rectangle
-
-    left, width, colours = 0.03, columns - 0.06, heat_colours()[2:]
-    for place, colour in enumerate(reversed(colours)):
-        corner = (left + width * place / len(colours), top)
-        axes.add_patch(Rectangle(corner, width / len(colours), 0.16, facecolor=colour, edgecolor=colour))
-    for exponent in range(LEAST_EXPONENT, 1, 4):
-        side = "left" if exponent == LEAST_EXPONENT else "right" if exponent == 0 else "center"
-        there = left + width * (1 - exponent / LEAST_EXPONENT)
-        _text(axes, there, top + 0.3, power_of_ten(exponent), ha=side, fontsize=8.5)
-    _text(axes, -0.1, top + 0.08, "error on the\nunknown part", ha="right", fontsize=8.5)
-    remark = "1 = nothing learned beyond what is known in advance"
-    _text(axes, left + width, top + 0.6, remark, ha="right", fontsize=8.5, color=FAINT)
+    _text(axes, middle, top + 0.39 - below, number, fontsize=11, weight="bold", color=colour)
+    _text(axes, middle, top + 0.72 - 1.5 * below, summary.verdict, fontsize=8.5, color=colour)
 
 
 def _text(

@@ -1,23 +1,20 @@
-"""A problem of heads: the examples to fit and to hold out, what is known of the layer, and how to compute."""
+"""The examples of a fit: to fit and to hold out, scaled; how many a number of heads needs; their verdict."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle, Recorder, draw_examples
-from attention._arrays import shown, to_numpy
-from attention.evaluation import HeldOut, which_held_out
+from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
+from attention._arrays import to_numpy
+from attention.evaluation import HeldOut, Verdict, which_held_out
 from attention.memory import require_memory
-from upper.engine import Engine, EngineChoice
 from upper.floor import LayerClass
-from upper.newton.full_heads import Heads
-from upper.newton.loop import Iterate, gauss_newton
+from upper.newton.loop import Iterate
+from upper.newton.noise import depends_on_tokens
 from upper.newton.whitening import Whitening, needed_whitening
 
-__all__ = ["Problem", "SplitExamples", "Supply", "draw_split"]
+__all__ = ["SplitExamples", "Supply", "draw_split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +51,22 @@ class SplitExamples:
             return self
         x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
         return replace(self, x=x, y=y)
+
+    def judge(self, best: Iterate, *, tolerance: float, otherwise: Outcome) -> Verdict:
+        """The verdict by the held-out examples; a residual at the floor is noise if it is no function of the tokens."""
+        verdict = self.held_out.verdict(
+            best.layer,
+            fitted=best.residual,
+            tolerance=tolerance,
+            otherwise=otherwise,
+            converged=not best.improving,
+        )
+        whole = self.together()
+        if verdict.outcome is not Outcome.RESIDUAL_FLOOR or depends_on_tokens(
+            whole.x, whole.y - best.layer(whole.x)
+        ):
+            return verdict
+        return Verdict(Outcome.NOISE_FLOOR, verdict.held_out_error)
 
     def about_zero(self) -> "SplitExamples":
         """The same examples for a layer without biases, whose whitening keeps the mean of the tokens."""
@@ -160,62 +173,10 @@ class Supply:
         """Examples for so many heads, those drawn before among them."""
         k, d, n = self.oracle.tokens, self.oracle.dim, self.wanted(heads)
         require_memory(
-            f"Newton with {shown(heads)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
+            f"Newton with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
             # x and y twice; for every head, the pattern, its reads and the derivatives of both
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
         floor = self.known.floor(heads, k, d)
         return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What runs of Gauss-Newton work on."""
-
-    examples: SplitExamples  #: examples to fit, and held-out ones
-    known: LayerClass  #: what is known of the layer besides its number of heads
-    tolerance: float  #: the relative residual at which a run ends
-    rng: np.random.Generator  #: draws random starts, and the probes of runs
-    engines: EngineChoice = field(default_factory=EngineChoice)  #: where to compute
-    recorder: Recorder | None = None  #: records every iterate
-    phase: int | None = None  #: the phase of the recorded steps
-    everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
-
-    def engine(self, heads: int) -> Engine:
-        """The engine for so many heads."""
-        x = self.examples.x
-        return self.engines.at_size(x.size * heads * x.shape[2])
-
-    def share(self, heads: int) -> float:
-        """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
-        x = self.examples.x
-        # with fewer than two equations per unknown, the residual carries no information on the noise
-        return min(self.known.unknowns(heads, *x.shape[1:]) / x.size, 0.5)
-
-    def iterates(self, start: Heads, *, priors: bool = False) -> Iterator[Iterate]:
-        """The iterates of a run from a start."""
-        engine, examples = self.engine(start.heads), self.examples
-        return gauss_newton(
-            engine.put(examples.x),
-            engine.put(examples.y),
-            start.map(engine.put),
-            tolerance=self.tolerance,
-            priors=priors,
-            rng=self.rng,
-        )
-
-    def recorded(self, iterates: Iterable[Iterate], name: str) -> Iterator[Iterate]:
-        """The same iterates, each recorded as a step of this name and its number."""
-        for number, iterate in enumerate(iterates):
-            self.record(f"{name}, iterate {number}", iterate)
-            yield iterate
-
-    def record(self, name: str, iterate: Iterate, **measures: Any) -> None:
-        """Record an iterate as a step of the trace, with more measures."""
-        if self.recorder is None:
-            return
-        layer = self.examples.layer(iterate) if self.recorder.measuring else None
-        own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
-        engine = str(self.engine(len(iterate.theta)))
-        self.recorder.step(name, layer=layer, phase=self.phase, engine=engine, **own)

@@ -5,56 +5,24 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena.comparison_record import ComparisonRecord
-from arena.figures import curve_points, heat_map, learning_curves
 from arena.formats import count_text, error_text, number_text, seconds_text
-from arena.frames import cell_table, pair_table, step_table
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
-from arena.records import Cell, LearnerRecord, Status, TargetRecord
-from arena.summary import Summary
-from arena.table import legend, outcome_legend
+from arena.records import Cell, LearnerRecord, TargetRecord
+from arena.results import Results, Summary
+from arena.views.figures import heat_map, learning_curves
+from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
 __all__ = ["render_map", "render_page", "template"]
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """One learner on one target, as the page shows it."""
-
-    target: TargetRecord
-    learner: LearnerRecord
-    summary: Summary
-    seeds: int
-
-    @property
-    def measured(self) -> bool:
-        return self.summary.status is Status.DONE
-
-    @property
-    def lost(self) -> bool:
-        return self.summary.status is not None and self.summary.status.lost
-
-    @property
-    def level(self) -> int:
-        return heat_level(self.summary.error)
-
-    @property
-    def ended(self) -> str:
-        """The outcome, or why there is none."""
-        if not self.measured:
-            return self.summary.message or self.summary.verdict
-        return " ".join(filter(None, (self.summary.outcome_text, self.summary.vouched)))
-
-
-def render_page(results: ComparisonRecord) -> str:
+def render_page(results: Results) -> str:
     """The page of a comparison: one HTML document with its figures, data, style and script inside.
 
     Notes
@@ -68,21 +36,23 @@ def render_page(results: ComparisonRecord) -> str:
     return template("index.html.j2").render(
         results=results,
         rows=rows,
-        idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.lost],
+        idle=[
+            pair
+            for _, pairs in rows
+            for pair in pairs
+            if not pair["summary"].done and not pair["summary"].lost
+        ],
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
-        asked=any(_asks(learner) for learner in results.learners),
+        tallies=[results.tally(learner.name) for learner in results.learners],
+        asked=any(learner.asks for learner in results.learners),
         lost=[cell for cell in results.cells if cell.status.lost],
         looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
-        sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", cell_table(results).to_csv())),
-            ("table.csv", "one line per target and learner", _link("text/csv", pair_table(results).to_csv())),
-            ("curves.csv", "one line per step of every fit", _link("text/csv", step_table(results).to_csv())),
-        ],
+        fits=_link("text/csv", results.to_csv()),
         made=made,
         json=_json_in_script(results.to_json()),
         script=script,
@@ -90,7 +60,7 @@ def render_page(results: ComparisonRecord) -> str:
     )
 
 
-def render_map(results: ComparisonRecord) -> str:
+def render_map(results: Results) -> str:
     """The map of errors as HTML for a notebook: no script, its colours written into every cell."""
     return template("map.html.j2").render(
         rows=_rows(results), learners=results.learners, legend=legend(results)
@@ -115,6 +85,9 @@ def template(name: str) -> Any:
         "number": number_text,
         "setting": _setting,
         "inputs": describe_inputs,
+        "tally": tally_text,
+        "ended": _ended,
+        "level": heat_level,
         "words": lambda name: str(name).replace("_", " "),
         "finite": lambda value: (
             "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
@@ -128,13 +101,18 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
-    """The data of each target for the template, with its learners."""
+def _rows(results: Results) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
+    """Each target with its learners and their summaries, in the order of display."""
     return [
         (
             target,
             [
-                _Pair(target, learner, results.summary(target.name, learner.name), results.seeds)
+                {
+                    "target": target,
+                    "learner": learner,
+                    "summary": results.summary(target.name, learner.name),
+                    "seeds": results.seeds,
+                }
                 for learner in results.learners
             ],
         )
@@ -142,30 +120,31 @@ def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
     ]
 
 
-def _curves(results: ComparisonRecord, target: TargetRecord, place: int) -> list[dict[str, str]]:
+def _ended(summary: Summary) -> str:
+    """The outcome, or why there is none."""
+    if not summary.done:
+        return summary.message or summary.verdict
+    return " ".join(filter(None, (summary.outcome_text, summary.vouched)))
+
+
+def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
+    """The figures of a target against examples and against time; a curve's title has a line for each point."""
+    cells = [cell for cell in results.cells if cell.target == target.name]
     drawn = []
     for against in ("examples", "seconds"):
-        cells = [cell for cell in results.cells if cell.target == target.name]
         titles = {
-            f"curve-{cell.learner}-{cell.seed}": _points_text(
-                cell, against, asked=_asks(results.learner(cell.learner))
-            )
+            f"curve-{cell.learner}-{cell.seed}": _points_text(cell, results.learner(cell.learner), against)
             for cell in cells
         }
-        drawing = learning_curves(results, target.name, "examples" if against == "examples" else "seconds")
+        drawing = learning_curves(results, target.name, against)
         drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
     return drawn
 
 
-def _asks(learner: LearnerRecord) -> bool:
-    return learner.access == "value queries"
-
-
-def _points_text(cell: Cell, against: str, *, asked: bool) -> str:
-    """A line of text for each point of a curve, in order; the page shows it under the pointer."""
+def _points_text(cell: Cell, learner: LearnerRecord, against: str) -> str:
     text = count_text if against == "examples" else seconds_text
-    unit = (" queries" if asked else " examples") if against == "examples" else ""
-    return "\n".join(f"{error_text(y)} after {text(x)}{unit}" for x, y in curve_points(cell, against))
+    unit = "" if against == "seconds" else " queries" if learner.asks else " examples"
+    return "\n".join(f"{error_text(error)} after {text(cost)}{unit}" for cost, error in cell.points(against))
 
 
 def _link(kind: str, text: str) -> str:

@@ -4,13 +4,13 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from arena.formats import aligned, as_plain, number_text
 from arena.learned import Learned
-from arena.page import template
-from arena.phase_figures import draw_phases
 from arena.targets import Target
+from arena.views.page import template
+from arena.views.phase_figures import draw_phases
 from attention import Fit
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text
@@ -20,75 +20,72 @@ __all__ = ["LAYER_FILE", "PhaseRow", "phase_rows", "phase_table", "save_phases"]
 LAYER_FILE = "fitted.safetensors"
 """File name of the fitted layer in the folder that `save_phases` fills."""
 
-_TITLES = (
-    "Estimate the sum of the projections",
-    "Sculpt the affine hull of the attention matrices",
-    "Refine the sum of the projections",
-    "Sculpt again with the refined sum",
-    "Extract the span of the attention matrices",
-    "Search the span for the heads",
-)
-# the errors of each phase against the truth, the main one first
+# the title of each phase, and its errors against the truth, the main one first
 _SUM, _LAYER = ("sum_error",), ("unknown_part_error", "theta_error", "w_error")
 _SPAN = ("span_error", "hull_error", "span_angle", "agreement_error", "share_inside")
-_ERRORS = {1: _SUM, 2: _SPAN, 3: _SUM, 4: _SPAN, 5: _SPAN, 6: _LAYER}
+_PHASES = {
+    "Estimate the sum of the projections": _SUM,
+    "Sculpt the affine hull of the attention matrices": _SPAN,
+    "Refine the sum of the projections": _SUM,
+    "Sculpt again with the refined sum": _SPAN,
+    "Extract the span of the attention matrices": _SPAN,
+    "Search the span for the heads": _LAYER,
+}
 _NOT_SHOWN = {*_SUM, *_SPAN, *_LAYER, "relative_error", "key_bias_error", "bias_error", "phase_examples"}
+
+Measures = Mapping[str, float | tuple[float, ...]]
 
 
 @dataclass(frozen=True)
 class PhaseRow:
-    """One phase of a fit for a reader: its title, its state, the examples it drew, and its measures by label.
+    """One phase of a fit: its title, how it ended, the examples it drew, and the measures of its last round.
 
-    The measures are those of the last round, as text. `errors` are distances from the truth, the main one first.
+    `errors` are distances from the truth, the main one first; `measured` has the other measures.
     """
 
     number: int
     title: str
-    state: str
+    state: Literal["done", "failed", "not run", "not reached"]
     examples: int
-    measured: dict[str, str]
-    errors: dict[str, str]
+    measured: Measures
+    errors: Measures
 
 
 def phase_rows(fit: Fit) -> tuple[PhaseRow, ...]:
     """The six phases of a fit by `SixPhase` that was measured against the truth."""
-    return tuple(_row(number, fit) for number in range(1, 7))
+    return tuple(_row(fit, number, *phase) for number, phase in enumerate(_PHASES.items(), start=1))
 
 
-def _row(number: int, fit: Fit) -> PhaseRow:
+def _row(fit: Fit, number: int, title: str, errors: tuple[str, ...]) -> PhaseRow:
     phases, steps = fit.details, [step for step in fit.trace if step.phase == number]
+    state: Literal["done", "failed", "not run", "not reached"]
     if number == phases.failed:
         state = "failed"
     elif number == 2 and phases.mode == "practical":
         state = "not run"
     else:
         state = "done" if steps and (phases.failed is None or number < phases.failed) else "not reached"
-    counted = [step for step in fit.trace if step.phase == number or (state == "failed" and not steps)]
-    examples = sum(step.measures.get("phase_examples", 0) for step in counted)
+    examples = sum(step.measures.get("phase_examples", 0) for step in steps)
     if state == "failed" and not steps:  # it drew the examples that no other phase counts
-        examples = fit.examples_used - examples
+        examples = fit.examples_used - sum(step.measures.get("phase_examples", 0) for step in fit.trace)
     measures = {name: value for step in steps for name, value in step.measures.items()}
-    shown = {name: _text(value) for name, value in measures.items()}
     return PhaseRow(
         number,
-        _TITLES[number - 1],
+        title,
         state,
         int(examples),
-        {name.replace("_", " "): text for name, text in shown.items() if name not in _NOT_SHOWN},
-        {name.replace("_", " "): shown[name] for name in _ERRORS[number] if name in shown},
+        {name: value for name, value in measures.items() if name not in _NOT_SHOWN},
+        {name: measures[name] for name in errors if name in measures},
     )
-
-
-def _text(value: float | tuple[float, ...]) -> str:
-    return ", ".join(map(number_text, value)) if isinstance(value, tuple) else number_text(value)
 
 
 def phase_table(fit: Fit) -> str:
     """The phases as lines of text: examples, the main error against the truth, and how the phase ended."""
     rows = [("phase", "state", "against the truth", "", "examples")]
     for row in phase_rows(fit):
-        label, error = next(iter(row.errors.items()), ("", ""))
-        rows.append((f"{row.number}. {row.title}", row.state, label, error, f"{row.examples:,}"))
+        error = [(name.replace("_", " "), number_text(value)) for name, value in row.errors.items()]
+        label, text = error[0] if error else ("", "")
+        rows.append((f"{row.number}. {row.title}", row.state, label, text, f"{row.examples:,}"))
     return aligned(rows, left=3)
 
 
