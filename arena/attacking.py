@@ -32,13 +32,14 @@ from lwe import (
     read_samples,
     samples_from_examples,
 )
-from lwe.attacks.attack import require_samples, run_attack
+from lwe.attacks.attack import run_attack
 from lwe.attacks.evidence import secret_predictor
 from lwe.distributions import NO_NOISE
-from lwe.heads import covariates_of, kept_range
+from lwe.heads import kept_range
 from lwe.parameters import covariate_form
 from lwe.sample_files import StoredSamples, kind_of_file
-from lwe.samples import Rounding
+from lwe.samples import Rounding, require_samples
+from lwe.tokens import covariates_of
 from runs import Cell, Result, run, versions
 from sq import ParityFamily
 from upper.engine import EngineName

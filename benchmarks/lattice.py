@@ -12,11 +12,10 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.report import machine, write_json
-from lwe.attacks.attack import Attack
+from lwe.attacks.attack import Attack, Budget
 from lwe.attacks.embedding import Embedding, EmbeddingAttack
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.outcome import Budget
 from lwe.attacks.reduction import bkz_parameters
 from lwe.costs.primal import PrimalShape
 from lwe.distributions import SparseSigned

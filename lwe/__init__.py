@@ -3,7 +3,7 @@
 * Problems: `LWEParameters` with distributions of secrets and errors; `PRESETS` has named ones. `make_samples` draws
   samples; `read_samples` and `save_samples` are for files.
 * Families: `LWRFamily` realises problems by attention heads; `samples_from_examples` reads samples off examples.
-* Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
+* Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `ATTACKS` has them by name.
   `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
 * Reductions: `known_reductions` names the assumption and what each loses; `rounded_samples` and
   `small_row_samples` carry two of them out; `distinguish` runs a learner as a distinguisher.
@@ -18,21 +18,25 @@ from attention.lazy import lazily
 from lwe.families import LWRFamily
 
 if TYPE_CHECKING:
-    from lwe.attacks.arora_ge import AroraGeAttack
-    from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding, run_attacks
+    from lwe.attacks.attack import (
+        Attack,
+        AttackEndedError,
+        AttackOutcome,
+        AttackResult,
+        Attempt,
+        Budget,
+        Finding,
+    )
     from lwe.attacks.bkw import BKWAttack
     from lwe.attacks.decoding import DecodingAttack
     from lwe.attacks.distinguishing import distinguish
-    from lwe.attacks.drop_and_solve import DropAndSolveAttack
-    from lwe.attacks.elimination import EliminationAttack
     from lwe.attacks.embedding import EmbeddingAttack
     from lwe.attacks.exhaustive import ExhaustiveAttack
-    from lwe.attacks.lattice import LatticeAttack
+    from lwe.attacks.lattice import DropAndSolveAttack, LatticeAttack
     from lwe.attacks.learner import AttackLearner, LearnerAttack
     from lwe.attacks.least_squares import LeastSquaresAttack
     from lwe.attacks.linearisation import LinearisationAttack
     from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-    from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
     from lwe.attacks.table import ATTACKS
     from lwe.costs import Cost, estimate
     from lwe.distributions import (
@@ -49,12 +53,12 @@ if TYPE_CHECKING:
         Uniform,
         parse_distribution,
     )
-    from lwe.examples import samples_from_examples
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
     from lwe.reductions import known_reductions, rounded_samples, small_row_samples
     from lwe.sample_files import read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
+    from lwe.tokens import samples_from_examples
 
 __getattr__ = lazily(__name__, __file__)
 
@@ -63,7 +67,6 @@ __all__ = [
     "BINARY",
     "PRESETS",
     "TERNARY",
-    "AroraGeAttack",
     "Attack",
     "AttackEndedError",
     "AttackLearner",
@@ -78,7 +81,6 @@ __all__ = [
     "DiscreteGaussian",
     "Distribution",
     "DropAndSolveAttack",
-    "EliminationAttack",
     "EmbeddingAttack",
     "ExhaustiveAttack",
     "Finding",
@@ -103,7 +105,6 @@ __all__ = [
     "parse_distribution",
     "read_samples",
     "rounded_samples",
-    "run_attacks",
     "samples_from_examples",
     "save_samples",
     "small_row_samples",

@@ -126,13 +126,6 @@ class Distribution:
         values, weights = self.support(modulus)
         return len(values) == modulus and bool(np.all(np.abs(weights - 1 / modulus) <= _ALIKE))
 
-    def error_rate(self, modulus: int) -> float:
-        """The probability that one number is not 0 mod q; to 1e-5 where the values are not listed."""
-        if self.is_uniform(modulus) or not self.listed:
-            return 1 - 1 / modulus
-        values, weights = self.support(modulus)
-        return float(weights[values != 0].sum())
-
     @checked
     def secrets(self, size: Annotated[int, Whole(0, 2**62)], modulus: Annotated[int, Whole(2)]) -> float:
         """log2 of how many vectors of that size it can draw."""

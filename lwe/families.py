@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,10 +19,10 @@ from lower.family import Family
 from lower.heads import SATURATED_SLOPE
 from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
-from lwe.examples import noisy_examples
 from lwe.heads import Deviations, kept_range, lwr_heads, value_range
 from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
+from lwe.tokens import with_errors, with_products
 
 __all__ = ["LWRFamily"]
 
@@ -159,8 +159,12 @@ class LWRFamily(Family):
         if not self.noisy:
             return super().examples(instance, rng=rng)
         form = covariate_form(instance.secret, self.parameters)
-        covered = self._covered(form)
-        return noisy_examples(instance.layer, instance.inputs, form, self.parameters, covered, rng=rng)
+        return ExampleOracle(
+            partial(with_products, instance.layer, form, self.parameters, self._covered(form)),
+            instance.inputs,
+            noise=partial(with_errors, self.parameters),
+            rng=rng,
+        )
 
     @property
     def title(self) -> str:

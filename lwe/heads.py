@@ -4,7 +4,7 @@ import math
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 
 from attention._arrays import shown
 from attention.memory import require_memory
@@ -16,10 +16,8 @@ from lwe.residues import product_quotient
 
 __all__ = [
     "Deviations",
-    "covariates_of",
     "kept_range",
     "lwr_heads",
-    "rows_of_tokens",
     "truncation_failure",
     "value_range",
 ]
@@ -137,34 +135,3 @@ def truncation_failure(deviations: Deviations) -> float:
     which gives the same number.
     """
     return math.nextafter(2 * math.exp(-deviations * deviations / 2) * (1 + 1e-13), math.inf)
-
-
-def rows_of_tokens(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWEParameters
-) -> tuple[Int[np.ndarray, "N n"], Bool[np.ndarray, " N"]]:
-    """The rows of the public matrix that token matrices of signs stand for, and which of them are on the gate."""
-    covariates = covariates_of(x, parameters)
-    if parameters.gadget:
-        bits = covariates.reshape(len(x), parameters.n, parameters.digits)
-        covariates = bits @ (1 << np.arange(parameters.digits, dtype=np.int64))
-    return covariates, x[:, 0, 0] != x[:, 1, 0]
-
-
-@checked
-def covariates_of(x: Float[np.ndarray, "N 2 d"], parameters: LWEParameters) -> Int[np.ndarray, "N n"]:
-    """The covariates a of token matrices of signs, whose inner product with the layer's integer form is T.
-
-    A bit is 1 where the tokens differ. A ternary covariate is 0 where they agree, else the first token's sign times
-    its sign in the gate, as on the gate. The gate is coordinate 0. ValueError if tokens are not signs or have another
-    dimension. O(N d).
-    """
-    if parameters.matrix == "uniform":
-        raise ValueError(f"parameters is {parameters}: no layer has a uniform matrix, another is needed.")
-    if x.shape[2] != parameters.dim:
-        raise ValueError(f"x has shape {x.shape}: (N, 2, {parameters.dim}) is needed for {parameters}.")
-    if not np.all(np.abs(x) == 1):
-        raise ValueError(
-            "x has entries other than -1 and 1: tokens of this family are signs, others are not allowed."
-        )
-    differ = (x[:, 0, 1:] != x[:, 1, 1:]).astype(np.int64)
-    return differ * (x[:, 0, 1:] * x[:, 0, :1]).astype(np.int64) if parameters.matrix == "ternary" else differ

@@ -162,7 +162,8 @@ class LWEParameters:
     @property
     def noisy(self) -> bool:
         """Whether errors may differ from 0 mod q."""
-        return isinstance(self.Xe, FixedWeight) or self.Xe.error_rate(self.q) > 0
+        wide = isinstance(self.Xe, FixedWeight) or not self.Xe.listed or self.Xe.is_uniform(self.q)
+        return wide or bool(np.any(self.error_support()[0]))
 
     @property
     def best_accuracy(self) -> float:
@@ -204,25 +205,18 @@ class LWEParameters:
         return (self.p - 1) / 2
 
     @property
-    def uniform_rows(self) -> bool:
-        """Whether the rows of the public matrix are uniform; bits are the uniform public vectors of parity."""
-        return self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.q == 2)
-
-    @property
-    def standard(self) -> bool:
-        """Whether it is the standard problem, and no variant in its rows or its secret."""
-        normal_form = self.p == self.q and self.Xs == self.Xe  # loses nothing if rows are uniform
-        return self.uniform_rows and (normal_form or self.Xs.is_uniform(self.q))
-
-    @property
     def assumption(self) -> Word:
-        """The problem that a learner would have to solve, or that it is a variant of one.
+        """The problem that a learner would have to solve, or that it is a variant of one in its rows or its secret.
 
-        A secret from the distribution of the errors is as hard as a uniform one where the public vectors are uniform
-        (Applebaum, Cash, Peikert and Sahai 2009). For bits and trits mod q > 2 no such reduction is known to us.
+        Bits are the uniform public vectors of parity. A secret from the distribution of the errors is as hard as a
+        uniform one where the public vectors are uniform (Applebaum, Cash, Peikert and Sahai 2009). For bits and trits
+        mod q > 2 no such reduction is known to us.
         """
+        uniform_rows = self.matrix in ("uniform", "gadget") or (self.matrix == "binary" and self.q == 2)
+        normal_form = self.p == self.q and self.Xs == self.Xe
         problem = "LPN" if self.q == 2 else "LWE" if self.p == self.q else "LWR"
-        return Word[problem if self.standard else f"VARIANT_OF_{problem}"]
+        standard = uniform_rows and (normal_form or self.Xs.is_uniform(self.q))
+        return Word[problem if standard else f"VARIANT_OF_{problem}"]
 
 
 @checked

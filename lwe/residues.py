@@ -15,7 +15,6 @@ __all__ = [
     "centred",
     "congruent_product",
     "inner_products",
-    "is_prime",
     "product_quotient",
     "rounded",
     "whole_array",
@@ -112,10 +111,3 @@ def whole_array(name: str, values: Any) -> Int[np.ndarray, "..."]:
     if array.size and not whole:
         raise ValueError(f"{name} is {shown(values)}: whole numbers of at most 64 bits are needed.")
     return found
-
-
-def is_prime(number: int) -> bool:
-    """Whether a number is prime."""
-    from sympy import isprime
-
-    return bool(isprime(number))

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +15,7 @@ from numpy.typing import ArrayLike
 from attention import FileFormatError
 from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
 from attention.foreign import strict_json
-from attention.validation import checked, count
+from attention.validation import checked
 from lwe.distributions import NO_NOISE, DiscreteGaussian
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import LARGEST_MODULUS, whole_array
@@ -26,8 +24,6 @@ from lwe.samples import LWRSamples, Rounding, require_no_signs
 __all__ = ["StoredSamples", "kind_of_file", "read_matrix", "read_samples", "save_samples", "write_matrix"]
 
 _START = 1 << 16  # bytes that show what a file is
-_ROW = re.compile(r"\[[^\[\]]*\]")
-_PLAIN = re.compile(r"[-+\d,\s]*\d[-+\d,\s]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +62,13 @@ def save_samples(
     >>> path = Path(tempfile.mkdtemp()) / "challenge.txt"
     >>> save_samples(path, samples, parameters)
     >>> path.read_text().splitlines()[:5]
-    ['4', '5', '17', '0.08823529411764706', '[7 0 12 4 1]']
+    ['4', '5', '17', '0.08823529411764705882352941176', '[7 0 12 4 1]']
     >>> again = read_samples(path)
     >>> again.parameters == parameters, bool((again.samples.public == samples.public).all())
     (True, True)
     """
     path = Path(path)
-    own = _fitting(path, samples.public, samples.labels, parameters, samples.rounding)
+    own = _fitting(path, path, samples.public, samples.labels, parameters, samples.rounding)
     if labels_path is not None:
         if secret is not None:
             raise ValueError(f"{path}: matrices hold no secret; take .npz.")
@@ -191,7 +187,7 @@ def read_samples(
         known.p < known.q and not stated and np.any(labels == known.p)
     ):  # p stands for 0 after rounding to the nearest
         rounding, stated = "nearest", True
-    samples = _fitting(path, public, labels, known, _rounding(path, arrays, rounding), labels_path)
+    samples = _fitting(path, labels_path or path, public, labels, known, _rounding(path, arrays, rounding))
     secret = arrays.get("secret") if secret_path is None else read_matrix(secret_path)
     if secret is not None:
         secret = _fitting_secret(secret_path or path, np.asarray(secret), known)
@@ -208,7 +204,9 @@ def read_matrix(path: str | Path) -> np.ndarray:
     path = Path(path)
     if path.suffix == ".npy":
         return read_npy(path)
-    return _matrix_of_text(path, _read_text(path))
+    text = _read_text(path)
+    rows = _rows(path, text)
+    return rows[0] if len(rows) == 1 and not text.lstrip().startswith("[[") else rows
 
 
 @checked
@@ -230,17 +228,16 @@ def kind_of_file(path: str | Path) -> Literal["matrix", "npz", "challenge"] | No
     path = Path(path)
     if path.suffix in (".npy", ".npz"):
         return "matrix" if path.suffix == ".npy" else "npz"
-    start = b""
-    if os.path.isfile(path):
-        with path.open("rb") as file:
-            start = file.read(_START)
-    if b"\0" in start[:8]:  # the length of a safetensors header
+    if not path.is_file():
         return None
-    first = start.strip()[:1]
-    if first.isdigit() or first == b"-":
-        rows = b"[" not in start and len(start.strip().split(b"\n")[0].replace(b",", b" ").split()) > 1
-        return "matrix" if rows else "challenge"
-    return "matrix" if first == b"[" else None
+    with path.open("rb") as file:
+        start = file.read(_START)
+    text = start.strip()
+    if (
+        b"\0" in start[:8] or text[:1] not in b"[-0123456789" or not text
+    ):  # the length of a safetensors header
+        return None
+    return "challenge" if b"[" in text[1:] and text[:1] != b"[" else "matrix"
 
 
 def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> Rounding:
@@ -254,41 +251,39 @@ def _rounding(path: Path, arrays: Mapping[str, Any], given: Rounding | None) -> 
 
 def _fitting(
     path: str | Path,
+    labels_path: str | Path,
     public: np.ndarray,
     labels: np.ndarray,
     parameters: LWEParameters,
     rounding: Rounding,
-    labels_path: str | Path | None = None,
 ) -> LWRSamples:
     """The samples, reduced mod q where the parameters allow it; FileFormatError unless they fit the parameters."""
-    q, p, n = parameters.q, parameters.p, parameters.n
-    labels_path = labels_path or path
-    residues = (-(q // 2), q - 1)
+    q, p, residues = parameters.q, parameters.p, (-(parameters.q // 2), parameters.q - 1)
     entries = {"binary": (0, 1), "ternary": (-1, 1)}.get(parameters.matrix, residues)
-    public = _whole(path, "A", public, ("N", n))
     if parameters.matrix == "ternary" and q > 2:
         public = np.where(public == q - 1, -1, public)
-    _require_range(path, "A", public, *entries)
-    labels = _whole(labels_path, "b", labels, (len(public),))
+    public = _whole(path, "A", public, ("N", parameters.n), entries)
     # rounded to the nearest, residues near q have the label p, which is 0
-    _require_range(labels_path, "b", labels, *((0, p - 1 + (rounding == "nearest")) if p < q else residues))
+    values = (0, p - 1 + (rounding == "nearest")) if p < q else residues
+    labels = _whole(labels_path, "b", labels, (len(public),), values)
     for own, name, array in ((path, "A", public), (labels_path, "b", labels)):
         try:
             require_no_signs(name, array, q)
         except ValueError as error:
             raise FileFormatError(f"{own}: {error}") from None
-    return LWRSamples(
-        np.mod(public, q) if entries == residues else public, np.mod(labels, p if p < q else q), rounding
-    )
+    public = np.mod(public, q) if entries == residues else public
+    return LWRSamples(public, np.mod(labels, p if p < q else q), rounding)
 
 
 def _fitting_secret(path: str | Path, secret: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, " n"]:
-    secret = _whole(path, "The secret", secret.ravel() if 1 in secret.shape else secret, (parameters.n,))
-    _require_range(path, "The secret", secret, -parameters.q + 1, parameters.q - 1)
-    return centred(secret, parameters.q)
+    secret, q = secret.ravel() if 1 in secret.shape else secret, parameters.q
+    return centred(_whole(path, "The secret", secret, (parameters.n,), (1 - q, q - 1)), q)
 
 
-def _whole(path: str | Path, name: str, array: np.ndarray, shape: tuple[int | str, ...]) -> np.ndarray:
+def _whole(
+    path: str | Path, name: str, array: np.ndarray, shape: tuple[int | str, ...], allowed: tuple[int, int]
+) -> np.ndarray:
+    """The array as whole numbers; FileFormatError if it has others, another shape, or numbers out of range."""
     try:
         array = whole_array(name, array.astype(np.int64) if array.dtype == bool else array)
     except ValueError as error:
@@ -296,44 +291,37 @@ def _whole(path: str | Path, name: str, array: np.ndarray, shape: tuple[int | st
     if array.ndim != len(shape) or array.shape[-1:] != shape[-1:] or not array.size:
         needed = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
         raise FileFormatError(f"{path}: {name} has shape {array.shape}: {needed} is needed.")
-    return array
-
-
-def _require_range(path: str | Path, name: str, array: np.ndarray, least: int, most: int) -> None:
     low, high = int(array.min()), int(array.max())
-    if low < least or high > most:
+    if low < allowed[0] or high > allowed[1]:
         raise FileFormatError(
-            f"{path}: {name} has entries from {low} to {high}: from {least} to {most} is allowed."
+            f"{path}: {name} has entries from {low} to {high}: from {allowed[0]} to {allowed[1]} is allowed."
         )
+    return array
 
 
 def _challenge(path: Path, samples: LWRSamples, parameters: LWEParameters) -> str:
     """The text of an LWE challenge; ValueError if it cannot hold the problem."""
     n, q, errors = parameters.n, parameters.q, parameters.Xe
     sigma = errors.sigma if isinstance(errors, DiscreteGaussian) else 0.0
-    challenge = LWEParameters(n, q, q, "uniform", Xe=DiscreteGaussian(sigma) if sigma else NO_NOISE)
-    if parameters.updated(m=None, tag="") != challenge:
+    if parameters.updated(m=None, tag="") != _challenge_parameters(n, q, sigma) or sigma >= q:
         raise ValueError(
             f"{path}: the text of the LWE challenges is for unrounded labels, a uniform matrix and secret, and "
-            f"Gaussian errors or none; {parameters} needs .npz."
+            f"Gaussian errors narrower than q or none; {parameters} needs .npz."
         )
-    if sigma >= q:
-        raise ValueError(
-            f"{path}: alpha is below 1 in an LWE challenge, and {parameters} has wider errors: take .npz."
-        )
-    alpha = repr(sigma / q)
-    if float(Decimal(alpha) * q) != sigma:
-        alpha = str(Decimal(sigma) / q)
-    head = f"{n}\n{len(samples)}\n{q}\n{alpha}\n"
+    head = f"{n}\n{len(samples)}\n{q}\n{Decimal(sigma) / q}\n"
     return f"{head}{_text_of_array(samples.labels)}\n{_text_of_array(samples.public)}\n"
+
+
+def _challenge_parameters(n: int, q: int, sigma: float) -> LWEParameters:
+    return LWEParameters(n, q, q, "uniform", Xe=DiscreteGaussian(sigma) if sigma else NO_NOISE)
 
 
 def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
     """The parameters, A and b of the text of an LWE challenge."""
     head, _, rest = _read_text(path).partition("[")
-    vector, closed, rest = rest.partition("]")
+    vector, _, matrix = rest.partition("]")
     numbers = head.split()
-    if len(numbers) != 4 or not closed or not rest.strip(" \t\r\n,"):
+    if len(numbers) != 4 or not matrix.strip(" \t\r\n,"):
         raise wrong(
             path,
             "an LWE challenge has lines with n, m, q and alpha, then b as [1 2 ...] and A as [[1 2 ...] ...]",
@@ -341,19 +329,18 @@ def _read_challenge(path: Path) -> tuple[LWEParameters, np.ndarray, np.ndarray]:
 
     def read() -> tuple[int, LWEParameters]:
         n, m, q = map(int, numbers[:3])
-        count("q", q, least=2, most=LARGEST_MODULUS)
         alpha = Decimal(numbers[3])
-        if not alpha < 1:
-            raise ValueError(f"alpha is {alpha}: the standard deviation as a share of q, below 1, is needed")
-        return m, LWEParameters(
-            n, q, q, "uniform", Xe=DiscreteGaussian(float(alpha * q)) if alpha else NO_NOISE
-        )
+        if q > LARGEST_MODULUS or not 0 <= alpha < 1:
+            raise ValueError(
+                f"q is {q} and alpha is {alpha}: at most 2^52, and from 0 to below 1, is allowed"
+            )
+        return m, _challenge_parameters(n, q, float(alpha * q))
 
     m, parameters = guarded(path, "its n, m, q or alpha is wrong", read)
-    public = np.atleast_2d(_matrix_of_text(path, rest.strip(" ,\t\r\n")))
+    public = _rows(path, matrix)
     if len(public) != m:
         raise wrong(path, f"it has {len(public)} rows of A and says that m is {m}")
-    return parameters, public, _matrix_of_text(path, f"[{vector}]")
+    return parameters, public, _rows(path, vector)[0]
 
 
 def _read_text(path: Path) -> str:
@@ -362,27 +349,20 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _matrix_of_text(path: Path, text: str) -> Int[np.ndarray, "..."]:
-    """The matrix or vector of whole numbers in a text such as [[1 2][3 4]], with or without the brackets."""
-    if _PLAIN.fullmatch(text):
-        matrix = _rows(path, [f"[{line}]" for line in text.splitlines() if line.strip(" \t,")])
-        return matrix.ravel() if 1 in matrix.shape else matrix
-    rows = _ROW.findall(text)
-    around = re.sub(r"[\s,]", "", _ROW.sub("r", text))  # what is left of the text, with "r" for each row
-    if around not in ("r" * max(1, len(rows)), f"[{'r' * len(rows)}]"):
-        raise wrong(path, "the file is no valid .npy file and no matrix such as [[1 2][3 4]]")
-    matrix = _rows(path, rows)
-    return matrix[0] if around == "r" else matrix
-
-
-def _rows(path: Path, rows: list[str]) -> Int[np.ndarray, "rows columns"]:
-    numbers = [row[1:-1].replace(",", " ").split() for row in rows]
-    if len({len(row) for row in numbers}) != 1:
+def _rows(path: Path, text: str) -> Int[np.ndarray, "rows columns"]:
+    """The rows of whole numbers in a text: each in brackets, or else each in a line."""
+    if text.count("[") != text.count("]"):
+        raise wrong(
+            path, "the file is no valid .npy file and no matrix such as [[1 2][3 4]]: a bracket is missing"
+        )
+    parts = text.replace("[", " ").split("]") if "[" in text else text.splitlines()
+    rows = [row for part in parts if (row := part.replace(",", " ").split())]
+    if len({len(row) for row in rows}) != 1:
         raise wrong(path, "its rows have different lengths, or there are none")
     matrix: np.ndarray = guarded(
         path,
-        "its entries are not whole numbers of at most 64 bits",
-        lambda: np.array([[int(entry) for entry in row] for row in numbers], dtype=np.int64),
+        "the file is no valid .npy file, and its entries are not whole numbers of at most 64 bits",
+        lambda: np.array([[int(entry) for entry in row] for row in rows], dtype=np.int64),
     )
     return matrix
 

@@ -14,7 +14,15 @@ from attention.validation import PositiveInt, checked, count, random_generator
 from lwe.parameters import LWEParameters, centred, rounded
 from lwe.residues import inner_products, product_quotient, whole_array
 
-__all__ = ["LWRSamples", "Rounding", "inner_products", "make_samples", "require_no_signs", "rounded_labels"]
+__all__ = [
+    "LWRSamples",
+    "Rounding",
+    "inner_products",
+    "make_samples",
+    "require_no_signs",
+    "require_samples",
+    "rounded_labels",
+]
 
 Rounding = Literal["down", "nearest"]
 
@@ -95,6 +103,30 @@ def require_no_signs(name: str, array: Int[np.ndarray, "..."], modulus: int) -> 
             f"{name} has the entries -1 and 1, which are equal modulo 2: as signs, save (1 - {name}) // 2 if -1 stands "
             f"for 1, or (1 + {name}) // 2 if 1 does."
         )
+
+
+@checked
+def require_samples(samples: LWRSamples, parameters: LWEParameters) -> None:
+    """Raise ValueError unless the columns, labels and entries of the samples fit the parameters."""
+    if samples.n != parameters.n:
+        raise ValueError(
+            f"The samples have {samples.n} columns and the parameters {parameters.n} secret entries: "
+            "they must agree."
+        )
+    require_no_signs("public", samples.public, parameters.q)
+    lowest, highest = int(samples.labels.min()), int(samples.labels.max())
+    if lowest < 0 or highest >= parameters.p:
+        raise ValueError(
+            f"The labels go from {lowest} to {highest}: from 0 to {parameters.p - 1} is allowed for {parameters}."
+        )
+    if parameters.matrix in ("binary", "ternary"):
+        entries = centred(samples.public, parameters.q)
+        lowest = 0 if parameters.matrix == "binary" or parameters.q == 2 else -1
+        if entries.min() < lowest or entries.max() > 1:
+            raise ValueError(
+                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.q}: from "
+                f"{lowest} to 1 is allowed for {parameters}; for residues take matrix='uniform'."
+            )
 
 
 @checked

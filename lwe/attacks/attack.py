@@ -3,31 +3,80 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.validation import checked, random_generator
+from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
 from lwe.attacks.evidence import (
     LEVEL,
-    common_label,
+    accuracy_bar,
+    as_likely_as_own,
     errors_listed,
-    judged,
     log10_false_secret,
     log_evidence,
     secret_predictor,
     secret_score,
 )
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
 from lwe.attacks.refinement import refined_secret
 from lwe.parameters import LWEParameters, centred
-from lwe.samples import LWRSamples, require_no_signs
+from lwe.samples import LWRSamples, require_samples
 
-__all__ = ["Attack", "AttackResult", "Attempt", "Finding", "require_samples", "run_attack", "run_attacks"]
+__all__ = [
+    "Attack",
+    "AttackEndedError",
+    "AttackOutcome",
+    "AttackResult",
+    "Attempt",
+    "Budget",
+    "Finding",
+    "run_attack",
+]
+
+
+class AttackOutcome(Enum):
+    """How an attack ended; each value is a sentence a user can act on."""
+
+    BROKEN = "Broken: all labels are predicted; with errors, as well as the secret itself would."
+    PREDICTS = "In part: labels are predicted better than by chance."
+    NOTHING = "Nothing found: labels are predicted no better than by chance."
+    BUDGET_SPENT = "Out of budget: it was stopped before it had an answer; allow more seconds or memory."
+    REFUSED = (
+        "Refused: it needs more than it may spend, and was not begun; allow more, or take a smaller problem."
+    )
+    TOO_FEW_SAMPLES = "Too few samples: it needs more of them to say anything; give more."
+    NOT_APPLICABLE = "Not of this kind: the attack is for other parameters."
+    MISSING = "Missing: a package it needs is not installed."
+    FAILED = "Failed: it broke down; the others are not affected."
+    INTERRUPTED = "Interrupted: it was stopped from outside before it had an answer, or not begun any more."
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether something was learned about the labels."""
+        return self in (AttackOutcome.BROKEN, AttackOutcome.PREDICTS)
+
+
+@dataclass(frozen=True)
+@checked
+class Budget:
+    """What an attack may spend."""
+
+    #: wall-clock seconds, which attacks check from time to time; None for no limit
+    seconds: PositiveFloat | None = 30.0
+    memory: PositiveInt = 1 << 31  #: bytes that its largest tables may take
+
+
+class AttackEndedError(RuntimeError):
+    """An attack ends, with what it has yielded before; the outcome is that of an attack that had no success."""
+
+    def __init__(self, outcome: AttackOutcome, explanation: str) -> None:
+        super().__init__(explanation)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,93 +250,75 @@ class Attack(ABC):
 def _improvements(findings: Iterator[Finding], attempt: Attempt) -> Iterator[Finding]:
     """The findings that are better than those before, and the secrets that least squares make of near ones."""
     samples, parameters = attempt.samples, attempt.parameters
-    score = secret_score(samples, parameters)
-    best: float | None = None
-
-    def better(finding: Finding) -> bool:
-        nonlocal best
+    score, best = secret_score(samples, parameters), -math.inf
+    for finding in findings:
         if finding.secret is not None:
             value = score(finding.secret)
         else:
             assert finding.predict is not None
             value = float(np.mean(finding.predict(attempt.held_out.public) == attempt.held_out.labels))
-        if best is not None and value <= best:
-            return False
-        best = value
-        return True
-
-    for finding in findings:
-        improved = better(finding)
-        if improved:
+        promising = value > best
+        if promising:
+            best = value
             yield finding
         if finding.secret is None or not finding.near or parameters.matrix not in ("binary", "ternary"):
             continue
         # the likelihood shows a good secret long before its share of right labels exceeds chance
         if not errors_listed(parameters):
             predicted = secret_predictor(finding.secret, parameters, samples.rounding)(samples.public)
-            improved = log_evidence(predicted, samples, parameters) >= -math.log(LEVEL)
-        if improved:
+            promising = log_evidence(predicted, samples, parameters) >= -math.log(LEVEL)
+        if promising:
             seconds = max(0.0, attempt.seconds_left)
             secret = refined_secret(finding.secret, samples, parameters, seconds=seconds)
-            refined = replace(finding, secret=secret)
-            if better(refined):
-                yield refined
+            if (value := score(secret)) > best:
+                best = value
+                yield replace(finding, secret=secret)
 
 
 def _judge(result: AttackResult, finding: Finding, attempt: Attempt) -> AttackResult:
     """The result of a finding: a secret is judged by all samples, a prediction by those held out.
 
-    All samples may have found the secret: `log10_false_secret` charges for the search.
+    All samples may have found the secret: `log10_false_secret` charges for the search. BROKEN: the bound is at most
+    10^-4, and the labels are predicted as well as by the secret itself: all of them, or, with errors, which nobody can
+    predict, so many (`accuracy_bar`), and labels as likely as labels made with the secret (`as_likely_as_own`), both up
+    to four standard deviations. A prediction without a secret has no likelihood: the bar must be above the share of the
+    most frequent label. PREDICTS: the bound is at most 10^-4. TOO_FEW_SAMPLES: a secret fits, but random labels might
+    have one as well. Otherwise NOTHING.
     """
     parameters, secret, words = attempt.parameters, finding.secret, finding.explanation
+    samples = attempt.held_out if secret is None else attempt.samples
     if secret is not None:
-        samples, secret = attempt.samples, centred(secret, parameters.q)
+        secret = centred(secret, parameters.q)
         predict = secret_predictor(secret, parameters, samples.rounding)
         log10_false = log10_false_secret(secret, samples, parameters)
     else:
         assert finding.predict is not None
-        samples, predict = attempt.held_out, finding.predict
+        predict = finding.predict
         log10_false = min(0.0, -log_evidence(predict(samples.public), samples, parameters) / math.log(10))
-    right = predict(samples.public) == samples.labels
-    outcome = judged(right, samples, parameters, log10_false, secret)
-    if outcome is AttackOutcome.TOO_FEW_SAMPLES:
+    accuracy = float(np.mean(predict(samples.public) == samples.labels))
+    chance = float(np.unique(samples.labels, return_counts=True)[1].max() / len(samples))
+    bar, sure = accuracy_bar(parameters, len(samples)), log10_false <= math.log10(LEVEL)
+    fits = accuracy >= bar
+    if fits and errors_listed(parameters):
+        fits = bar > chance if secret is None else as_likely_as_own(secret, samples, parameters)
+    outcome = AttackOutcome.PREDICTS if sure else AttackOutcome.NOTHING
+    if fits and sure:
+        outcome = AttackOutcome.BROKEN
+    elif fits and secret is not None and chance < 1:
+        outcome = AttackOutcome.TOO_FEW_SAMPLES
         bound = f"bound 10^{log10_false:.1f}"
         words += f" It fits, but of random labels, too, a secret may fit so well ({bound}): give more."
     return replace(
         result,
         outcome=outcome,
         explanation=words,
-        accuracy=float(np.mean(right)),
-        chance=float(np.mean(samples.labels == common_label(samples))),
+        accuracy=accuracy,
+        chance=chance,
         tested=len(samples),
         log10_false=log10_false,
         secret=secret,
         predict=predict,
     )
-
-
-@checked
-def require_samples(samples: LWRSamples, parameters: LWEParameters) -> None:
-    """Raise ValueError unless the columns, labels and entries of the samples fit the parameters."""
-    if samples.n != parameters.n:
-        raise ValueError(
-            f"The samples have {samples.n} columns and the parameters {parameters.n} secret entries: "
-            "they must agree."
-        )
-    require_no_signs("public", samples.public, parameters.q)
-    lowest, highest = int(samples.labels.min()), int(samples.labels.max())
-    if lowest < 0 or highest >= parameters.p:
-        raise ValueError(
-            f"The labels go from {lowest} to {highest}: from 0 to {parameters.p - 1} is allowed for {parameters}."
-        )
-    if parameters.matrix in ("binary", "ternary"):
-        entries = centred(samples.public, parameters.q)
-        lowest = 0 if parameters.matrix == "binary" or parameters.q == 2 else -1
-        if entries.min() < lowest or entries.max() > 1:
-            raise ValueError(
-                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.q}: from "
-                f"{lowest} to 1 is allowed for {parameters}; for residues take matrix='uniform'."
-            )
 
 
 def run_attack(
@@ -305,40 +336,3 @@ def run_attack(
     except Exception as error:  # the other attacks continue after any error
         words = f"It broke down with {type(error).__name__}: {str(error).removesuffix('.')}."
         return AttackResult(attack.name, AttackOutcome.FAILED, words, seconds=time.perf_counter() - start)
-
-
-@checked
-def run_attacks(
-    attacks: Sequence[Attack],
-    samples: LWRSamples,
-    parameters: LWEParameters,
-    *,
-    rng: Rng = None,
-    budget: Budget | None = None,
-) -> list[AttackResult]:
-    """Run attacks one after another on the same samples; a failure never loses the results of others.
-
-    Each attack gets the budget and its own random stream from `rng`, which depends only on its place. There is a result
-    for each, in order: that of `run_attack`. After a KeyboardInterrupt the running attack and those after it are
-    INTERRUPTED; a caller with further work must check for that and stop. ValueError if the samples do not fit the
-    parameters.
-
-    Examples
-    --------
-    >>> from lwe import ExhaustiveAttack, make_samples
-    >>> parameters = LWEParameters(n=3, q=4, p=2)
-    >>> samples, _ = make_samples(parameters, 300, rng=0)
-    >>> attacks = [ExhaustiveAttack(), ExhaustiveAttack(work=10)]
-    >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]
-    ['BROKEN', 'REFUSED']
-    """
-    require_samples(samples, parameters)
-    results: list[AttackResult] = []
-    try:
-        for attack, stream in zip(attacks, random_generator(rng).spawn(len(attacks)), strict=True):
-            results.append(run_attack(attack, samples, parameters, rng=stream, budget=budget))
-    except KeyboardInterrupt:
-        interrupted = AttackOutcome.INTERRUPTED
-        left = attacks[len(results) :]
-        results += [AttackResult(attack.name, interrupted, interrupted.value) for attack in left]
-    return results

@@ -1,7 +1,6 @@
 """Blum, Kalai and Wasserman's attack: differences of samples that agree in a block of coordinates."""
 
 import math
-from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,9 +10,8 @@ from jaxtyping import Float, Int
 
 from attention.validation import checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.bkw import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
@@ -117,60 +115,32 @@ def plan_reduction(
     """The reduction of least work of `samples` samples in the last `dim` coordinates unknown; None if none exists.
 
     All numbers of steps up to 12 and all tails that fit into a quarter of the memory are tried, with about as many
-    samples after each step.
+    samples after each step as before it.
     """
     q, phi, column = parameters.q, error_character(parameters), deviations(parameters).column
     most = min(_MOST_SAMPLES, memory // (8 * (dim * _row_type(q).itemsize + 16)))
-    tails = [tail for tail in range(1, dim + 1) if q**tail <= memory // 64]
     best: ReductionPlan | None = None
     chances = agreement_chances(parameters, _MOST_STEPS)
     means = phi ** (2.0 ** np.arange(_MOST_STEPS + 1))
-    needs = [_samples_needed(q, column, tail, means) for tail in tails]
-    for steps in range(_MOST_STEPS + 1):
-        first = 0 if steps else dim - 1  # without a step all coordinates are left
-        for tail, need in zip(tails[first:], needs[first:], strict=True):
-            transform = tail * float(q) ** tail
-            needed = need[: steps + 1].tolist()
-            if tail + steps > dim or max(needed) > most or (best is not None and transform > best.work):
-                continue
-            level = min(samples, most)
-            while level >= (needed[-2] if steps else 1):
-                # intermediate steps alone cost this much
-                least = transform + dim * (samples + max(steps - 1, 0) * level)
-                plan = None
-                if best is None or least < best.work:
-                    plan = _plan(chances[:steps], dim - tail, samples, level, needed, most)
-                if plan is not None:
-                    blocks, counts = plan
-                    work = float(sum(counts)) * dim + transform
-                    if best is None or work < best.work:
-                        best = ReductionPlan(blocks, tail, counts, float(means[steps]), work)
-                level = level // 2 if steps > 1 else 0
+    for tail in range(1, dim + 1):
+        transform = tail * float(q) ** tail
+        if q**tail > memory // 64 or (best is not None and transform > best.work):
+            break
+        needed = _samples_needed(q, column, tail, means)
+        for steps in range(min(_MOST_STEPS, dim - tail) + 1):
+            blocks, counts = list[int](), [samples]
+            for step, chance in enumerate(chances[:steps]):
+                left, last = dim - tail - sum(blocks), step == steps - 1
+                pairs = counts[-1] * (counts[-1] - 1) / 2
+                level = max(pairs / max(min(samples, most), needed[step + 1]), 1.0)
+                blocks.append(left if last else min(int(math.log(level) / -math.log(chance)), left))
+                made = pairs * chance ** blocks[-1]
+                counts.append(int(min(made, most, _MORE * needed[step + 1] if last else math.inf)))
+            work = float(sum(counts)) * dim + transform
+            possible = sum(blocks) == dim - tail and np.all(np.array(counts) >= needed[: steps + 1])
+            if possible and max(needed[: steps + 1]) <= most and (best is None or work < best.work):
+                best = ReductionPlan(tuple(blocks), tail, tuple(counts), float(means[steps]), work)
     return best
-
-
-def _plan(
-    chances: Float[np.ndarray, " steps"], rest: int, samples: int, level: int, needed: list[float], most: int
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Blocks that leave about `level` samples between steps, and the expected numbers of samples."""
-    counts: list[int] = [samples]
-    blocks: list[int] = []
-    for step, chance in enumerate(chances):
-        last = step == len(chances) - 1
-        pairs = counts[-1] * (counts[-1] - 1) / 2
-        target = max(needed[step + 1], 0 if last else level)
-        if pairs < target or counts[-1] < needed[step]:
-            return None
-        left = rest - sum(blocks)
-        width = left if last else min(int(math.log(pairs / target) / -math.log(chance)), left)
-        made = pairs * chance**width
-        if made < needed[step + 1] or (width == 0 and not last):
-            return None
-        blocks.append(width)
-        counts.append(int(min(made, most, _MORE * needed[step + 1] if last else math.inf)))
-    if counts[-1] < needed[-1] or sum(blocks) < rest:
-        return None
-    return tuple(blocks), tuple(counts)
 
 
 def _samples_needed(
@@ -278,15 +248,10 @@ def _largest(
 def _too_few(attempt: Attempt, dim: int) -> AttackEndedError:
     parameters, given, memory = attempt.parameters, len(attempt.samples), attempt.budget.memory
     words = f"No reduction of {given} samples of {parameters} leaves enough of them"
-    exponents = range(given.bit_length(), 41)
-    place = bisect(
-        exponents,
-        False,
-        key=lambda exponent: plan_reduction(parameters, dim, 1 << exponent, memory=memory) is not None,
-    )
-    if place < len(exponents):
-        return AttackEndedError(
-            AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponents[place]} of them would be enough."
-        )
+    for exponent in range(given.bit_length(), 41):
+        if plan_reduction(parameters, dim, 1 << exponent, memory=memory) is not None:
+            return AttackEndedError(
+                AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponent} of them would be enough."
+            )
     limit = f"{memory / 2**30:.3g} GiB of memory"
     return AttackEndedError(AttackOutcome.REFUSED, f"{words}; nor of any number up to 2^40 within {limit}.")

@@ -11,8 +11,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attack, Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.reduction import (
     UNLIMITED_SECONDS,
     Reduction,

@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 from attention import Learner
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
-from lwe.attacks.attack import Attack
+from lwe.attacks.attack import Attack, Budget
 from lwe.attacks.learner import label_values
-from lwe.attacks.outcome import Budget
-from lwe.attacks.tokens import SampleOracle, realised
 from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
+from lwe.tokens import SampleOracle, realised
 
 __all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
 
@@ -39,7 +38,7 @@ class Distinguishing:
     fresh: int
     #: the level of the test of a run: it accepts random labels as real with at most this probability
     false_alarm: float
-    confidence: float  #: the confidence of both intervals together: each has half the error
+    confidence: float  #: of the interval
     #: for each run, the estimate of E b^2 - E(h - b)^2 on its fresh samples, with labels b scaled to [-1, 1]
     real: Float[np.ndarray, " runs"]
     random: Float[np.ndarray, " runs"]
@@ -61,14 +60,11 @@ class Distinguishing:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """A confidence interval of the advantage, at half the error: two Clopper-Pearson intervals, a quarter each.
-
-        It holds together with `gain_interval` with at least the given confidence (Bonferroni's inequality).
-        """
+        """A confidence interval of the advantage: two Clopper-Pearson intervals, each with half the error."""
         from scipy.stats import binomtest  # slow to import and rarely needed
 
         real, random = (
-            binomtest(detected, self.runs).proportion_ci((3 + self.confidence) / 4)
+            binomtest(detected, self.runs).proportion_ci((1 + self.confidence) / 2)
             for detected in (self.real_detected, self.random_detected)
         )
         return float(real.low - random.high), float(real.high - random.low)
@@ -78,20 +74,9 @@ class Distinguishing:
         """Eps, the mean of `real`: E b^2 - E(h - b)^2; E b^2 is 1 for labels -1 and 1."""
         return float(np.mean(self.real))
 
-    @property
-    def gain_interval(self) -> tuple[float, float]:
-        """A confidence interval of the mean eps of these hypotheses, at half the error, by Hoeffding's inequality.
-
-        It uses all fresh samples of all runs, and holds together with `interval`.
-        """
-        # a term 2hb - h^2 lies in [-3m^2, m^2] for |h|, |b| <= m
-        _, bound = _scale(self.parameters)
-        radius = 4 * bound**2 * math.sqrt(math.log(4 / (1 - self.confidence)) / (2 * self.runs * self.fresh))
-        return self.gain - radius, self.gain + radius
-
     def __str__(self) -> str:
-        """The counts, both intervals, and the conclusion about the labels, if any."""
-        (low, high), (eps_low, eps_high) = self.interval, self.gain_interval
+        """The counts, the interval, and the conclusion about the labels, if any."""
+        low, high = self.interval
         whose = "this secret" if self.fixed_secret else "these parameters"
         follows = (
             f"It distinguishes: labels of {whose} are not pseudorandom to a distinguisher of this cost; of others "
@@ -102,8 +87,7 @@ class Distinguishing:
         return (
             f"{self.learner} on {self.parameters}: {self.real_detected} of {self.runs} runs on labels of secrets and "
             f"{self.random_detected} of {self.runs} on random labels taken for real; advantage {self.advantage:.3g} "
-            f"[{low:.3g}, {high:.3g}]; eps {self.gain:.3g} [{eps_low:.3g}, {eps_high:.3g}], together at "
-            f"{100 * self.confidence:.4g}% confidence. {follows}"
+            f"[{low:.3g}, {high:.3g}] at {100 * self.confidence:.4g}% confidence; eps {self.gain:.3g}. {follows}"
         )
 
 
@@ -138,7 +122,7 @@ def distinguish(
     false_alarm : float
         The level delta of the test of a run.
     confidence : float
-        The confidence that both intervals hold; each has half the error.
+        The confidence of the interval of the advantage.
     secret : array of int (n,), optional
         One secret for all runs; then conclusions hold for this secret only. By default each run draws a secret.
     rng : optional
@@ -166,8 +150,7 @@ def distinguish(
     if isinstance(learner, type):
         raise ValueError(f"learner is the class {learner.__name__}: an instance of it is needed.")
     spend = budget or Budget(seconds=None)
-    mean, _ = _scale(parameters)
-    width = parameters.p - 1
+    mean, width = _mean_label(parameters), parameters.p - 1
     gains, detected = np.zeros((2, runs)), [0, 0]
     for run, stream in enumerate(random_generator(rng).spawn(runs)):
         for kind, generator in enumerate(stream.spawn(2)):
@@ -242,12 +225,11 @@ def _learned(
     return label_values(fit.predict, heads, seed=int(generator.integers(1 << 62)))
 
 
-def _scale(parameters: LWEParameters) -> tuple[float, float]:
-    """The mean of random labels, and the largest centred label once labels are scaled to length 2.
+def _mean_label(parameters: LWEParameters) -> float:
+    """The mean of random labels.
 
     The labels floor(p u / q) of u = 0, ..., q - 1 sum to ((p - 1)(q - 1) + gcd(p, q) - 1)/2. This is the number of grid
     points under the diagonal of a p x q rectangle.
     """
     q, p = parameters.q, parameters.p
-    mean = ((p - 1) * (q - 1) + math.gcd(p, q) - 1) / (2 * q)
-    return mean, 2 * max(mean, p - 1 - mean) / (p - 1)
+    return ((p - 1) * (q - 1) + math.gcd(p, q) - 1) / (2 * q)

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Int
 
 from attention.validation import PositiveInt, Whole, checked
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.attacks.reduction import (
     Reduction,
     larger_block,

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from attention.validation import checked
-from lwe.attacks.outcome import AttackOutcome
 from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
@@ -17,9 +16,7 @@ __all__ = [
     "LEVEL",
     "accuracy_bar",
     "as_likely_as_own",
-    "common_label",
     "errors_listed",
-    "judged",
     "label_probabilities",
     "label_residues",
     "log10_false_secret",
@@ -68,13 +65,7 @@ def label_residues(
 
 def errors_listed(parameters: LWEParameters) -> bool:
     """Whether labels have errors, and few enough values of them for `label_probabilities`."""
-    if not parameters.noisy or parameters.Xe.is_uniform(parameters.q):
-        return parameters.noisy
-    try:
-        parameters.error_support()
-    except ValueError:
-        return False
-    return True
+    return parameters.noisy and (parameters.Xe.listed or parameters.Xe.is_uniform(parameters.q))
 
 
 def label_probabilities(
@@ -120,37 +111,6 @@ def secret_score(samples: LWRSamples, parameters: LWEParameters) -> Callable[[np
         return float(np.log(np.maximum(likelihoods, _LEAST)).sum())
 
     return score
-
-
-def common_label(samples: LWRSamples) -> int:
-    """The most frequent label."""
-    values, counts = np.unique(samples.labels, return_counts=True)
-    return int(values[np.argmax(counts)])
-
-
-def judged(
-    right: Bool[np.ndarray, " N"],
-    samples: LWRSamples,
-    parameters: LWEParameters,
-    log10_false: float,
-    secret: Int[np.ndarray, " n"] | None = None,
-) -> AttackOutcome:
-    """The verdict on a secret by all samples, or on a prediction without a secret by samples that it never saw.
-
-    BROKEN: `log10_false` is at most -4, and the labels are predicted as well as by the secret itself: all of them, or,
-    with errors, which nobody can predict, so many (`accuracy_bar`), and labels as likely as labels made with the secret
-    (`as_likely_as_own`), both up to four standard deviations. A prediction without a secret has no likelihood: the bar
-    must be above the share of the most frequent label. PREDICTS: `log10_false` is at most -4. TOO_FEW_SAMPLES: a secret
-    fits, but random labels might have one as well. Otherwise NOTHING.
-    """
-    sure, chance = log10_false <= math.log10(LEVEL), np.mean(samples.labels == common_label(samples))
-    bar = accuracy_bar(parameters, len(samples))
-    fits = bool(np.mean(right) >= bar)
-    if fits and errors_listed(parameters):
-        fits = bool(bar > chance) if secret is None else as_likely_as_own(secret, samples, parameters)
-    if fits and (sure or (secret is not None and chance < 1)):
-        return AttackOutcome.BROKEN if sure else AttackOutcome.TOO_FEW_SAMPLES
-    return AttackOutcome.PREDICTS if sure else AttackOutcome.NOTHING
 
 
 def log10_false_secret(

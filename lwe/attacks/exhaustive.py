@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention.validation import PositiveInt, checked
+from attention.validation import checked
 from lower.walsh import walsh_hadamard
-from lwe.attacks.attack import Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
-from lwe.attacks.search import SearchAttack, SecretSpace, Windows, even_split, secret_space
+from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt, Finding
+from lwe.attacks.search import Pairs, SearchAttack, SecretSpace, Windows, even_split, secret_space
+from lwe.costs.deviations import error_character
 
-__all__ = ["ExhaustiveAttack", "fitting_pairs", "tests_by_words"]
+__all__ = ["ExhaustiveAttack", "fitting_pairs"]
 
 _BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
@@ -62,15 +62,14 @@ class ExhaustiveAttack(SearchAttack):
     ('BROKEN', True)
     """
 
-    work: PositiveInt | None = 1 << 36
-
     name: ClassVar[str] = "exhaustive"
+    most: ClassVar[int] = 1 << 36
 
     def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
         """Search, in up to three rounds if there are errors; for flipped bits by the share of labels that agree."""
         parameters = attempt.parameters
         space = secret_space(parameters) if parameters.q == 2 and parameters.noisy else None
-        if space and 1 < space.number <= (self.work or 1 << 62) and not parameters.Xe.is_uniform(2):
+        if space and space.number <= self.most and not parameters.Xe.is_uniform(2):
             yield _by_agreement(attempt, space)
         else:
             yield from super().run(attempt, rng)
@@ -108,7 +107,7 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> Finding:
     if transform:
         attempt.require_memory(4 * 8 << n, "The transform")
     else:
-        bias = 1 - 2 * parameters.Xe.error_rate(2)
+        bias = error_character(parameters)
         # the largest of S wrong sums is about sqrt(2 ln S N); the right one, N times the bias, is to be well above it
         needed = math.ceil((math.sqrt(2 * math.log(space.number)) + _RELIANCE) ** 2 / bias**2)
         samples = samples.take(min(needed, len(samples)))
@@ -135,17 +134,11 @@ def _by_agreement(attempt: Attempt, space: SecretSpace) -> Finding:
     return Finding(f"Of {space} candidates this one agrees with most of {len(samples)} labels, {most}.", best)
 
 
-def tests_by_words(windows: Windows) -> int:
-    """The number of samples that leave about one of 2^16 pairs."""
-    left = np.cumprod(windows.passing)
-    return 1 + int(np.argmax(np.append(left[:-1], 0.0) < 2.0**-_ROW_BITS))
-
-
-def fitting_pairs(
-    windows: Windows, left: np.ndarray, right: np.ndarray
-) -> Iterator[tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], int]]:
+def fitting_pairs(windows: Windows, left: np.ndarray, right: np.ndarray) -> Iterator[Pairs]:
     """The pairs (i, j) of columns that pass all windows, in parts, and the number of pairs in each part."""
-    q, tests = windows.modulus, tests_by_words(windows)
+    q, passing = windows.modulus, np.cumprod(windows.passing)
+    # so many samples leave about one of 2^16 pairs
+    tests = 1 + int(np.argmax(np.append(passing[:-1], 0.0) < 2.0**-_ROW_BITS))
     cells = min(q, _CELLS)
     ends = -(-np.arange(cells + 1) * q // cells)  # cell c has the residues ends[c] to ends[c + 1] - 1
     tests += tests % 2 if tests < len(windows) else 0

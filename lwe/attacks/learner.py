@@ -20,19 +20,19 @@ from attention import (
 from attention.evaluation import CONFIDENCE, Predictor, Verdict, orbits, verdict
 from attention.learning import Access, LearnerBase
 from attention.validation import PositiveInt, checked, random_generator
-from lwe.attacks.attack import Attack, AttackResult, Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget
-from lwe.attacks.tokens import (
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, AttackResult, Attempt, Budget, Finding
+from lwe.costs.deviations import deviations
+from lwe.heads import lwr_heads
+from lwe.parameters import LWEParameters, covariate_form
+from lwe.samples import LWRSamples
+from lwe.tokens import (
     SampleOracle,
     labels_of_outputs,
     outputs_of_labels,
     realised,
+    rows_of_tokens,
     token_examples,
 )
-from lwe.costs.deviations import deviations
-from lwe.heads import lwr_heads, rows_of_tokens
-from lwe.parameters import LWEParameters, covariate_form
-from lwe.samples import LWRSamples
 
 __all__ = ["AttackLearner", "LearnerAttack", "label_values", "trainable_heads"]
 
@@ -108,8 +108,13 @@ class LearnerAttack(Attack):
                 AttackOutcome.TOO_FEW_SAMPLES,
                 f"The {number} samples give {distinct} examples; {kind} needs {least}.",
             )
+
+        def check(number: int) -> None:
+            attempt.check()
+            attempt.require_memory(32 * number * parameters.dim, f"{number} examples of two tokens")
+
         oracle = SampleOracle(
-            attempt.training, parameters, rng=rng, on_gate_only=self.on_gate_only, attempt=attempt
+            attempt.training, parameters, rng=rng, on_gate_only=self.on_gate_only, check=check
         )
         unit = np.eye(parameters.dim)[None]
         last = _LastRecorded(AttentionLayer(theta=unit, w=unit), np.zeros((1, 2, parameters.dim)))

@@ -9,12 +9,10 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attack, Attempt, Finding
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
+from lwe.attacks.evidence import share_right
 from lwe.attacks.refinement import refined_secret
 from lwe.parameters import centred
-from lwe.residues import inner_products
-from lwe.samples import rounded_labels
 
 __all__ = ["LeastSquaresAttack"]
 
@@ -37,8 +35,7 @@ class LeastSquaresAttack(Attack):
     -----
     The labels lie on a circle, and regression needs a cut: the attack tries up to 64 cuts, and the middle of the
     longest run of absent labels. It rounds the coefficients of the best cut. With few levels it also tries other
-    scales, because coarse labels reveal only the direction of v. If the secret does not predict all labels, it is
-    refined (`refined_secret`). Then single coordinates change by one as long as more predictions become right. R^2,
+    scales, because coarse labels reveal only the direction of v. The secret is refined (`refined_secret`). R^2,
     adjusted for the n coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard
     deviation about q/(p sqrt 12) leave coefficients of binary covariates uncertain by about 2q/(p sqrt(12 N)) with N
     samples. O(N n^2), and a linear program.
@@ -73,8 +70,13 @@ class LeastSquaresAttack(Attack):
         linear, r_squared = _regress(attempt)
         attempt.details.update({"r_squared": r_squared, "cut": linear.cut})
         right_linear = float(np.mean(linear(training.public) == training.labels))
-        chance = _STRAY * math.sqrt(2 * parameters.n) / len(training)
-        secret, right, whole = _rounded_secret(attempt, linear, r_squared, linear_at_all=r_squared > chance)
+        # if nothing is linear, no scale is better than another
+        linear_at_all = r_squared > _STRAY * math.sqrt(2 * parameters.n) / len(training)
+        secret, right = _rounded_secret(attempt, linear, linear_at_all)
+        if right < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
+            refined = refined_secret(secret, training, parameters, seconds=attempt.seconds_left)
+            if (share := share_right(refined, training, parameters)) > right:
+                secret, right = refined, share
         attempt.details.update({"training_accuracy": right, "linear_training_accuracy": right_linear})
         if right >= right_linear:
             words = f"R^2 is {r_squared:.3g}; the rounded coefficients have {right:.3g} of the labels used."
@@ -82,7 +84,7 @@ class LeastSquaresAttack(Attack):
         else:
             words = f"the linear function has {right_linear:.3g} of the labels used, more than its rounding."
             yield Finding(f"R^2 is {r_squared:.3g}; {words}", predict=linear)
-        if not whole:
+        if attempt.seconds_left <= 0:
             raise AttackEndedError(AttackOutcome.BUDGET_SPENT, "There was no time to improve them.")
 
 
@@ -142,52 +144,21 @@ def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
 
 
 def _rounded_secret(
-    attempt: Attempt, linear: _LinearLabels, r_squared: float, *, linear_at_all: bool
-) -> tuple[Int[np.ndarray, " n"], float, bool]:
-    """Coefficients rounded at the scale with the most right labels, then refined; and their share of right labels.
-
-    The last value is False if there was no time for more. If nothing is linear, there is nothing to improve.
-    """
-    q, p = attempt.parameters.q, attempt.parameters.p
+    attempt: Attempt, linear: _LinearLabels, linear_at_all: bool
+) -> tuple[Int[np.ndarray, " n"], float]:
+    """Coefficients rounded at the scale with the most right labels, and their share; while there is time."""
+    parameters, samples = attempt.parameters, attempt.training
+    q, p = parameters.q, parameters.p
     unit = linear.slopes * (q / p)
-    largest = max(float(np.abs(unit).max()), 1e-9)
-    scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
+    best, most = (
+        np.rint(unit).astype(np.int64),
+        share_right(np.rint(unit).astype(np.int64), samples, parameters),
+    )
+    scales = np.geomspace(0.5, max(1.0, q / (2 * max(float(np.abs(unit).max()), 1e-9))), _SCALES)
     if p == 2:  # both cuts give the same regression with opposite coefficients
-        scales = np.concatenate([scales, -scales])
-    samples = attempt.training
-    public = np.asfortranarray(samples.public)  # columns are read one by one
-
-    def products(secret: np.ndarray) -> np.ndarray:
-        return inner_products(public, secret, q)
-
-    def right(values: np.ndarray) -> float:
-        return float(np.mean(rounded_labels(values, attempt.parameters, samples.rounding) == samples.labels))
-
-    secret = np.rint(unit).astype(np.int64)
-    best = right(products(secret))
-    if not linear_at_all:
-        return secret, best, True
-    for scale in scales[1:] if p < 16 else ():
-        if attempt.seconds_left <= 0:
-            return secret, best, False
-        other = np.rint(unit * scale).astype(np.int64)
-        if (share := right(products(other))) > best:
-            secret, best = other, share
-    if best < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
-        refined = refined_secret(secret, samples, attempt.parameters, seconds=attempt.seconds_left)
-        if (share := right(products(refined))) > best:
-            secret, best = refined, share
-    in_time = True
-    for _ in range(2 * len(secret)):
-        values, step = products(secret), np.zeros_like(secret)
-        for place in range(len(secret)):
-            in_time = attempt.seconds_left > 0
-            if best == 1 or not in_time:
-                break
-            for sign in (1, -1):
-                if (share := right(np.mod(values + sign * public[:, place], q))) > best:
-                    best, step = share, sign * (np.arange(len(secret)) == place)
-        if not step.any():
-            break
-        secret = secret + step
-    return secret, best, in_time or best == 1
+        scales = np.concatenate([scales, [-1.0], -scales])
+    for scale in scales if p < 16 and linear_at_all else ():
+        secret = np.rint(unit * scale).astype(np.int64)
+        if attempt.seconds_left > 0 and (share := share_right(secret, samples, parameters)) > most:
+            best, most = secret, share
+    return best, most

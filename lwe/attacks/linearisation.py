@@ -10,10 +10,9 @@ from jaxtyping import Bool, Int
 
 from attention.validation import PositiveInt, checked
 from lower.gf2 import solve_gf2, solve_packed_gf2
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import share_right
 from lwe.attacks.monomials import BinomialMonomials
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.costs.cost import size_in_words
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, inner_products
@@ -39,7 +38,7 @@ class LinearisationAttack(Attack):
     C(n, j). For the gadget's and a uniform matrix they are products of bits of a in which the bit of weight 2^l counts
     for 2^l, C(n + q/p, n). For a ternary matrix each entry has two bits, and one of them counts twice. Slightly more
     than D equations are solved in O(D^3 / 1536) word operations and D^2 / 4 bytes; for fixed n/(q/p) that is
-    exponential in q/p.
+    exponential in q/p. Labels that are not rounded (p = q) are of degree 1: Gaussian elimination.
 
     The polynomial can be evaluated on any row, which gives the secret mod 2q/p. The search goes entry by entry and
     keeps all values that agree with the polynomial on 256 random rows of the entries so far. With a uniform matrix one
@@ -157,9 +156,11 @@ def _low_parts(
     """
     parameters = attempt.parameters
     n, step = parameters.n, parameters.q // parameters.p
+    if step == 1:
+        return polynomial[None, 1 : n + 1].astype(np.int64)
     # odd entries reveal the most about the others: they occur in the products of the most factors
     involved = monomials.table()[polynomial]
-    highest = involved[involved.sum(axis=1) == step] if step > 1 else involved
+    highest = involved[involved.sum(axis=1) == step]
     order = np.argsort(-np.count_nonzero(highest, axis=0), kind="stable")
     low, high = {"binary": (0, 2), "ternary": (-1, 2)}.get(parameters.matrix, (0, parameters.q))
     rows = generator.integers(low, high, size=(n, _QUERIES, n))

@@ -1,4 +1,4 @@
-"""Monomials listed by degree, and packed monomials whose sum over GF(2) is a bit of <a, s> mod 2^kappa."""
+"""Packed monomials whose sum over GF(2) is a bit of <a, s> mod 2^kappa."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,21 +10,39 @@ from jaxtyping import Bool, Int, UInt64
 from lower.gf2 import pack_gf2, unpack_gf2
 from lwe.costs.algebra import monomials, monomials_by_degree
 
-__all__ = ["BinomialMonomials", "Exponents"]
+__all__ = ["BinomialMonomials"]
 
 _BLOCK_SAMPLES = 4096
 
 
 @dataclass(frozen=True)
-class Exponents:
-    """All exponents (k_1, ..., k_n) of monomials, each at most `largest` and their sum at most `degree`, by degree.
+class BinomialMonomials:
+    """All products of C(a_j, k_j) mod 2, binomial coefficients of the entries of a row, by their degree sum k_j.
 
-    The first is the constant's, the next n those of the variables in order. With `largest` 1 monomials are multilinear.
+    Each k_j is at most `largest`: 1 for entries 0 and 1, 2 for -1, 0 and 1, and q - 1 for residues mod q. The first
+    product is the constant, the next n are the entries in order.
+
+    Notes
+    -----
+    Bit i of T = <a, s> mod q, q a power of two and i < log2 q, is a sum over GF(2) of such products of degree at most
+    2^i. Proof. T may be any integer that is <a, s> mod q: its bit i, in two's complement, is the same. By Lucas's
+    theorem the bit is C(T, 2^i) mod 2. By Vandermonde's identity C(T, 2^i) is the sum over
+    m_1 + ... + m_n = 2^i of the products of C(s_j a_j, m_j). As a polynomial in a_j, C(s_j a_j, m_j) has degree m_j and
+    integer values at integers, so it is an integer combination of C(a_j, 0), ..., C(a_j, m_j) (Polya). That leaves
+    products of degree at most 2^i.
+    For entries 0 and 1, C(a, k) = 0 for k > 1: products of distinct entries remain, multilinear polynomials of degree
+    at most 2^i. For -1, 0 and 1, C(a, k) and C(a, 2) agree mod 2 for k >= 2, so k_j <= 2 suffices: C(a, 1) is the
+    parity of a and C(a, 2) whether it is -1. For residues, C(a, k) mod 2 is the product of the bits of a that are set
+    in k (Lucas): a bit of weight 2^l counts for 2^l in the degree, and there are C(n + degree, n) products for degree
+    below q.
+
+    The degree is attained: a product of 2^i distinct entries, all k_j = 1, has the product of their s_j mod 2 as its
+    coefficient.
     """
 
     columns: int
     degree: int
-    largest: int = 1
+    largest: int
 
     @property
     def size(self) -> int:
@@ -32,7 +50,7 @@ class Exponents:
         return monomials(self.columns, self.degree, largest=self.largest)
 
     def table(self) -> Int[np.ndarray, "monomials columns"]:
-        """One a row."""
+        """Their exponents, one product a row."""
         table = np.zeros((self.size, self.columns), dtype=np.min_scalar_type(self.degree))
         for column, power, source, target in self.steps():
             table[target] = table[source]
@@ -53,31 +71,6 @@ class Exponents:
                         source, target = starts[weight - power], starts[weight] + filled[weight]
                         yield column, power, slice(source, source + size), slice(target, target + size)
                         filled[weight] += size
-
-
-@dataclass(frozen=True)
-class BinomialMonomials(Exponents):
-    """All products of C(a_j, k_j) mod 2 with exponents k_j: binomial coefficients of the entries of a row.
-
-    `largest` is 1 for entries 0 and 1, 2 for -1, 0 and 1, and q - 1 for residues mod q.
-
-    Notes
-    -----
-    Bit i of T = <a, s> mod q, q a power of two and i < log2 q, is a sum over GF(2) of such products of degree at most
-    2^i. Proof. T may be any integer that is <a, s> mod q: its bit i, in two's complement, is the same. By Lucas's
-    theorem the bit is C(T, 2^i) mod 2. By Vandermonde's identity C(T, 2^i) is the sum over
-    m_1 + ... + m_n = 2^i of the products of C(s_j a_j, m_j). As a polynomial in a_j, C(s_j a_j, m_j) has degree m_j and
-    integer values at integers, so it is an integer combination of C(a_j, 0), ..., C(a_j, m_j) (Polya). That leaves
-    products of degree at most 2^i.
-    For entries 0 and 1, C(a, k) = 0 for k > 1: products of distinct entries remain, multilinear polynomials of degree
-    at most 2^i. For -1, 0 and 1, C(a, k) and C(a, 2) agree mod 2 for k >= 2, so k_j <= 2 suffices: C(a, 1) is the
-    parity of a and C(a, 2) whether it is -1. For residues, C(a, k) mod 2 is the product of the bits of a that are set
-    in k (Lucas): a bit of weight 2^l counts for 2^l in the degree, and there are C(n + degree, n) products for degree
-    below q.
-
-    The degree is attained: a product of 2^i distinct entries, all k_j = 1, has the product of their s_j mod 2 as its
-    coefficient.
-    """
 
     def packed(
         self, public: Int[np.ndarray, "samples columns"], *, check: Callable[[], None] = lambda: None

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attempt
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
+from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt
 from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters

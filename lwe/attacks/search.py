@@ -4,20 +4,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from attention.validation import PositiveInt
-from lwe.attacks.attack import Attack, Attempt, Finding
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import errors_listed, label_residues, secret_score, share_right
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, Rounding, inner_products
 
 __all__ = [
     "Half",
+    "Pairs",
     "SearchAttack",
     "SecretSpace",
     "Windows",
@@ -54,10 +54,6 @@ class ProductHalf:
             vectors[:, column] = self.values[digit]
         return vectors
 
-    def draw(self, number: int, rng: np.random.Generator) -> Int[np.ndarray, "number size"]:
-        """Random ones."""
-        return rng.choice(self.values, size=(number, self.size))
-
 
 @dataclass(frozen=True, eq=False)
 class SparseHalf:
@@ -86,12 +82,10 @@ class SparseHalf:
             vectors[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
         return vectors
 
-    def draw(self, number: int, rng: np.random.Generator) -> Int[np.ndarray, "number size"]:
-        """Random ones."""
-        return self.vectors(rng.integers(self.number, size=number))
-
 
 Half = ProductHalf | SparseHalf
+Pairs = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], int]
+"""Pairs (i, j) of a first and a second half that pass all windows, and the number of pairs that were tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +120,9 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
             ]
 
         return SecretSpace(SparseHalf(n, weight, signs).number, 0.0, halves)
-    if distribution.is_uniform(q) and q > _MOST_VALUES:
+    if not distribution.listed or (distribution.is_uniform(q) and q > _MOST_VALUES):
         return None
-    try:
-        values, weights = distribution.support(q)
-    except ValueError:  # more values than are listed
-        return None
+    values, weights = distribution.support(q)
     order = np.argsort(-weights, kind="stable")
     left_out = 1 - np.cumsum(weights[order])
     likely = order[: 1 + int(np.argmax(left_out <= missed / n))]
@@ -206,7 +197,8 @@ class Windows:
             samples.labels[some], parameters, missed=missed, rounding=samples.rounding
         )
         _, half = space.split(parameters.n)[0]
-        passes = _residues(half.draw(_TRIALS, rng), rows, first, q) < width
+        trials = half.vectors(rng.integers(half.number, size=_TRIALS))
+        passes = _residues(trials, rows, first, q) < width
         rates = passes.mean(axis=0)
         telling = np.flatnonzero((rates < 1 - 1e-3) & (width < q))
         order, shares, alive = list[int](), list[float](), np.ones(_TRIALS, dtype=bool)
@@ -271,9 +263,9 @@ class Windows:
 class SearchAttack(Attack):
     """The common part of exhaustive search and meet in the middle: limits, choice of samples, rounds, answer."""
 
-    #: The most candidates; None for no limit except the budget's seconds. A larger search is refused before it
-    #: starts, on every machine.
-    work: PositiveInt | None = None
+    most: ClassVar[int] = (
+        1 << 62
+    )  #: candidates; a larger search is refused before it starts, on every machine
 
     @abstractmethod
     def candidates(
@@ -293,7 +285,7 @@ class SearchAttack(Attack):
                 AttackOutcome.NOT_APPLICABLE,
                 f"The entries of a {parameters.Xs} secret have too many values to list.",
             )
-        if parameters.Xe.is_uniform(parameters.q) and space.number > 1:
+        if parameters.Xe.is_uniform(parameters.q):
             raise AttackEndedError(
                 AttackOutcome.NOT_APPLICABLE,
                 f"Labels do not depend on the secret: errors {parameters.Xe} are uniform mod {parameters.q}.",
@@ -303,19 +295,12 @@ class SearchAttack(Attack):
                 AttackOutcome.REFUSED,
                 f"The errors {parameters.Xe} have more values mod {parameters.q} than the 2^22 that are listed.",
             )
-        limit = min(1 << 62, self.work or 1 << 62)
-        if space.number > limit:
+        if space.number > self.most:
             raise AttackEndedError(
                 AttackOutcome.REFUSED,
-                f"There are {space} candidates; work for 2^{math.log2(limit):.1f} is allowed: take a smaller secret.",
+                f"There are {space} candidates, and 2^{math.log2(self.most):.0f} are the most: take a smaller secret.",
             )
         attempt.details.update({"candidates": space.number, "missed_tails": space.missed})
-        if space.number == 1:
-            _, whole = space.split(parameters.n)[0]
-            yield Finding(
-                "The distribution has one secret only: this one.", whole.vectors(np.zeros(1, dtype=int))[0]
-            )
-            return
         for turn in range(1, 4 if parameters.noisy else 2):
             windows = Windows.choose(samples, parameters, space, missed=_MISSED / 64, rng=rng)
             if not len(windows):
@@ -332,42 +317,43 @@ class SearchAttack(Attack):
                 )
             missed = len(windows) * _MISSED / 64 if parameters.noisy else 0.0
             attempt.details.update({"windows": len(windows), "rounds": turn, "missed_errors": missed**turn})
-            secret, ended = self._likeliest(attempt, space, windows)
-            if secret is not None:
-                which = "the likeliest" if parameters.noisy else "with all labels"
-                yield Finding(f"Of {space} candidates a secret was found, {which} of {len(samples)}.", secret)
-            if ended is not None:
-                raise ended
-            if secret is not None:
+            which = "the likeliest" if parameters.noisy else "with all labels"
+            words = f"Of {space} candidates a secret was found, {which} of {len(samples)}."
+            best = None
+            try:
+                for vector in self._better(attempt, space, windows):
+                    best = vector
+            except AttackEndedError:
+                if best is not None:
+                    yield Finding(words, best)
+                raise
+            if best is not None:
+                yield Finding(words, best)
                 return
         raise AttackEndedError(
             AttackOutcome.NOTHING,
             f"None of {space} candidates has the labels: the secret or the errors are of another distribution.",
         )
 
-    def _likeliest(
+    def _better(
         self, attempt: Attempt, space: SecretSpace, windows: Windows
-    ) -> tuple[Int[np.ndarray, " n"] | None, AttackEndedError | None]:
-        """The best candidate that passes, if any, and what ended the search before all were tried, if anything did."""
+    ) -> Iterator[Int[np.ndarray, " n"]]:
+        """Candidates that pass, each likelier than those before; without errors only one that has all labels."""
         parameters, samples = attempt.parameters, attempt.samples
         few = samples.take(min(64, len(samples)))  # these exclude most wrong candidates
-        score, best, highest, judged = secret_score(samples, parameters), None, -math.inf, 0
-        try:
-            for vectors in self.candidates(attempt, space, windows):
-                for vector in vectors:
-                    attempt.check()
-                    judged += 1
-                    attempt.details["judged"] = judged
-                    if not parameters.noisy and share_right(vector, few, parameters) < 1:
-                        continue
-                    value = score(vector)
-                    if not parameters.noisy and value == 1:
-                        return vector, None
-                    if parameters.noisy and value > highest:
-                        best, highest = vector, value
-        except AttackEndedError as ended:
-            return best, ended
-        return best, None
+        score, highest = secret_score(samples, parameters), -math.inf if parameters.noisy else 1 - 1e-12
+        attempt.details["judged"] = 0
+        for vectors in self.candidates(attempt, space, windows):
+            for vector in vectors:
+                attempt.check()
+                attempt.details["judged"] += 1
+                if not parameters.noisy and share_right(vector, few, parameters) < 1:
+                    continue
+                if (value := score(vector)) > highest:
+                    highest = value
+                    yield vector
+                    if not parameters.noisy:
+                        return
 
 
 def even_split(space: SecretSpace, n: int, *, most: int = 1 << 62) -> int:

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 
-from lwe.attacks.arora_ge import AroraGeAttack
 from lwe.attacks.attack import Attack
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
@@ -20,9 +18,7 @@ ATTACKS: Mapping[str, Attack] = {
         LeastSquaresAttack(),
         ExhaustiveAttack(),
         MeetInTheMiddleAttack(),
-        EliminationAttack(),
         LinearisationAttack(),
-        AroraGeAttack(),
         BKWAttack(),
         LatticeAttack(),
     )

@@ -1,4 +1,4 @@
-"""Costs of algebraic attacks: monomials as unknowns, over GF(2) and GF(q), and Groebner bases."""
+"""Costs of algebraic attacks: monomials as unknowns over GF(2), and Groebner bases."""
 
 import math
 from collections.abc import Iterator
@@ -8,9 +8,8 @@ from lwe.costs.cost import MOST, Cost, log2_comb
 from lwe.costs.deviations import normal_form
 from lwe.distributions import DiscreteGaussian
 from lwe.parameters import LWEParameters
-from lwe.residues import is_prime
 
-__all__ = ["arora_ge_cost", "groebner_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
+__all__ = ["groebner_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
 
 _DENSE = 3.0
 """The exponent of dense elimination as implemented here."""
@@ -80,37 +79,6 @@ def linearisation_cost(parameters: LWEParameters) -> Cost | None:
         log2_mem=2 * log2_found - math.log2(_WORD),
         log2_m=log2_found,
         details={"degree": degree, "monomials": found},
-    )
-
-
-def arora_ge_cost(parameters: LWEParameters) -> Cost | None:
-    """The cost of elimination over GF(q) of all monomials in the secret; None unless q is prime.
-
-    With t possible errors, prod_e (b' - <a, s> - e) = 0 mod q has degree t in the secret. It has D = C(n + t, t)
-    monomials and needs about D samples and D^3 operations (Arora and Ge 2011). None if there are fewer samples, or if t
-    is at least q. Powers of a small secret's entries are not reduced.
-
-    Examples
-    --------
-    >>> print(arora_ge_cost(LWEParameters(n=16, q=251, p=126, matrix="uniform")))
-    arora-ge: about 2^21.8 (LWR n=16 q=251 p=126 uniform; mem 2^14.5, m 153, degree 2)
-    """
-    q = parameters.q
-    n, errors = parameters.n, _possible_errors(parameters)
-    if errors is None or errors >= q or not is_prime(q) or _DENSE * log2_comb(n + errors, n) > MOST:
-        return None
-    log2_found = log2_comb(n + errors, n)
-    if parameters.m is not None and math.log2(parameters.m) < log2_found:
-        return None
-    return Cost(
-        "arora-ge",
-        _DENSE * log2_found,
-        parameters,
-        "multiplication mod q",
-        "dense elimination",
-        log2_mem=2 * log2_found,
-        log2_m=log2_found,
-        details={"degree": errors},
     )
 
 

@@ -53,13 +53,13 @@ class Deviations:
 
     @property
     def log_secret(self) -> float:
-        """The natural logarithm of the deviation of an entry of the secret."""
-        return self.log2_secret * math.log(2)
+        """The natural logarithm of the deviation of an entry of the secret, at least that of 1/1000, as for errors."""
+        return max(self.log2_secret, _LEAST_LOG2_ERROR) * math.log(2)
 
     @property
     def log_error(self) -> float:
-        """The natural logarithm of the deviation of an error."""
-        return self.log2_error * math.log(2)
+        """The natural logarithm of the deviation of an error, at least that of 1/1000: no vector has length 0."""
+        return max(self.log2_error, _LEAST_LOG2_ERROR) * math.log(2)
 
 
 def _power(exponent: float) -> float:

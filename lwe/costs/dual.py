@@ -10,7 +10,7 @@ import numpy as np
 from lwe.costs.cost import TELLING_SUMS, Cost
 from lwe.costs.deviations import Deviations, deviations, lengths_tell, normal_form
 from lwe.costs.hybrid import BLOCKS
-from lwe.costs.primal import fewest_samples, log_size
+from lwe.costs.primal import fewest_samples
 from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, chunks_of_blocks, lattice_cost
 from lwe.parameters import LWEParameters
 
@@ -43,7 +43,7 @@ def _dual_lattices(parameters: LWEParameters, samples: int) -> list[tuple[int, f
         if sizes.column > 0:
             found.append((samples - n, n / 2 * math.log(samples * sizes.column)))
     if sizes.small_secret:
-        log_weight = log_size(sizes.log2_secret) - log_size(sizes.log2_error)
+        log_weight = sizes.log_secret - sizes.log_error
         found.append((samples + n, n * log_q + n * log_weight))
     return found
 
@@ -74,7 +74,7 @@ def dual_cost(
     if not lengths_tell(parameters):
         return None
     sizes, reduction = deviations(parameters), COST_MODELS[model]
-    scale = log_size(sizes.log2_error) - math.log(sizes.q)
+    scale = sizes.log_error - math.log(sizes.q)
     least = fewest_samples(parameters, determined=False)
     most = int(min(max(8 * sizes.n + 200, 2 * least), sizes.samples))
     # exponent, block size, dimension and samples of the best lattice of each kind: dimension minus samples

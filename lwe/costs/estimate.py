@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from attention.validation import checked
-from lwe.costs.algebra import arora_ge_cost, groebner_cost, linearisation_cost
+from lwe.costs.algebra import groebner_cost, linearisation_cost
 from lwe.costs.bkw import bkw_cost, coded_bkw_cost
 from lwe.costs.cost import Cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.hybrid import decoding_cost, hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.costs.reduction import CostModelName
-from lwe.costs.search import exhaustive_cost, meet_in_the_middle_cost
+from lwe.costs.search import meet_in_the_middle_cost
 from lwe.parameters import LWEParameters
 
 __all__ = ["estimate"]
@@ -66,10 +66,8 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
         "bdd_mitm_hybrid": partial(hybrid_cost, model=model, meet=True),
         "dual": partial(dual_cost, model=model),
         "dual_hybrid": partial(dual_hybrid_cost, model=model),
-        "exhaustive": exhaustive_cost,
         "mitm": meet_in_the_middle_cost,
         "linearisation": linearisation_cost,
-        "arora-ge": arora_ge_cost,
         "plain-bkw": bkw_cost,
     }
     costs = (_computed(attack, cost, parameters) for attack, cost in rows.items())

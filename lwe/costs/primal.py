@@ -16,7 +16,6 @@ __all__ = [
     "PrimalShape",
     "best_primal_shape",
     "fewest_samples",
-    "log_size",
     "primal_cost",
     "primal_shape",
 ]
@@ -58,8 +57,8 @@ def primal_shape(parameters: LWEParameters, samples: int, *, weighted: bool | No
     n, log_q = sizes.n, math.log(sizes.q)
     if weighted is None:
         weighted = sizes.small_secret
-    log_sigma = log_size(sizes.log2_error)
-    log_weight = log_sigma - log_size(sizes.log2_secret) if weighted else -math.inf
+    log_sigma = sizes.log_error
+    log_weight = log_sigma - sizes.log_secret if weighted else -math.inf
     if weighted:
         lattice, log_volume = samples + n, samples * log_q + n * log_weight
     else:
@@ -72,11 +71,6 @@ def primal_shape(parameters: LWEParameters, samples: int, *, weighted: bool | No
     # the embedding's own row has the length of one entry
     block_size = block_size_for(lattice + 1, log_volume + log_sigma, log_sigma) if gap > 0 else None
     return PrimalShape(samples, weighted, lattice + 1, log_volume, log_sigma, gap, block_size)
-
-
-def log_size(log2_deviation: float) -> float:
-    """The natural logarithm of a deviation, at least that of 1/1000: lattices have no vectors of length 0."""
-    return max(log2_deviation * math.log(2), math.log(1e-3))
 
 
 def _order(shape: PrimalShape) -> tuple[int, int]:

@@ -1,48 +1,12 @@
-"""Costs of searches: exhaustive search, and meet in the middle."""
+"""The cost of searches: meeting in the middle, which takes no more than exhaustive search."""
 
 import math
 
 from lwe.costs.cost import Cost
-from lwe.costs.deviations import deviations, error_character
-from lwe.parameters import LARGEST_MODULUS, LWEParameters
+from lwe.costs.deviations import deviations
+from lwe.parameters import LWEParameters
 
-__all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
-
-_LEAST_LEAD = 1e-14  # a smaller lead of the secret over chance is a rounding error
-
-
-def exhaustive_cost(parameters: LWEParameters) -> Cost | None:
-    """The cost of trying all secrets, n additions for each label used; None if labels do not depend on the secret.
-
-    A wrong secret agrees with a label with probability near 1/p, so it is dropped after p/(p - 1) labels on average.
-    With noise every secret needs a score from about 1/(lambda - 1/p)^2 labels, where lambda is the share that the
-    secret itself predicts. If errors are wide, scores use cosines and need 4/phi^2 labels, phi = |E exp(2 pi i e / q)|.
-
-    Examples
-    --------
-    >>> from lwe.distributions import TERNARY
-    >>> print(exhaustive_cost(LWEParameters(n=14, q=17, p=2, Xs=TERNARY)))
-    exhaustive: about 2^27.0 (LWR n=14 q=17 p=2 secret=ternary (d=15); m 45, |S| 2^22.2)
-    """
-    p = parameters.p
-    secrets = parameters.Xs.secrets(parameters.n, parameters.q)
-    labels = p / (p - 1)
-    if parameters.noisy:
-        listed = parameters.q <= LARGEST_MODULUS and parameters.Xe.listed
-        lead = max(parameters.best_accuracy - 1 / p if listed else 0.0, error_character(parameters) / 2)
-        if lead < _LEAST_LEAD or parameters.Xe.is_uniform(parameters.q):
-            return None
-        labels = 1 / lead**2
-    exponent = secrets + math.log2(labels * parameters.n)
-    return Cost(
-        "exhaustive",
-        exponent,
-        parameters,
-        "addition mod q",
-        "early abort",
-        log2_m=_log2_samples(labels * max(secrets, 1), parameters),
-        details={"|S|": secrets},
-    )
+__all__ = ["meet_in_the_middle_cost"]
 
 
 def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
@@ -70,6 +34,8 @@ def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
     if parameters.Xe.is_uniform(q) or missed >= 1 or -keys * math.log2(1 - missed) > 40:
         return None
     exponent = half + math.log2(2 * keys) - keys * math.log2(1 - missed)
+    # a search uses all samples again where there are fewer than it would take
+    samples = keys if parameters.m is None else min(keys, parameters.m)
     return Cost(
         "mitm",
         exponent,
@@ -77,10 +43,5 @@ def meet_in_the_middle_cost(parameters: LWEParameters) -> Cost | None:
         "addition mod q",
         "keys of cells",
         log2_mem=half,
-        log2_m=_log2_samples(keys, parameters),
+        log2_m=math.log2(samples),
     )
-
-
-def _log2_samples(needed: float | int, parameters: LWEParameters) -> float:
-    """log2 of the samples of a search, which uses all again where there are fewer than it would take."""
-    return math.log2(math.ceil(needed if parameters.m is None else min(needed, parameters.m)))

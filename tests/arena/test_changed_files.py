@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import arena
 import runs
 from arena import Results
 from arena.cli.main import run

@@ -253,7 +253,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(sq.vstat_calls, gram=KERNEL, samples=5),
         # learning with rounding
         *(partial(type(one)) for one in lwe.ATTACKS.values()),
-        partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
+        partial(lwe.AttackLearner, attack=lwe.LinearisationAttack(), parameters=SMALL),
         partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
         partial(lwe.EmbeddingAttack),
         partial(lwe.Budget),
@@ -269,7 +269,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.LWRFamily, n=4, q=8, p=2),
         partial(lwe.LWEParameters, n=4, q=8, p=2),
         partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
-        partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
+        partial(lwe.distinguish, learner=lwe.LinearisationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
         partial(lwe.estimate, parameters=SMALL),
         partial(lwe.make_samples, parameters=SMALL, number=5),
         partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
@@ -277,7 +277,6 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.known_reductions, parameters=SMALL),
         partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
         partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWEParameters(12, 8, 8)),
-        partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
         # the engine and the toolkit
         partial(arena.checkpoint_target, path="none", layer=0),

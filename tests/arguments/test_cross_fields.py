@@ -213,9 +213,9 @@ LWE = [
     (lambda: lwe.labels.low_degree_weights(FORM, UNIFORM), "matrix"),
     (lambda: lwe.uniformity.total_variation_from_uniform(FORM, 2**30), "modulus"),
     (lambda: lwe.labels.root_mean_square_correlation(UNIFORM), "binary"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(SAMPLES.public[:, :3]), SMALL), "columns"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(labels=SAMPLES.labels + 9), SMALL), "labels"),
-    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(3 * SAMPLES.public), SMALL), "rows"),
+    (lambda: lwe.LinearisationAttack()(samples(SAMPLES.public[:, :3]), SMALL), "columns"),
+    (lambda: lwe.LinearisationAttack()(samples(labels=SAMPLES.labels + 9), SMALL), "labels"),
+    (lambda: lwe.LinearisationAttack()(samples(3 * SAMPLES.public), SMALL), "rows"),
     (lambda: lwe.LearnerAttack(upper.LinearBaseline), "instance"),
     (
         lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, q=7)),

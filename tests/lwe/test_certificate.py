@@ -1,13 +1,9 @@
-import math
-
 import pytest
 
 from lwe.distributions import NO_NOISE, UNIFORM, CentredBinomial, Flips
 from lwe.families import LWRFamily
-from lwe.labels import low_degree_weights
-from lwe.parameters import LWEParameters, covariate_form
+from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
-from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
 
 def label(parameters):
@@ -35,16 +31,3 @@ def label(parameters):
 )
 def test_the_label_says_what_breaks_the_problem_or_what_is_assumed(parameters, words):
     assert label(parameters) == words
-
-
-def test_facts_are_the_numbers_of_the_secret():
-    instance = LWRFamily(n=8, q=64, p=2).instance(rng=0)
-    form, certificate = covariate_form(instance.secret, LWEParameters(8, 64, 2)), instance.certificate
-    weights = low_degree_weights(form, LWEParameters(8, 64, 2))
-    assert certificate["rho"].value == wrap_ratio(form, 64)
-    assert certificate["weight of degree 1"].value == weights.log2_first
-    assert certificate["weight of degree 2"].value == weights.log2_second
-    assert certificate["correlation of secrets"].value == 2.0**-4
-    exact = math.log2(total_variation_from_uniform(form, 64))
-    assert certificate["distance from uniform"].value == pytest.approx(exact, abs=1e-12)
-    assert log2_distance_from_uniform(form, 64) == pytest.approx(exact, abs=1e-9)

@@ -4,10 +4,10 @@ import pytest
 
 from lower import load_instance, save_instance
 from lwe.distributions import CentredBinomial, DiscreteGaussian, Flips
-from lwe.examples import samples_from_examples
 from lwe.families import LWRFamily
 from lwe.heads import kept_range
 from lwe.parameters import LWEParameters, covariate_form, rounded
+from lwe.tokens import samples_from_examples
 
 SIZES = [
     {"n": 8, "q": 16, "p": 2},

@@ -2,11 +2,9 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention.memory import NotEnoughMemoryError
 from lwe.heads import kept_range, lwr_heads, value_range
 from lwe.parameters import LWEParameters, rounded
 
@@ -51,15 +49,3 @@ def test_stairs_are_the_label_of_the_nearest_value_kept(form, matrix, modulus, d
     expected = rounded(np.clip(t, low, high), modulus, levels) - (levels - 1) / 2
     np.testing.assert_array_equal(stairs.limit(t), expected)
     assert stairs.coefficients.sum() == 0
-
-
-def test_ranges_of_large_forms_are_those_of_exact_integers():
-    large = np.full(4, 2**61)
-    assert value_range(large, "binary") == (0, 2**63)
-    assert value_range(large, "ternary") == (-(2**63), 2**63)
-    assert kept_range(large, "binary", 3.0) == (0, 2**63)
-    parameters = LWEParameters(n=4, q=8, p=2)
-    with pytest.raises(ValueError, match=r"at most 2\^50 in size"):
-        lwr_heads(large, parameters)
-    with pytest.raises(NotEnoughMemoryError, match="jumps 1099511627776 times"):
-        lwr_heads(np.full(4, 2**40), parameters)

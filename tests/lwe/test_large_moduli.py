@@ -7,7 +7,6 @@ from lower import verify_instance
 from lwe import (
     TERNARY,
     AttackOutcome,
-    BKWAttack,
     ExhaustiveAttack,
     LatticeAttack,
     LinearisationAttack,
@@ -15,16 +14,11 @@ from lwe import (
     LWRFamily,
     LWRSamples,
     MeetInTheMiddleAttack,
-    estimate,
     make_samples,
     parse_distribution,
     samples_from_examples,
 )
-from lwe.attacks.evidence import label_residues
 from lwe.attacks.reduction import left_inverse, modular_hermite_form
-from lwe.heads import lwr_heads
-from lwe.labels import root_mean_square_correlation
-from lwe.parameters import covariate_form
 from lwe.residues import LARGEST_MODULUS, congruent_product, product_quotient
 
 POWER, PRIME = 2**40, 8589934609  # the least prime above 2^33
@@ -54,25 +48,6 @@ def test_labels_are_those_of_whole_numbers(q, levels, matrix):
     rows, entries = samples.public.tolist(), secret.tolist()
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
     assert samples.labels.tolist() == [p * (one % q) // q for one in products]
-
-
-@pytest.mark.parametrize("p", [2, 1000, PRIME - 1, PRIME])
-def test_the_residues_of_a_label_are_those_that_round_to_it(p):
-    labels = np.random.default_rng(0).integers(p, size=200)
-    first, after = label_residues(labels, LWEParameters(4, PRIME, p))
-    for label, least, end in zip(labels.tolist(), first.tolist(), after.tolist(), strict=True):
-        assert p * least // PRIME == label == p * (end - 1) // PRIME
-        assert p * (least - 1) // PRIME == label - 1
-        assert p * end // PRIME == label + 1
-
-
-def test_a_gadget_form_is_the_multiples_of_the_secret_by_powers_of_two():
-    parameters = LWEParameters(3, POWER, 2, "gadget")
-    secret = np.random.default_rng(2).integers(POWER, size=3)
-    form = covariate_form(secret, parameters)
-    expected = [(int(one) << place) % POWER for one in secret for place in range(40)]
-    assert [one % POWER for one in form.tolist()] == expected
-    assert np.all((2 * form > -POWER) & (2 * form <= POWER))
 
 
 @pytest.mark.parametrize("q", [PRIME, POWER])
@@ -124,22 +99,6 @@ def test_linearisation_lifts_a_secret_mod_a_large_power_of_two():
     assert np.array_equal(found.secret, secret)
 
 
-def test_attacks_by_tables_of_residues_say_why_they_do_not_run():
-    parameters = LWEParameters(8, POWER, 2, "uniform")
-    samples, _ = make_samples(parameters, 200, rng=1)
-    found = BKWAttack()(samples, parameters, rng=0)
-    assert found.outcome is AttackOutcome.REFUSED
-    assert "within 2 GiB of memory" in found.explanation
-    assert estimate(parameters)[0].log2_rop > 0
-
-
-def test_the_correlation_of_secrets_depends_on_the_levels_alone():
-    # E g^2 and g(0) of runs of floor(q/p) and ceil(q/p) residues, exactly
-    q, p, n = PRIME, 2**20 + 1, 4
-    found = root_mean_square_correlation(LWEParameters(n, q, p))
-    assert found == pytest.approx(np.sqrt((15 + (p**4 / 16) / (p**4 / 144)) / 256), rel=1e-5)
-
-
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
 def test_layers_output_the_labels(matrix):
     made = LWRFamily(n=2 if matrix == "gadget" else 20, q=POWER, p=2, matrix=matrix).instance(rng=0)
@@ -149,25 +108,3 @@ def test_layers_output_the_labels(matrix):
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
     assert samples.labels.tolist() == [2 * (one % POWER) // POWER for one in products]
     assert verify_instance(made).holds
-
-
-def test_a_certificate_says_what_it_does_not_compute():
-    made = LWRFamily(n=64, q=POWER, p=2).instance(rng=0)
-    for name in ("distance from uniform", "weight of degree 1", "weight of degree 2"):
-        assert made.certificate[name].value == "not computed"
-        assert "2^22" in made.certificate[name].meaning
-    assert made.certificate["mean distance from uniform, at most"].value == pytest.approx(-13, abs=1e-9)
-    gadget = LWRFamily(n=3, q=POWER, p=2, matrix="gadget").instance(secret=[2, 4, 6], rng=0)
-    assert (
-        gadget.certificate["distance from uniform"].value == -1
-    )  # 1/2: the multiples of gcd(2, 4, 6, q) = 2
-
-
-def test_heads_are_at_the_jumps_of_many_levels():
-    q, p = PRIME, 2**12 + 1
-    form = np.array([PRIME // 3, -(PRIME // 5), 12345])
-    heads = lwr_heads(form, LWEParameters(3, q, p))
-    jumps = [int(one) for one in heads.thresholds[1:-1] + 0.5]
-    assert all(p * one // q == p * (one - 1) // q + 1 for one in jumps)
-    least, most = -(PRIME // 5), PRIME // 3 + 12345
-    assert len(jumps) == p * most // q - p * least // q

@@ -1,7 +1,6 @@
 """Losses by hand, monotone, against enumeration and layers; and the reductions that run, on samples."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -13,16 +12,13 @@ from lwe import (
     BKWAttack,
     LWEParameters,
     LWRFamily,
-    LWRSamples,
     known_reductions,
     make_samples,
     parse_distribution,
     rounded_samples,
     small_row_samples,
 )
-from lwe.attacks.tokens import token_examples
-from lwe.heads import covariates_of
-from lwe.parameters import covariate_form, rounded
+from lwe.parameters import rounded
 
 
 def by_source(name):
@@ -41,15 +37,6 @@ def test_the_losses_of_gadget_16_by_hand():
     assert not any(one.covers for one in (bpr, bgmrr))
 
 
-def test_the_losses_of_lwe_30_by_hand():
-    known, found = known_reductions(PRESETS["lwe-30"]), by_source("lwe-30")
-    width = math.sqrt(2 * math.pi)
-    assert found["Regev"].modulus == pytest.approx(math.log2(2 * math.sqrt(30) / width))
-    assert known.rests_on == "LWE"
-    wide = known_reductions(PRESETS["lwe-30"].updated(Xe=parse_distribution("gaussian:8")))
-    assert wide.rests_on == "lattices in the worst case, by quantum algorithms"
-
-
 def test_the_losses_of_plain_24_by_hand():
     known = known_reductions(PRESETS["plain-24"])
     rows, rounding, layer = known.steps
@@ -58,25 +45,6 @@ def test_the_losses_of_plain_24_by_hand():
     assert (rounding.modulus, rounding.samples) == (pytest.approx(math.log2(18)), 8.0)  # 2 * 144 / 16 = 18
     assert layer.heads == 2 * 24 / 4 + 2
     assert known.rests_on == "LWR, binary rows"
-
-
-@pytest.mark.parametrize("source", ["Banerjee", "Bogdanov"])
-def test_losses_grow_with_levels_and_dimension_and_fall_with_the_modulus(source):
-    def short(n, q, p):
-        found = known_reductions(LWEParameters(n, q, p, "uniform")).steps
-        return next(one.modulus for one in found if one.source.startswith(source))
-
-    for n, q, p in itertools.product((16, 40), (2**12, 3329, 2**20), (4, 32)):
-        assert short(n, 4 * q, p) < short(n, q, p) < short(2 * n, q, p)
-        assert short(n, q, p) < short(n, q, 4 * p)
-
-
-def test_heads_grow_with_levels_and_covariates():
-    def heads(**changes):
-        return known_reductions(PRESETS["plain-24"].updated(**changes)).steps[-1].heads
-
-    assert heads() < heads(p=4) < heads(p=4, n=30)
-    assert heads(matrix="ternary") == 2 * heads() - 2
 
 
 @pytest.mark.parametrize("name", ["plain-24", "covariates-24", "gadget-4", "no-wrap", "sparse-64", "toy-lwe"])
@@ -130,18 +98,6 @@ def test_small_rows_have_the_secret_shifted_and_the_same_errors(q, n, matrix):
         assert (int(label) - sum(int(a) * v for a, v in zip(after, own, strict=True)) - error) % q == 0
 
 
-def test_small_rows_have_the_law_of_the_family():
-    every = LWRSamples(np.arange(8)[:, None], np.zeros(8, dtype=int))
-    rows, _ = small_row_samples(every, LWEParameters(3, 8, 8), rng=0)
-    assert sorted(map(tuple, rows.public)) == list(itertools.product((0, 1), repeat=3))
-    many = LWRSamples(np.tile(every.public, (4000, 1)), np.zeros(32000, dtype=int))
-    trits, _ = small_row_samples(many, LWEParameters(4, 8, 8, "ternary"), rng=0)
-    values, counts = np.unique(trits.public, axis=0, return_counts=True)
-    chances = 0.25 ** np.count_nonzero(values, axis=1) * 0.5 ** np.sum(values == 0, axis=1)
-    assert len(values) == 81
-    assert np.all(np.abs(counts - 32000 * chances) <= 5 * np.sqrt(32000 * chances))
-
-
 def test_an_attack_on_small_rows_finds_the_standard_secret():
     standard = LWEParameters(3, 16, 16, "uniform", Xe=parse_distribution("flip:0.05"))
     samples, secret = make_samples(standard, 20_000, rng=0)
@@ -150,28 +106,6 @@ def test_an_attack_on_small_rows_finds_the_standard_secret():
     result = BKWAttack()(found, plain, rng=0)
     assert result.outcome.name == "BROKEN", result
     assert np.array_equal(np.mod(result.secret - shift, 16)[::4], np.mod(secret, 16))
-
-
-def test_tokens_of_standard_rounding_have_its_labels_by_the_gadget_form():
-    standard = LWEParameters(4, 256, 8, "uniform")
-    samples, secret = make_samples(standard, 1000, rng=0)
-    gadget = standard.updated(matrix="gadget")
-    gate = np.ones(1000, dtype=bool)
-    x, _ = token_examples(gate, samples.public, samples.labels, gadget, rng=np.random.default_rng(1))
-    products = covariates_of(x, gadget) @ covariate_form(secret, gadget)
-    assert np.array_equal(np.mod(products, 256), samples.public @ secret % 256)
-    assert np.array_equal(rounded(products, 256, 8), samples.labels)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_reductions_of_every_preset_are_json(name):
-    known = known_reductions(PRESETS[name])
-    data = json.loads(json.dumps(known.to_json()))
-    assert len(data["reductions"]) == len(known.steps)
-    for one in known.steps:
-        assert one.covers == (one.modulus <= 0)
-        assert one.evidence in str(one)
-    assert (known.steps[-1].to == "layer") if known.steps else known.rests_on == "nothing"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,6 @@
 """Samples as files: what is written is read back unchanged, and what others write is read or refused in a line."""
 
-import io
 import json
-import pickle
-import tracemalloc
-import zipfile
 from importlib.util import find_spec
 
 import numpy as np
@@ -49,7 +45,7 @@ def test_the_text_of_challenges_gives_everything_back(noise, q, tmp_path):
     parameters = CHALLENGE.updated(q=q, p=q, Xe=parse_distribution(noise))
     samples, _ = make_samples(parameters, 9, rng=0)
     if noise == "gaussian:131071.7" and q < 131072:
-        with pytest.raises(ValueError, match="alpha is below 1"):
+        with pytest.raises(ValueError, match="narrower than q"):
             save_samples(tmp_path / "c.txt", samples, parameters)
         return
     save_samples(tmp_path / "c.txt", samples, parameters)
@@ -113,38 +109,28 @@ def test_arrays_of_other_programs_need_their_problem_alone(tmp_path):
     assert (found.parameters, found.secret.tolist()) == (PRESETS["plain-24"], secret.tolist())
 
 
-HEAD = "2\n3\n5\n0.2\n[1 2 3]\n"
+HEAD, ROWS = "2\n3\n5\n0.2\n[1 2 3]\n", "[[0 1]\n[2 3]\n[4 0]]"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no such|no valid"),
-        ("2\n3\n5\n0.2\n", "an LWE challenge has lines"),
-        ("2\n3\n5\n[1 2 3]\n[[0 1]\n[2 3]\n[4 0]]", "an LWE challenge has lines"),
         (HEAD, "an LWE challenge has lines"),
-        (HEAD + "[[0 1]\n[2 3]\n[4 0]", "no matrix such as"),
-        (HEAD + "[[0 1]\n[2 3]]", "it has 2 rows of A and says that m is 3"),
-        (HEAD + "[[0 1]\n[2 3]\n[4]]", "different lengths"),
-        (HEAD + "[[0 1]\n[2 3]\n[4 x]]", "not whole numbers"),
-        (HEAD + "[[0 1]\n[2 3]\n[4 1.5]]", "not whole numbers"),
-        (HEAD + "[[0 1]\n[2 3]\n[4 9]]", "A has entries from 0 to 9: from -2 to 4 is allowed"),
-        (HEAD + f"[[0 1]\n[2 3]\n[4 {10**30}]]", "at most 64 bits"),
-        (HEAD + f"[[0 1]\n[2 3]\n[4 {'1' * 5000}]]", "not whole numbers"),
-        (HEAD.replace("[1 2 3]", "[1 2 7]") + "[[0 1]\n[2 3]\n[4 0]]", "b has entries from 1 to 7"),
-        (HEAD.replace("[1 2 3]", "[1 2 3 4]") + "[[0 1]\n[2 3]\n[4 0]]", r"b has shape \(4,\)"),
-        (
-            HEAD.replace("0.2", "1.5") + "[[0 1]\n[2 3]\n[4 0]]",
-            "alpha is 1.5: the standard deviation as a share of q",
+        (HEAD.replace("0.2\n", "") + ROWS, "an LWE challenge has lines"),
+        (HEAD + ROWS[:-1], "a bracket is missing"),
+        (HEAD + ROWS.replace("[2 3]\n", ""), "it has 2 rows of A and says that m is 3"),
+        (HEAD + ROWS.replace("4 0", "4"), "different lengths"),
+        (HEAD + ROWS.replace("4 0", "4 1.5"), "not whole numbers"),
+        (HEAD + ROWS.replace("4 0", "4 9"), "A has entries from 0 to 9: from -2 to 4 is allowed"),
+        (HEAD + ROWS.replace("4 0", f"4 {10**30}"), "at most 64 bits"),
+        (HEAD.replace("[1 2 3]", "[1 2 7]") + ROWS, "b has entries from 1 to 7"),
+        (HEAD.replace("[1 2 3]", "[1 2 3 4]") + ROWS, r"b has shape \(4,\)"),
+        *(
+            (HEAD.replace("0.2", alpha) + ROWS, "alpha is wrong")
+            for alpha in ("1.5", "nan", "-1", "1e999999999")
         ),
-        (HEAD.replace("0.2", "nan") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
-        (HEAD.replace("0.2", "-1") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
-        (HEAD.replace("0.2", "1e999999999") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
-        (HEAD.replace("\n5\n", f"\n{2**60}\n") + "[[0 1]\n[2 3]\n[4 0]]", "alpha is wrong"),
-        (
-            HEAD.replace("2\n", "9\n", 1) + "[[0 1]\n[2 3]\n[4 0]]",
-            r"A has shape \(3, 2\): \(N, 9\) is needed",
-        ),
+        (HEAD.replace("\n5\n", f"\n{2**60}\n") + ROWS, "alpha is wrong"),
+        (HEAD.replace("2\n", "9\n", 1) + ROWS, r"A has shape \(3, 2\): \(N, 9\) is needed"),
         (HEAD.replace("2\n", "é\n", 1), "no valid text|an LWE challenge|no valid"),
     ],
 )
@@ -165,17 +151,12 @@ PROBLEM = json.dumps(LWEParameters(2, 5, 5, "uniform").to_json())
     ("arrays", "words"),
     [
         ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b are needed"),
-        (GOOD | {"A": np.zeros((3, 3), dtype=int)}, r"\(N, 2\) is needed"),
         (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
         (GOOD | {"A": np.full((3, 2), "1")}, "whole numbers"),
-        (GOOD | {"b": np.full(3, 5)}, "b has entries from 5 to 5"),
         (GOOD | {"secret": np.full(3, 1)}, r"The secret has shape \(3,\)"),
-        (GOOD | {"parameters": "{"}, "its parameters are wrong"),
         (GOOD | {"parameters": "[]"}, "its parameters are wrong"),
-        (GOOD | {"parameters": '{"modulus": 5}'}, "its parameters are wrong"),
         (GOOD | {"parameters": PROBLEM.replace("5", "1")}, "its parameters are wrong"),
-        (GOOD | {"parameters": np.arange(3)}, "its parameters are wrong"),
     ],
 )
 def test_forged_npz_are_refused_in_a_line(arrays, words, tmp_path):
@@ -185,75 +166,28 @@ def test_forged_npz_are_refused_in_a_line(arrays, words, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_nothing_is_unpickled_and_damage_is_explained(tmp_path):
-    path = tmp_path / "s.npz"
-    path.write_bytes(pickle.dumps(GOOD))
-    with pytest.raises(FileFormatError, match=r"no valid \.npz file"):
-        read_samples(path)
-    written = io.BytesIO()
-    np.savez(written, **GOOD, parameters=PROBLEM)
-    for size in (2, 100, len(written.getvalue()) - 30):
-        path.write_bytes(written.getvalue()[:size])
-        with pytest.raises(FileFormatError, match=r"no valid \.npz file"):
-            read_samples(path)
-    for own in (tmp_path / "none.npz", tmp_path):
-        with pytest.raises(FileFormatError):
-            read_samples(own)
-
-
 def test_wrong_use_is_explained(tmp_path):
     samples, secret = make_samples(CHALLENGE, 5, rng=0)
     save_samples(tmp_path / "s.npz", samples, CHALLENGE)
     write_matrix(tmp_path / "A.txt", samples.public)
     np.savez(tmp_path / "x.npz", **GOOD)
+    text, numbers = tmp_path / "s.txt", CHALLENGE.updated(p=9)
     cases = [
         (lambda: read_samples(tmp_path / "s.npz", CHALLENGE), "says itself"),
         (lambda: read_samples(tmp_path / "x.npz"), "does not say its modulus"),
         (lambda: read_samples(tmp_path / "A.txt", CHALLENGE), "labels_path is needed"),
         (lambda: read_samples(tmp_path / "s.npz", labels_path=tmp_path / "A.txt"), "leave labels_path out"),
         (lambda: save_samples(tmp_path / "s.csv", samples, CHALLENGE), "written as .npz, or as .txt"),
-        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE, secret=secret), "holds no secret"),
-        (lambda: save_samples(tmp_path / "s.txt", samples, CHALLENGE.updated(p=9)), "entries|unrounded"),
-        (
-            lambda: save_samples(
-                tmp_path / "s.txt", samples, CHALLENGE.updated(Xe=parse_distribution("binomial:1"))
-            ),
-            "Gaussian",
-        ),
-        (
-            lambda: save_samples(tmp_path / "s.npz", samples, CHALLENGE.updated(n=3)),
-            r"\(N, 3\) is needed",
-        ),
+        (lambda: save_samples(text, samples, CHALLENGE, secret=secret), "holds no secret"),
+        (lambda: save_samples(text, samples, numbers), "entries|unrounded"),
+        (lambda: save_samples(tmp_path / "s.npz", samples, CHALLENGE.updated(n=3)), r"\(N, 3\) is needed"),
         (lambda: write_matrix(tmp_path / "m", np.zeros((2, 2, 2), dtype=int)), "a matrix or a vector"),
-        (lambda: write_matrix(tmp_path / "m", np.full(2, 0.5)), "whole numbers"),
     ]
     for refused, words in cases:
         with pytest.raises(ValueError, match=words):
             refused()
     assert not (tmp_path / "s.csv").exists()
     assert not (tmp_path / "s.txt").exists()
-
-
-def test_a_small_file_that_inflates_is_refused_by_its_header(tmp_path):
-    path = tmp_path / "s.npz"
-    np.savez_compressed(path, A=np.zeros((2**17, 80), dtype=np.int64), b=np.zeros(2**17, dtype=np.int64))
-    tracemalloc.start()
-    with pytest.raises(FileFormatError, match=r"inflates from .* to 81 MiB"):
-        read_samples(path, {"q": 7, "p": 7, "matrix": "uniform"})
-    assert tracemalloc.get_traced_memory()[1] < 2**20
-    tracemalloc.stop()
-
-
-@pytest.mark.parametrize("shape", [(10**12,), (-1, -1), (2**62, 2**62, 0, 1), (3,)])
-def test_a_header_that_lies_about_the_size_is_refused(shape, tmp_path):
-    written = io.BytesIO()
-    np.lib.format.write_array_header_1_0(written, {"descr": "<i8", "fortran_order": False, "shape": shape})
-    with zipfile.ZipFile(tmp_path / "s.npz", "w") as archive:
-        archive.writestr("A.npy", written.getvalue() + bytes(16))
-    (tmp_path / "s.npy").write_bytes(written.getvalue() + bytes(16))
-    for read, name in ((read_samples, "s.npz"), (read_matrix, "s.npy")):
-        with pytest.raises(FileFormatError, match="it holds 16 bytes for an array of shape"):
-            read(tmp_path / name)
 
 
 def test_a_transposed_matrix_is_turned(tmp_path):

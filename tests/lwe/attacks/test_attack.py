@@ -3,9 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lwe.attacks.attack import Attack, Finding, run_attacks
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Finding, run_attack
 from lwe.attacks.evidence import secret_predictor, share_right
-from lwe.attacks.outcome import AttackEndedError, AttackOutcome
 from lwe.distributions import TERNARY, DiscreteGaussian, Flips
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
@@ -40,31 +39,11 @@ def predicting(predict):
     return Script((Finding("Constant.", predict=predict),))
 
 
-def test_failures_time_outs_and_interrupts_lose_nobody_elses_results():
-    samples, secret = toy()
-    knowing = secret_script(secret)
-    errors = RuntimeError("it went wrong"), SPENT, KeyboardInterrupt()
-    failing, spent, interrupted = (Script(error=error) for error in errors)
-    results = run_attacks([knowing, failing, spent, knowing, interrupted, knowing], samples, TOY, rng=0)
-    assert [result.outcome.name for result in results] == [
-        "BROKEN", "FAILED", "BUDGET_SPENT", "BROKEN", "INTERRUPTED", "INTERRUPTED",
-    ]  # fmt: skip
-    assert "RuntimeError: it went wrong" in results[1].explanation
-
-
-def test_an_attack_has_the_same_stream_whatever_those_before_it_draw():
-    @dataclasses.dataclass(frozen=True)
-    class Drawing(Attack):
-        draws: int
-        name = "drawing"
-
-        def run(self, attempt, rng):
-            attempt.details["drawn"] = rng.integers(1 << 30, size=self.draws).tolist()[-1]
-            yield from ()
-
+def test_an_attack_that_breaks_down_or_has_no_time_has_a_result():
     samples, _ = toy()
-    last = [run_attacks([Drawing(n), Drawing(1)], samples, TOY, rng=3)[1].details["drawn"] for n in (1, 7)]
-    assert last[0] == last[1]
+    failed, spent = (run_attack(Script(error=error), samples, TOY) for error in (RuntimeError("no"), SPENT))
+    assert [failed.outcome.name, spent.outcome.name] == ["FAILED", "BUDGET_SPENT"]
+    assert "RuntimeError: no" in failed.explanation
 
 
 def test_a_prediction_without_a_secret_is_judged_by_the_last_fifth_and_a_secret_by_all():

@@ -1,11 +1,9 @@
-import itertools
-
 import numpy as np
 import pytest
 
-from lwe.attacks.bkw import BKWAttack, _agreeing, plan_reduction
-from lwe.attacks.outcome import AttackOutcome
-from lwe.costs.bkw import agreement_chances, bkw_cost
+from lwe.attacks.attack import AttackOutcome
+from lwe.attacks.bkw import BKWAttack
+from lwe.costs.bkw import agreement_chances
 from lwe.distributions import CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.samples import make_samples
@@ -42,22 +40,6 @@ def test_the_secret_is_found(parameters, number):
     assert sum(result.details["blocks"]) + result.details["tail"] == parameters.n
 
 
-def test_all_pairs_that_agree_in_a_block_are_taken_and_none_else():
-    rng = np.random.default_rng(0)
-    block = rng.integers(3, size=(60, 3))
-    one, other = _agreeing(block, 1 << 20, rng)
-    pairs = {frozenset(pair) for pair in zip(one.tolist(), other.tolist(), strict=True)}
-    equal = {
-        frozenset(pair)
-        for pair in itertools.combinations(range(60), 2)
-        if np.array_equal(block[pair[0]], block[pair[1]])
-    }
-    assert pairs == equal
-    assert len(one) == len(pairs)
-    few, _ = _agreeing(block, 5, rng)
-    assert len(few) == 5
-
-
 @pytest.mark.parametrize(("matrix", "q"), [("binary", 2), ("binary", 64), ("ternary", 7), ("uniform", 5)])
 def test_the_chance_that_rows_agree_is_that_of_enumeration(matrix, q):
     law = {"binary": [0, 1], "ternary": [-1, 0, 0, 1], "uniform": range(q)}[matrix]
@@ -69,13 +51,6 @@ def test_the_chance_that_rows_agree_is_that_of_enumeration(matrix, q):
         if step < 2:
             entries = np.subtract.outer(entries, entries).ravel()
     assert np.all(np.diff(found) <= 0)
-
-
-def test_too_few_samples_give_no_plan_and_the_cost_is_that_of_a_small_table():
-    parameters = LWEParameters(24, 64, 2)
-    assert plan_reduction(parameters, 24, 1000) is None
-    assert sum(plan_reduction(parameters, 24, 20_000).samples) < 1 << 18
-    assert bkw_cost(parameters).log2_rop < 25
 
 
 def test_labels_without_any_secret_give_nothing():

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 
 from lwe import LWEParameters
+from lwe.attacks.attack import AttackOutcome, Budget
 from lwe.attacks.embedding import primal_embedding
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.attacks.reduction import left_inverse, modular_hermite_form
 from lwe.costs.primal import primal_shape
 from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.parameters import centred
@@ -19,35 +18,6 @@ def attacked(parameters, *, number=1500, seed=0, seconds=60.0, **options):
     pytest.importorskip("fpylll", reason=WITHOUT)
     samples, secret = make_samples(parameters, number, rng=seed)
     return LatticeAttack(**options)(samples, parameters, rng=seed, budget=Budget(seconds)), secret
-
-
-@pytest.mark.parametrize("q", [7, 12, 16, 30, 97])
-def test_hermite_form_spans_the_rows_and_q_times_everything(q):
-    rng = np.random.default_rng(q)
-    for _ in range(20):
-        rows = rng.integers(q, size=(3, 6)) * rng.choice([1, 2, 3], size=(3, 1))
-        form = modular_hermite_form(rows, q)
-        assert np.array_equal(form, np.triu(form))
-        diagonal = np.diagonal(form)
-        assert np.all(q % diagonal == 0)
-        for j in range(6):
-            assert np.all((form[:j, j] >= 0) & (form[:j, j] < diagonal[j]))
-        for inside in (rows, q * np.eye(6, dtype=int)):
-            assert np.all(_remainders(inside, form) == 0)
-        # no larger a lattice: as many residues mod q as combinations of the rows have
-        combinations = np.array(np.meshgrid(*[np.arange(q)] * 3)).reshape(3, -1).T if q <= 16 else None
-        if combinations is not None:
-            reached = len(np.unique(combinations @ rows % q, axis=0))
-            assert reached == q**6 // np.prod([int(one) for one in diagonal])
-
-
-@pytest.mark.parametrize("q", [8, 15, 30, 127, 128])
-def test_left_inverse_solves_for_the_secret_whether_or_not_pivots_are_units(q):
-    rng = np.random.default_rng(q)
-    public, secret = rng.integers(q, size=(30, 6)), rng.integers(q, size=6)
-    inverse = left_inverse(public, q)
-    np.testing.assert_array_equal(inner_products(inverse, public @ secret, q), secret)
-    assert left_inverse(np.column_stack([public, public[:, 0]]), q) is None
 
 
 @pytest.mark.parametrize("secret", [TERNARY, CentredBinomial(2)], ids=str)
@@ -71,16 +41,6 @@ def test_embedding_holds_the_errors_and_gives_the_secret_back(secret, weighted, 
     np.testing.assert_array_equal(centred(embedding.secret(planted), q), own)
     np.testing.assert_array_equal(centred(embedding.secret(-planted), q), own)
     assert embedding.secret(2 * planted) is None
-
-
-@pytest.mark.parametrize(
-    ("levels", "entries", "least"),
-    [(8, 32, 0.9), pytest.param(4, 32, 0.9, marks=pytest.mark.slow), (2, 16, 0.88)],
-)
-def test_matrices_of_bits_are_predicted(levels, entries, least):
-    result, _ = attacked(LWEParameters(n=entries, q=128, p=levels))
-    assert result.accuracy >= least, result
-    assert result.outcome.succeeded
 
 
 @pytest.mark.parametrize(
@@ -133,11 +93,3 @@ def test_rounds_limit_the_work_without_a_clock():
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
     assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
-
-
-def _remainders(vectors, form):
-    """What is left of vectors after the rows of a triangular basis are taken off."""
-    left = np.array(vectors, dtype=np.int64)
-    for j in range(len(form)):
-        left = left - np.outer(left[:, j] // form[j, j], form[j])
-    return left

@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import numpy as np
@@ -7,22 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lower.gf2 import unpack_gf2
-from lwe.attacks.monomials import BinomialMonomials, Exponents
-
-
-@given(columns=st.integers(1, 5), degree=st.integers(1, 6), largest=st.integers(1, 7))
-def test_exponents_are_listed_once_each_by_degree(columns, degree, largest):
-    exponents = Exponents(columns, degree, largest)
-    table = exponents.table()
-    expected = {
-        powers
-        for powers in itertools.product(range(min(largest, degree) + 1), repeat=columns)
-        if sum(powers) <= degree
-    }
-    assert len(table) == exponents.size == len(expected)
-    assert {tuple(row) for row in table.tolist()} == expected
-    assert np.all(np.diff(table.sum(axis=1)) >= 0)
-    np.testing.assert_array_equal(table[1 : columns + 1], np.eye(columns))
+from lwe.attacks.monomials import BinomialMonomials
 
 
 @settings(deadline=None)
@@ -51,4 +35,4 @@ def test_values_are_products_of_binomial_coefficients(columns, degree, largest, 
 def test_sizes_beyond_every_index_are_whole_numbers_found_at_once(largest):
     degree, n = 1 << 29, 1024
     expected = {1: 2**n, 2: 3**n}.get(largest, math.comb(n + degree, n))
-    assert Exponents(n, degree, largest).size == expected
+    assert BinomialMonomials(n, degree, largest).size == expected

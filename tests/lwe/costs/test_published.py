@@ -108,10 +108,6 @@ PUBLISHED = [
 ]
 
 
-def test_the_table_has_twenty_sets_of_parameters():
-    assert len({str(parameters) for _, _, parameters, *_ in PUBLISHED}) >= 20
-
-
 @pytest.mark.parametrize(
     ("name", "cost", "parameters", "samples", "options", "published"),
     PUBLISHED,
@@ -130,29 +126,6 @@ def test_the_blocks_of_kyber_are_the_published_ones_and_a_quantum_sieve_scales_t
     assert quantum.log2_rop / classical.log2_rop == pytest.approx(265 / 292)
     dual = dual_cost(parameters)
     assert dual.log2_rop == pytest.approx(classical.log2_rop, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("name", "block_size"),
-    [
-        ("kyber512", 406),
-        ("kyber768", 624),
-        ("kyber1024", 877),
-        ("lightsaber", 404),
-        ("saber", 648),
-        ("firesaber", 890),
-        ("dilithium2", 423),
-        ("dilithium3", 638),
-        ("dilithium5", 909),
-        ("frodo640", 487),
-    ],
-)
-def test_block_sizes_of_keys_are_those_of_the_designers(name, block_size):
-    # Dilithium's designers may use more samples than the key has rows
-    parameters = PRESETS[name]
-    if name.startswith("dilithium"):
-        parameters = parameters.updated(m=None)
-    assert abs(primal_cost(parameters).details["beta"] - block_size) <= 0.06 * block_size
 
 
 @pytest.mark.parametrize("n", [1024, 2048, 4096, 8192, 16384, 32768])

@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 
 from attention import draw_examples
-from lwe.attacks.tokens import SampleOracle, realised
-from lwe.examples import samples_from_examples
 from lwe.families import LWRFamily
-from lwe.heads import rows_of_tokens
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, make_samples
+from lwe.tokens import SampleOracle, realised, rows_of_tokens, samples_from_examples
 
 FAMILIES = [
     LWEParameters(6, 16, 4),
@@ -49,10 +47,3 @@ def test_each_sample_is_used_once_a_pass_first_in_order_and_with_other_tokens():
     assert (passes[1] != passes[0]).any()
     one = [x[place] for place in np.flatnonzero(passes.ravel() == 5)]
     assert not np.array_equal(one[0], one[1])
-
-
-def test_workers_that_draw_in_turn_use_each_sample_once():
-    oracle = SampleOracle(NAMED_SAMPLES, NAMED, rng=np.random.default_rng(3), on_gate_only=True)
-    labels = [used(*part.draw(16)) for part in oracle.split(4)]
-    assert sorted(np.concatenate(labels).tolist()) == list(range(64))
-    assert oracle.drawn == 64
