@@ -136,16 +136,15 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         n = min(n, pairs.oracle.remaining // 2)
     size = 2 * pairs.scale / np.sqrt(d)
     x = size * rng.standard_normal((n, k, d)) / length
-    weights = None
+    kind = FullHeads
     if length > 1:
         far = rng.standard_normal((n, k - 1, d))
         far *= pairs.scale / np.linalg.norm(far, axis=-1, keepdims=True)
         if pairs.centre is not None:
             x[:, 0] += pairs.centre(far)
         x[:, 1:] = x[:, :1] - length * far
-        weights = np.zeros((n, k))
-        weights[:, 0] = 1.0
-    y = pairs.oracle.ask(x)
+        kind = _FirstRows
+    y = pairs.oracle.ask(x) - known.bias
     # in units in which the first tokens are as large as the one that biases stand for
     unit = float(np.sqrt(np.mean(x[:, 0] ** 2)))
     theta = unit**2 * known.theta
@@ -154,9 +153,9 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         theta = np.concatenate([theta, unit * known.key_bias[:, None]], axis=1)
     near = _BY.near_rounded if pairs.rounded else _BY.near
     tolerance = pairs.precision.error(length * pairs.size) / float(np.sqrt(np.mean(y[:, 0] ** 2)))
-    iterates = gauss_newton(
-        x / unit, y - known.bias, FullHeads(theta, weights=weights), tolerance=tolerance, rng=rng
-    )
+    if length > 1:
+        y[:, 1:] = 0.0
+    iterates = gauss_newton(x / unit, y, kind(theta), tolerance=tolerance, rng=rng)
     best = next(iterates)
     for iterate in islice(iterates, _BY.iterates):
         if not iterate.residual < best.residual:
@@ -168,6 +167,27 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
     key_bias = known.key_bias if best.key_bias is None else best.key_bias / unit
     bias = known.bias if best.bias is None else known.bias + best.bias
     return Parameters(best.theta / unit**2, best.w / unit, key_bias, bias)
+
+
+class _FirstRows(FullHeads):
+    """Heads at the first row of each query alone; the other rows count as zero."""
+
+    def reads(self, parameters: np.ndarray) -> np.ndarray:
+        """The reads of the first rows."""
+        return self._first(super().reads(parameters))
+
+    def times(self, direction: np.ndarray) -> np.ndarray:
+        """The change of the first rows along a direction."""
+        return self._first(super().times(direction))
+
+    def transpose_times(self, residual: np.ndarray) -> np.ndarray:
+        """The derivative of <F, R> over the first rows."""
+        return super().transpose_times(self._first(residual))
+
+    def _first(self, rows: np.ndarray) -> np.ndarray:
+        rows = np.array(rows, order="C")
+        rows.reshape(*self.x.shape[:2], -1)[:, 1:] = 0.0
+        return rows
 
 
 def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:
