@@ -126,7 +126,8 @@ def make_reductions(out: Path) -> None:
         if parameters.q > LARGEST_MODULUS:  # for estimates alone
             continue
         known = known_reductions(parameters)
-        rounding = [one for one in known.steps if "LWR" in one.to and one.start.startswith("LWE")]
+        # for any errors; those of the rejection are named where it leads on
+        rounding = [one for one in known.steps if "LWR" in one.to and one.samples is not None]
         nearest = min(rounding, key=lambda one: one.modulus, default=None)
         heads = known.steps[-1].heads if known.steps else None
         rows.append(

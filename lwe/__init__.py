@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from lwe.parameters import LWEParameters
     from lwe.presets import PRESETS
-    from lwe.reductions import known_reductions, rounded_samples, small_row_samples
+    from lwe.reductions import known_reductions, rejected_samples, rounded_samples, small_row_samples
     from lwe.sample_files import read_samples, save_samples
     from lwe.samples import LWRSamples, make_samples
     from lwe.tokens import samples_from_examples
@@ -104,6 +104,7 @@ __all__ = [
     "make_samples",
     "parse_distribution",
     "read_samples",
+    "rejected_samples",
     "rounded_samples",
     "samples_from_examples",
     "save_samples",

@@ -1,4 +1,4 @@
-"""The assumption of a problem, what known reductions to it lose at its parameters, and two that run on samples."""
+"""The assumption of a problem, what known reductions to it lose at its parameters, and three that run on samples."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,14 @@ from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
-__all__ = ["Reduction", "Reductions", "known_reductions", "rounded_samples", "small_row_samples"]
+__all__ = [
+    "Reduction",
+    "Reductions",
+    "known_reductions",
+    "rejected_samples",
+    "rounded_samples",
+    "small_row_samples",
+]
 
 Evidence = Literal["derived", "abstract read", "unchecked"]
 
@@ -110,9 +117,9 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
     here). B is 1, the smallest. "Covers" means at most 1/2 for the m samples that determine the secret: it is
     about solvers that succeed with a probability above 1/2.
 
-    Not every known reduction is listed. Where p divides q, learning with errors that are uniform on q/p
-    neighbouring residues leads to learning with rounding, at a loss of a factor q/p in samples (page "Reductions and
-    what they lose").
+    Where p divides q, learning with errors that are uniform on q/p neighbouring residues leads to learning with
+    rounding, for any number of samples (`rejected_samples`). That problem may be easy: with q/p = 2 it falls to Arora
+    and Ge. Not every known reduction is listed.
 
     Rows of bits for q = 2^k: take bits of uniform rows a' = G a. Then <a', s> = <a, G^T s>, and with a uniform r that
     one adds to labels as <a, r>, the secret G^T s + r is uniform. So plain learning with errors in n covariates is as
@@ -124,7 +131,7 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
     --------
     >>> known = known_reductions(LWEParameters(16, 256, 2, "gadget"))
     >>> known.samples, known.rests_on, known.steps[-1].heads
-    (128, 'LWR', 66.0)
+    (128, 'LWE with errors uniform on 128 residues', 66.0)
     """
     sizes = deviations(parameters)
     easy = parameters.p == parameters.q and not parameters.noisy
@@ -142,6 +149,7 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
         *_to_small_secrets(parameters, errors, errors + secret),
         *_to_small_rows(parameters, errors + secret, errors + rows + secret),
         *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
+        *_by_rejection(parameters, secret, rows, problem + rows + secret),
         _to_layers(parameters, problem + rows + secret),
     )
     return Reductions(parameters, needed, steps)
@@ -162,6 +170,42 @@ def rounded_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Wh
     """
     coarse = LWEParameters(samples.n, modulus, levels)
     return replace(samples, labels=rounded_labels(samples.labels, coarse, samples.rounding))
+
+
+@checked
+def rejected_samples(samples: LWRSamples, modulus: int, levels: Annotated[int, Whole(2)]) -> LWRSamples:
+    """Samples of learning with errors, uniform on {-(q/p - 1), ..., 0}, as samples of learning with rounding.
+
+    Those whose label is a multiple of q/p are kept, about p of q. ValueError unless p divides q, or if none is left.
+
+    Notes
+    -----
+    Derived here. For each row a and q/p neighbouring errors, exactly one makes the label <a, s> + u a multiple of q/p:
+    that which takes <a, s> down to one. So kept rows have the distribution of all rows, and the label over q/p is
+    floor(p <a, s> / q). Random labels become random labels. It holds for every distribution of rows and secrets, and
+    any number of samples. Bogdanov, Guo, Masny, Richelson and Rosen 2016 have it, as their abstract says.
+
+    Examples
+    --------
+    >>> fine = LWRSamples(np.array([[1], [2], [3]]), np.array([3, 12, 8]))
+    >>> rejected_samples(fine, 16, 4).labels.tolist()
+    [3, 2]
+    """
+    if modulus % levels:
+        raise ValueError(f"levels is {levels} and modulus {modulus}: a divisor of the modulus is needed.")
+    share = modulus // levels
+    kept = np.mod(samples.labels, modulus) % share == 0
+    if not kept.any():
+        raise ValueError(
+            f"No label of {len(samples)} samples is a multiple of {share}: about {share} samples for each that is kept "
+            "are needed."
+        )
+    return replace(
+        samples,
+        public=samples.public[kept],
+        labels=np.mod(samples.labels[kept], modulus) // share,
+        rounding="down",
+    )
 
 
 @checked
@@ -276,6 +320,25 @@ def _to_rounding(parameters: LWEParameters, start: str, to: str, needed: int) ->
     source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
     steps.append(Reduction(start, to, source, "abstract read", condition, short, 1 / wrong))
     return steps
+
+
+def _by_rejection(parameters: LWEParameters, secret: str, rows: str, to: str) -> list[Reduction]:
+    """From learning with errors that are uniform on q/p residues, for any number of samples."""
+    q, p = parameters.q, parameters.p
+    if p == q or q % p or parameters.noisy:
+        return []
+    errors = f" with errors uniform on {q // p} residues"
+    start, standard = f"LWE{rows}{secret}{errors}", f"LWE{secret}{errors}"
+    condition = (
+        f"p divides q. Samples whose label is a multiple of q/p = {q // p} are kept: it takes {q // p} times as many, "
+        "and nothing else is lost. Such errors may be easy: the fewer residues, the lower the degree of Arora and Ge's "
+        "equations."
+    )
+    source = "derived here; Bogdanov, Guo, Masny, Richelson and Rosen 2016"
+    return [
+        *_to_small_rows(parameters, standard, start),
+        Reduction(start, to, source, "derived", condition, -math.inf, executable="lwe.rejected_samples"),
+    ]
 
 
 def _to_layers(parameters: LWEParameters, start: str) -> Reduction:

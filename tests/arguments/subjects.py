@@ -275,6 +275,7 @@ def subjects(folder: Path) -> list[partial]:
         partial(lwe.read_samples, path=arrays, parameters=SMALL, labels_path=folder / "y.npy"),
         partial(lwe.save_samples, path=folder / "s.npz", samples=SAMPLES, parameters=SMALL),
         partial(lwe.known_reductions, parameters=SMALL),
+        partial(lwe.rejected_samples, samples=SAMPLES, modulus=8, levels=4),
         partial(lwe.rounded_samples, samples=SAMPLES, modulus=8, levels=2),
         partial(lwe.small_row_samples, samples=SAMPLES, parameters=lwe.LWEParameters(12, 8, 8)),
         partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),

@@ -12,17 +12,23 @@ from lwe import (
     BKWAttack,
     LWEParameters,
     LWRFamily,
+    LWRSamples,
     known_reductions,
     make_samples,
     parse_distribution,
+    rejected_samples,
     rounded_samples,
     small_row_samples,
 )
+from lwe.distributions import Interval
 from lwe.parameters import rounded
 
 
 def by_source(name):
-    return {one.source.split(",")[0].split(" ")[0]: one for one in known_reductions(PRESETS[name]).steps}
+    """The first of each source."""
+    return {
+        one.source.split(",")[0].split(" ")[0]: one for one in reversed(known_reductions(PRESETS[name]).steps)
+    }
 
 
 def test_the_losses_of_gadget_16_by_hand():
@@ -33,18 +39,20 @@ def test_the_losses_of_gadget_16_by_hand():
     assert (bgmrr.modulus, bgmrr.samples) == (1.0, 64.0)
     assert "2^2.86" in bgmrr.condition  # 128 log2(65/64)
     assert known.steps[-1].heads == 2 * 128 / 4 + 2
-    assert known.rests_on == "LWR"
+    assert known.rests_on == "LWE with errors uniform on 128 residues"
     assert not any(one.covers for one in (bpr, bgmrr))
 
 
 def test_the_losses_of_plain_24_by_hand():
     known = known_reductions(PRESETS["plain-24"])
-    rows, rounding, layer = known.steps
+    rows, rounding, uniform_rows, rejection, layer = known.steps
     assert rows.covers
+    assert uniform_rows.covers
+    assert rejection.covers
     assert "the dimension falls to 4" in rows.condition
     assert (rounding.modulus, rounding.samples) == (pytest.approx(math.log2(18)), 8.0)  # 2 * 144 / 16 = 18
     assert layer.heads == 2 * 24 / 4 + 2
-    assert known.rests_on == "LWR, binary rows"
+    assert known.rests_on == "LWE with errors uniform on 32 residues"
 
 
 @pytest.mark.parametrize("name", ["plain-24", "covariates-24", "gadget-4", "no-wrap", "sparse-64", "toy-lwe"])
@@ -117,7 +125,8 @@ def test_an_attack_on_small_rows_finds_the_standard_secret():
         (PRESETS["toy-lwe"].updated(q=17, p=17), "LWE, binary rows"),
         (PRESETS["toy-lwe"].updated(Xs=TERNARY), "LWE, binary rows, ternary secret"),
         (PRESETS["kyber512"], "LWE"),
-        (PRESETS["saber"], "LWR, binomial(4) secret"),
+        (PRESETS["saber"], "LWE, binomial(4) secret with errors uniform on 8 residues"),
+        (PRESETS["no-wrap"], "LWR, binary rows, ternary secret"),  # p does not divide q
         (LWEParameters(16, 2**20, 2, "gadget"), "LWE"),  # the modulus is large enough
         (LWEParameters(40, 2**20, 2), "LWE"),
         (LWEParameters(40, 1048583, 2), "LWE, binary rows"),
@@ -128,15 +137,20 @@ def test_what_a_problem_rests_on(parameters, rests_on):
     assert known_reductions(parameters).rests_on == rests_on
 
 
-def test_rounding_is_learning_with_errors_uniform_on_neighbours_where_p_divides_q():
-    """The reductions lack this one, so they may not say that none covers rounding."""
-    rounding = [one for one in PRESETS.values() if one.p < one.q and not one.noisy]
-    divided = {(one.q, one.p) for one in rounding if one.q % one.p == 0}
-    assert len(rounding) == 22
-    assert sum(one.q % one.p == 0 for one in rounding) == 17
-    for q, p in divided:
-        products, errors = np.arange(q)[:, None], np.arange(1 - q // p, 1)
-        labels = (products + errors) % q
-        kept = labels % (q // p) == 0
-        assert np.all(kept.sum(axis=1) == 1)  # so the rows stay what they are
-        assert np.array_equal(labels[kept] // (q // p), rounded(np.arange(q), q, p))
+@pytest.mark.parametrize(("q", "p"), [(16, 4), (64, 2), (12, 3), (8192, 1024)])
+def test_rejection_keeps_each_product_for_exactly_one_of_q_over_p_errors(q, p):
+    share = q // p
+    products, errors = (
+        one.ravel() for one in np.meshgrid(np.arange(q), np.arange(1 - share, 1), indexing="ij")
+    )
+    kept = rejected_samples(LWRSamples(products[:, None], products + errors), q, p)
+    assert np.array_equal(kept.public[:, 0], np.arange(q))
+    assert np.array_equal(kept.labels, p * np.arange(q) // q)
+
+
+def test_rejected_samples_are_samples_of_rounding_with_the_same_secret():
+    fine = LWEParameters(8, 16, 16, Xe=Interval(-7, 0))
+    samples, secret = make_samples(fine, 4000, rng=0)
+    found = rejected_samples(samples, 16, 2)
+    assert abs(len(found) / 4000 - 2 / 16) < 0.03
+    assert np.array_equal(found.labels, np.mod(found.public @ secret, 16) // 8)
