@@ -12,7 +12,7 @@ from sq.curves import CURVE_LEARNERS, visible_below
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, table
 from studies.study import Row, Study, Table
-from upper.six_phase import QueryPlan, six_phase_queries
+from upper.six_phase import six_phase_queries
 
 __all__ = ["query_curves", "six_phase_curves"]
 
@@ -197,7 +197,7 @@ def six_phase_curves(
 
 
 def _planned(*, rng: Any, dim: int, heads: int) -> dict[str, Any]:
-    counts = six_phase_queries(QueryPlan(heads=2, tokens=2, dim=dim))
+    counts = six_phase_queries(tokens=2, dim=dim)
     queries, tolerance = sum(one.count for one in counts), min(one.tolerance for one in counts)
     targets = SecretSet(dim, 2 * heads - 1).size
     edge = visible_below(targets, queries, full=True)

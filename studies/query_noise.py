@@ -18,7 +18,7 @@ __all__ = ["STUDY"]
 
 _LEVELS = (1e-6, 1e-4, 1e-2)
 _TOKENS = 4  # of the queries on which the size of the outputs is measured
-_STAGES = {"Read again": "estimate", "Fitted": "polished"}  # by the step of the trace
+_STAGES = {"Logits": "estimate", "Fitted": "polished"}  # by the step of the trace
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -96,7 +96,7 @@ STUDY = Study(
     name="query-noise",
     title="Noise on the answers to value queries",
     question="How well are the heads read off when every answer to a value query has noise, before and after all "
-    "parameters are fitted to all answers?",
+    "parameters are fitted to fresh answers?",
     cells=_cells,
     measure=_measure,
     numbers=_numbers,

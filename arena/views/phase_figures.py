@@ -63,16 +63,15 @@ def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawin
     if phases.crude_hull:
         hulls["phase 2"] = phases.crude_hull
         drawn[2, "agreement"] = _draw_agreement([("phase 2", phases.crude_hull)])
-    if phases.refined_sums:
-        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sums[-1].w})
-    for place, hull in enumerate(phases.hulls, 1):
-        hulls["phase 4" + (f", round {place}" if len(phases.hulls) > 1 else "")] = hull
-    # the newest, and the first if it is another
-    shown = list(dict([*reversed(hulls.items())][:: max(len(hulls) - 1, 1)]).items())
-    if phases.hulls:
-        drawn[4, "agreement"] = _draw_agreement(shown)
+    if phases.refined_sum:
+        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sum.w})
+    if phases.hull:
+        hulls["phase 4"] = phases.hull
+    newest_first = [*reversed(hulls.items())]
+    if phases.hull:
+        drawn[4, "agreement"] = _draw_agreement(newest_first)
     if hulls:
-        drawn[4 if phases.hulls else 2, "spectrum"] = _draw_spectrum(shown, phases.heads - 1)
+        drawn[4 if phases.hull else 2, "spectrum"] = _draw_spectrum(newest_first, phases.heads - 1)
     if phases.span is not None:
         drawn[5, "span"] = _draw_span([step for step in fit.trace if step.phase in (2, 4)], [*hulls])
         if phases.net is not None and phases.net.surface is not None:

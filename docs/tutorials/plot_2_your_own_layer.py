@@ -75,7 +75,7 @@ print("W:    ", errors.w)
 from arena.views.phase_figures import draw_phases
 
 fit = learn(target, "six-phase", seed=1, preset="quick").fit
-for name, phase in {"sum": fit.details.refined_sums[-1], "span": fit.details.span}.items():
+for name, phase in {"sum": fit.details.refined_sum, "span": fit.details.span}.items():
     errors = ", ".join(f"{error} {value:.2g}" for error, value in phase.errors(target.layer).items())
     print(f"{name}: {errors}")
 draw_phases(fit, target.layer)[4, "spectrum"]

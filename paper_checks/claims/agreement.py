@@ -14,8 +14,7 @@ from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.comparison import Comparison, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import Fault, returned
 from studies.intervals import Interval, mean_interval, proportion_interval
-from upper.six_phase.agreement import certify_agreement, has_repeated_tokens
-from upper.six_phase.agreement_law import disagreement
+from upper.six_phase.agreement import certify_agreement, disagreement, has_repeated_tokens
 
 _SOURCE = "Chen and Li, arXiv 2402.04084, phase 2"
 
@@ -126,7 +125,7 @@ def false_certificates(
     "agreement/exponent",
     source=_SOURCE + ", for where the exponent comes from; the fits are measured here",
     basis=Basis.MEASURED,
-    fault=Fault("upper.six_phase.agreement_law:disagreement", returned(np.square), "squares of differences"),
+    fault=Fault("upper.six_phase.agreement:disagreement", returned(np.square), "squares of differences"),
     false_alarm=0.004,
     slow=True,
 )

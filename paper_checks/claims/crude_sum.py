@@ -16,7 +16,7 @@ from upper.six_phase import estimate_projection_sum
 
 _SIZES = ((1, 3), (2, 2), (2, 3), (3, 2), (3, 3))
 _NO_ONE_OVER_K = Fault(
-    "upper.six_phase.phase1_projection_sum:_correlate",
+    "upper.six_phase.phases1_3_projection_sum:_correlate",
     lambda right: lambda x, y: (x.shape[1] * right(x, y)[0], right(x, y)[1]),
     "phase 1 without the factor 1/k",
 )

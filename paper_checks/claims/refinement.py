@@ -86,7 +86,7 @@ def average_head(scale: Scale, rng: Generator, *, nearly_one_hot: float = 3.0) -
     + ", and the theorem: squared error (kd)^(-Omega(m)); its constant 1 and the figures are measured here",
     basis=Basis.MEASURED,
     fault=Fault(
-        "upper.six_phase.phase3_refine_sum:refine_by_margin",
+        "upper.six_phase.phases1_3_projection_sum:refine_by_margin",
         returned(lambda estimate: replace(estimate, w=estimate.w.T)),
         "phase 3's sum transposed",
     ),

@@ -84,7 +84,6 @@ KEPT = [
     partial(attention.attention_pattern, logits=THETA),
     partial(lambda v, q, x: linear.LinearAttention(v=v, q=q)(x), v=THETA, q=W, x=TOKENS),
     partial(linear.cubic_features, x=X),
-    partial(linear.prefix_features, x=X),
     partial(linear.softmax_features, x=X, kind="plain"),
     partial(KNOWN.__call__, x=X),
     partial(lower.GatedKnownPart(gate=0, on=KNOWN, off=KNOWN).__call__, x=X),

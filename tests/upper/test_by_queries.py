@@ -21,7 +21,7 @@ from attention import (
 )
 from attention.learning import LearnerBase
 from upper import ByQueries, Newton
-from upper.value_queries.answers import RecordedAnswers, measure_precision
+from upper.value_queries.queries import measure_precision
 
 # Queries that a prototype of the steps without following needed, for each (m, d).
 PROTOTYPE = {(4, 32): 2127, (16, 64): 10487}
@@ -139,18 +139,6 @@ def test_a_query_of_one_token_is_answered_by_the_sum_of_the_projections():
     layer = make_nice_layer(heads=2, dim=5, rng=0)
     x = np.random.default_rng(1).standard_normal((3, 1, 5))
     np.testing.assert_allclose(ValueOracle(layer).ask(x), x @ layer.w.sum(axis=0), atol=1e-14)
-
-
-def test_the_record_of_a_query_asked_again_has_the_mean_of_its_answers_and_their_number():
-    x, y = np.random.default_rng(1).standard_normal((2, 3, 2, 5))
-    layer, answers = make_nice_layer(heads=1, dim=5, rng=0), []
-    oracle = RecordedAnswers(ValueOracle(layer, noise=0.1, rng=2))
-    for tokens in (x, x, x, y):
-        answers.append(oracle.ask(tokens))
-    (first, mean, number), (second, one, alone) = oracle.record
-    assert (first is x, number, second is y, alone) == (True, 3, True, 1)
-    np.testing.assert_allclose(mean, np.mean(answers[:3], axis=0), atol=1e-15)
-    assert np.array_equal(one, answers[3])
 
 
 def test_queries_are_counted_and_refused_beyond_the_budget():

@@ -11,7 +11,7 @@ from lwe import BINARY, LWRFamily
 from sq import HiddenGateFamily, PairFamily, ParityFamily, ProfileFamily, TokenParityFamily
 from upper import ByQueries
 from upper.value_queries.learner import judge_one_direction
-from upper.value_queries.two_tokens import TwoTokens, linear_part
+from upper.value_queries.queries import TwoTokens, linear_part
 
 # of a dimension; those of many heads are larger
 FAMILIES = {

@@ -11,11 +11,10 @@ from upper.linear_attention.features import (
     feature_count,
     features_from_tensor,
     first_independent,
-    prefix_features,
     softmax_features,
     tensor_from_features,
 )
-from upper.linear_attention.heads import alternate, fit_heads, heads_of_tensor, symmetric_rank
+from upper.linear_attention.heads import fit_heads, heads_of_tensor, symmetric_rank
 from upper.linear_attention.learner import LinearAttentionLearner
 from upper.linear_attention.least_squares import FeatureMoments
 from upper.linear_attention.model import (
@@ -31,7 +30,6 @@ __all__ = [
     "FeatureMoments",
     "LinearAttention",
     "LinearAttentionLearner",
-    "alternate",
     "another_minimiser",
     "certify",
     "cubic_features",
@@ -46,7 +44,6 @@ __all__ = [
     "load_linear_attention",
     "make_linear_attention",
     "population_moment",
-    "prefix_features",
     "regress",
     "regress_moments",
     "save_linear_attention",

@@ -26,7 +26,6 @@ __all__ = [
     "pair_products",
     "pairs_of",
     "predicted",
-    "prefix_features",
     "require_no_overflow",
     "softmax_feature_count",
     "softmax_features",
@@ -71,20 +70,6 @@ def cubic_features(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shape
     """
     x = as_tokens(x)
     return features_of_gram(gram_matrix(x, average=average), x[..., -1, :])
-
-
-@checked
-def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
-    """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
-
-    Errors are those of `cubic_features`; a sequence gives one row per position. O(n d^3) per sequence.
-    """
-    x = as_tokens(x)
-    xp = namespace(x)
-    cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
-    with np.errstate(over="ignore", invalid="ignore"):  # refused with the features
-        gram = cumulated(x[..., :, None] * x[..., None, :], axis=-3)
-    return features_of_gram(gram, x)
 
 
 @checked

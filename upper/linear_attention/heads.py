@@ -9,13 +9,12 @@ from jaxtyping import Float
 from attention._arrays import to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, checked, random_generator
-from upper.linear_attention.head_search import HeadSearch, alternating, balanced, symmetrised
+from upper.linear_attention.head_search import HeadSearch, balanced, symmetrised
 from upper.linear_attention.least_squares import FeatureRegression
 from upper.linear_attention.model import LinearAttention
 
 __all__ = [
     "HeadsFound",
-    "alternate",
     "fewest_heads_bound",
     "fit_heads",
     "heads_of_tensor",
@@ -165,23 +164,6 @@ def fit_heads(
     tail = float(np.linalg.norm(unit - symmetrised(model.tensor() / norm)))
     tails = tuple((n, tail) for n, (tail, _, _) in sorted(search.best.items()))
     return HeadsFound(model, tail, tolerance, bound, strategy, tails)
-
-
-@checked
-def alternate(
-    tensor: Tensor, heads: PositiveInt, *, tolerance: Tolerance = _TOLERANCE, rng: Rng = None
-) -> tuple[LinearAttention, float]:
-    """Heads by alternation only: truncate the unfolding to rank H, restore the symmetric part; at most 400 steps.
-
-    Arguments and errors are those of `fit_heads`. It returns the model and its tail |sym M - S| / |S|. It may stall at
-    a positive tail although H heads exist. O((p d)^3 + p d^3 H) per step.
-    """
-    unit, norm = _unit_symmetric(tensor)
-    if not norm:
-        return _model(unit, 1, 0.0, False), 0.0
-    heads = min(heads, min(unit.shape[:2]) * unit.shape[1])
-    found, tail = alternating(unit, heads, tolerance=tolerance, rng=random_generator(rng))
-    return _model(found, heads, norm, False), tail
 
 
 @checked

@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 from attention._arrays import shown
 from attention.memory import memory_text, require_memory
 from attention.validation import PositiveInt, checked
-from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
+from upper.linear_attention.features import blocks, cubic_features, feature_count
 
 __all__ = [
     "MEMORY",
@@ -107,14 +107,6 @@ class FeatureMoments:
         self._of_tokens(x.shape[-1], average)
         for part in blocks(len(x), self.features):
             self._add(cubic_features(x[part], average=average), y[part])
-
-    @checked
-    def add_sequences(self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"]) -> None:
-        """Add sequences with a label at every position, for the prefix that ends there; each prefix is one row."""
-        self._of_tokens(x.shape[-1], average=False)
-        for part in blocks(len(x), self.features * x.shape[1]):
-            phi = prefix_features(x[part])
-            self._add(phi.reshape(-1, self.features), y[part].reshape(-1, y.shape[-1]))
 
     @checked
     def add_features(self, phi: Shaped[np.ndarray, "rows D"], y: Shaped[np.ndarray, "rows p"]) -> None:

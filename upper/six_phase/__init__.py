@@ -12,16 +12,18 @@
 statistical queries.
 """
 
-from upper.six_phase.agreement_law import measure_agreement
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.details import SixPhases
-from upper.six_phase.learner import SixPhase
-from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
+from upper.six_phase.learner import SixPhase, SixPhases
 from upper.six_phase.phase2_affine_hull import AffineHull, sculpt_affine_hull
-from upper.six_phase.phase3_refine_sum import refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_net import Net, NetSearch, search_net
-from upper.six_phase.query_count import QueryPlan, six_phase_queries
+from upper.six_phase.phases1_3_projection_sum import (
+    ProjectionSum,
+    estimate_projection_sum,
+    refine_by_consistency,
+    refine_by_margin,
+)
+from upper.six_phase.query_count import six_phase_queries
 
 __all__ = [
     "AffineHull",
@@ -30,13 +32,10 @@ __all__ = [
     "NetSearch",
     "PhaseFailedError",
     "ProjectionSum",
-    "QueryPlan",
     "SixPhase",
     "SixPhases",
     "attention_span",
     "estimate_projection_sum",
-    "measure_agreement",
-    "one_gradient_step",
     "refine_by_consistency",
     "refine_by_margin",
     "sculpt_affine_hull",

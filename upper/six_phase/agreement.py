@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "Contrasts",
     "certify_agreement",
     "contrasts_of",
+    "disagreement",
     "has_repeated_tokens",
 ]
 
@@ -83,6 +85,22 @@ def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]
     return repeated
 
 
+def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
+    """How far the heads are from a common pattern in each row, in logits.
+
+    It is the largest difference of x_a Theta (x_b - x_c) between two heads, over all pairs of tokens b, c. It is
+    measured in logits, since saturated rows have nearly equal patterns for very different logits.
+    O(n k m d (d + k) + n k^2 m^2). For Gaussian tokens and d far above m and k, the (m - 1)(k - 1) differences of
+    logits have a bounded density at zero, so heads agree up to eps with probability of order eps^((m-1)(k-1)).
+    """
+    logits = np.moveaxis(layer.logits(x), -3, -2)  # n, k, m, k
+    worst = np.zeros(logits.shape[:2])
+    for i in range(layer.heads - 1):
+        gaps = logits[:, :, i + 1 :] - logits[:, :, i : i + 1]
+        worst = np.maximum(worst, np.max(gaps.max(axis=-1) - gaps.min(axis=-1), axis=-1))
+    return worst
+
+
 @dataclass(frozen=True, eq=False)
 class Contrasts:
     """Linear equations <x_a (x) v_j, Theta> = t_j that hold approximately for all heads.
@@ -92,6 +110,9 @@ class Contrasts:
     `weights` of rows are 1 / sum_b p_b^-2, since an error of the pattern has a larger effect on the logarithm of a
     small p_b. No token is special: the k - 1 equations are equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all
     b and c.
+
+    Their moments are M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of
+    mean 1. For tokens of identity covariance, M has mean eigenvalue about 1.
     """
 
     rows: Float[np.ndarray, "n d"]
@@ -115,10 +136,41 @@ class Contrasts:
         """The sum of values_j x_a (x) v_j; O(n d^2)."""
         return self.rows.T @ np.einsum("nk,nkd->nd", values, self.differences)
 
-    def formed(self) -> Float[np.ndarray, "n k1 d2"]:
-        """The x_a (x) v_j themselves, of d^2 entries each."""
-        products = self.rows[:, None, :, None] * self.differences[:, :, None, :]
-        return products.reshape(*self.log_ratios.shape, self.rows.shape[1] ** 2)
+    @cached_property
+    def right(self) -> Float[np.ndarray, " d2"]:
+        """B."""
+        return self.transpose_apply(self._share * self.log_ratios).ravel()
+
+    @cached_property
+    def size(self) -> float:
+        """Weighted root mean square of the t, in logits."""
+        return float(np.sqrt(np.sum(self._share * self.log_ratios**2)))
+
+    def moment_product(self, theta: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
+        """M Theta; O(n d^2), with no vector of d^2 entries a row."""
+        d = self.rows.shape[1]
+        return self.transpose_apply(self._share * self.apply(theta.reshape(d, d))).ravel()
+
+    def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
+        """Weighted root mean square of <v, Theta> - t, in logits."""
+        return float(np.sqrt(np.sum(self._share * (self.apply(theta) - self.log_ratios) ** 2)))
+
+    def moment_matrix(self) -> Float[np.ndarray, "d2 d2"]:
+        """M itself, for small d; O(n d^4)."""
+        size = self.rows.shape[1] ** 2
+        total = np.zeros((size, size))
+        for start in range(0, len(self), 2048):  # in blocks, to save memory
+            part, share = self.chosen(slice(start, start + 2048)), self._share[start : start + 2048]
+            equations = part.rows[:, None, :, None] * part.differences[:, :, None, :]
+            share = np.broadcast_to(share, equations.shape[:2]).reshape(-1, 1)
+            equations = equations.reshape(-1, size)
+            total += equations.T @ (share * equations)
+        return total
+
+    @cached_property
+    def _share(self) -> Float[np.ndarray, "n 1"]:
+        # as a column, since every equation of a row has the weight of the row
+        return (self.weights / (self.weights.sum() * self.log_ratios.shape[1]))[:, None]
 
     def chosen(self, which: Any) -> "Contrasts":
         """The equations of the rows in `which`, an index or a mask."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
 
 from upper.six_phase.agreement import Contrasts
-from upper.six_phase.moments import EquationMoments, Krylov, smallest_eigenpairs
 
 __all__ = ["AxisBody", "Ellipsoid", "SpectralGap", "spectral_gap"]
 
@@ -83,6 +83,71 @@ def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: int | None = None) 
 
 
 @dataclass(frozen=True, eq=False)
+class Krylov:
+    """A space of matrices for solving equations with M; its basis diagonalises M within the space.
+
+    `basis` has Ritz vectors of M as orthonormal rows, `products` is M times them, and `curvature` has their Ritz
+    values, ascending.
+    """
+
+    basis: Float[np.ndarray, "r d2"]
+    products: Float[np.ndarray, "r d2"]
+    curvature: Float[np.ndarray, " r"]
+
+    @classmethod
+    def of(cls, basis: Float[np.ndarray, "r d2"], products: Float[np.ndarray, "r d2"]) -> "Krylov":
+        """The span of the rows of `basis`, given M times them."""
+        u, size, turn = np.linalg.svd(basis, full_matrices=False)
+        kept = size > 1e-10 * size[0]
+        orthonormal = turn[kept]
+        # basis = u size turn, so turn = (u / size)^T basis; likewise for the products
+        products = (u[:, kept] / size[kept]).T @ products
+        small = orthonormal @ products.T
+        curvature, axes = scipy.linalg.eigh((small + small.T) / 2)
+        return cls(axes.T @ orthonormal, axes.T @ products, np.maximum(curvature, 0.0))
+
+    @classmethod
+    def spanning(
+        cls, contrasts: Contrasts, vector: Float[np.ndarray, " d2"], within: Float[np.ndarray, "s d2"]
+    ) -> "Krylov":
+        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
+
+        The accuracy is |M z - vector| / |vector|, checked every ten of at most 200 steps. The method is Lanczos with
+        full reorthogonalisation; a step costs one product with M and O(r d^2). The given eigenvectors of small
+        eigenvalues save the most steps.
+        """
+        basis = [*within]
+        products = [contrasts.moment_product(row) for row in basis]
+        target = float(np.linalg.norm(vector))
+        fresh = vector
+        for step in range(200):
+            rows = np.array(basis).reshape(-1, vector.size)
+            for _ in range(2):  # twice is enough
+                fresh = fresh - rows.T @ (rows @ fresh)
+            size = float(np.linalg.norm(fresh))
+            if size <= 1e-12 * target or len(basis) == vector.size:
+                break
+            basis.append(fresh / size)
+            fresh = contrasts.moment_product(basis[-1])
+            products.append(fresh)
+            if step % 10 == 9:
+                space = cls.of(np.stack(basis), np.stack(products))
+                missed = vector - space.weights(vector) @ space.products
+                if np.linalg.norm(missed) <= 1e-7 * target:
+                    return space
+        return cls.of(np.stack(basis), np.stack(products))
+
+    def solve(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
+        """The best z in the space for M z = right, without the directions of zero curvature."""
+        return self.weights(right) @ self.basis
+
+    def weights(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " r"]:
+        """The solution of `solve`, in coordinates of the basis."""
+        flat = self.curvature <= 1e-13 * (float(self.curvature.max()) or 1.0)
+        return np.where(flat, 0.0, (self.basis @ right) / np.where(flat, 1.0, self.curvature))
+
+
+@dataclass(frozen=True, eq=False)
 class Ellipsoid:
     """K = {Theta: mean of w (<v, Theta> - t)^2 <= tolerance^2, |Theta|_F <= radius}, the mean over the equations.
 
@@ -108,7 +173,7 @@ class Ellipsoid:
     centre: Float[np.ndarray, "d d"]
     misfit_at_centre: float
     explained: float
-    _moments: EquationMoments = field(repr=False)
+    _contrasts: Contrasts = field(repr=False)
     _space: Krylov = field(repr=False)
 
     @classmethod
@@ -120,10 +185,10 @@ class Ellipsoid:
         that is 1.25 times the norm of orthogonal heads of equal norm. It is larger if the affine hull passes near zero.
         The number of `wide` directions is m - 1. By default it comes from the gap in the spectrum.
         """
-        moments = EquationMoments(contrasts)
-        spectrum, directions, space = _decomposed(moments, wide)
-        centre = space.solve(moments.right)
-        misfit = moments.misfit(centre)
+        spectrum, directions, space = _decomposed(contrasts, wide)
+        centre = space.solve(contrasts.right)
+        d = contrasts.rows.shape[1]
+        misfit = contrasts.misfit(centre.reshape(d, d))
         if wide is None:
             # without saturated rows, equations are short along the average head, so the curvature is small there,
             # though the body is not wide
@@ -137,9 +202,8 @@ class Ellipsoid:
         thickness = float(spectrum[gap.wide - 1]) * radius**2 if gap.wide else 0.0
         # with rounding, even exact equations do not hold exactly
         tolerance = float(
-            max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * moments.size, 1e-300)
+            max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * contrasts.size, 1e-300)
         )
-        d = round(len(centre) ** 0.5)
         body = cls(
             tolerance=tolerance,
             radius=radius,
@@ -148,8 +212,8 @@ class Ellipsoid:
             gap=gap,
             centre=centre.reshape(d, d),
             misfit_at_centre=misfit,
-            explained=1 - (misfit / moments.size) ** 2 if moments.size > 0 else 1.0,
-            _moments=moments,
+            explained=1 - (misfit / contrasts.size) ** 2 if contrasts.size > 0 else 1.0,
+            _contrasts=contrasts,
             _space=space,
         )
         least = float(np.linalg.norm(body.min_norm_point()))
@@ -157,7 +221,7 @@ class Ellipsoid:
 
     def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
         """Weighted root mean square of the equations' residuals at Theta, in logits."""
-        return self._moments.misfit(np.asarray(theta, dtype=np.float64).ravel())
+        return self._contrasts.misfit(np.asarray(theta, dtype=np.float64))
 
     def contains(self, theta: Float[np.ndarray, "d d"]) -> bool:
         """Whether Theta is in K, to one part in a million."""
@@ -174,7 +238,7 @@ class Ellipsoid:
         """A point of K at which <direction, Theta> is largest; above d = 24 this takes about forty products with M."""
         g, space = np.asarray(direction, dtype=np.float64).ravel(), self._space
         if len(space.basis) < g.size:
-            other = Krylov.spanning(self._moments, g, np.zeros((0, g.size)))
+            other = Krylov.spanning(self._contrasts, g, np.zeros((0, g.size)))
             rows = np.concatenate([space.basis, other.basis])
             space = Krylov.of(rows, np.concatenate([space.products, other.products]))
         return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
@@ -189,17 +253,28 @@ class Ellipsoid:
         )
 
 
-def _decomposed(moments: EquationMoments, wide: int | None) -> tuple[np.ndarray, np.ndarray, Krylov]:
-    """The smallest eigenvalues of M, their eigenvectors as rows, and a space for solving equations with M."""
-    count = RULES.eigenvalues if wide is None else wide + RULES.beyond
-    if moments.dim <= RULES.dense_up_to:
-        values, vectors = np.linalg.eigh(moments.matrix())
+def _decomposed(contrasts: Contrasts, wide: int | None) -> tuple[np.ndarray, np.ndarray, Krylov]:
+    """The smallest eigenvalues of M, their eigenvectors as rows, and a space for solving equations with M.
+
+    In large dimension they are by restarted Lanczos: each value is within its residual |M v - value v|, 5 % of the
+    value, of an eigenvalue, which is accurate enough to find a gap. The start is fixed, so that the result is a
+    function of the equations.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    count, size = RULES.eigenvalues if wide is None else wide + RULES.beyond, contrasts.right.size
+    if size <= RULES.dense_up_to**2:
+        values, vectors = np.linalg.eigh(contrasts.moment_matrix())
         space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
         count = max(RULES.eigenvalues, count)
         return space.curvature[:count], space.basis[:count], space
-    spectrum, directions = smallest_eigenpairs(moments, count)
+    operator = LinearOperator((size, size), matvec=contrasts.moment_product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(size)
+    values, vectors = eigsh(operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, v0=start)
+    order = np.argsort(values)
+    spectrum, directions = np.maximum(values[order], 0.0), vectors.T[order]  # negative ones are rounding
     tiny = spectrum < RULES.tiny * spectrum[-1]
-    return spectrum, directions, Krylov.spanning(moments, moments.right, directions[tiny])
+    return spectrum, directions, Krylov.spanning(contrasts, contrasts.right, directions[tiny])
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,20 +13,23 @@ from attention.learning import LearnerBase
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
 from upper.floor import counting_floor
 from upper.six_phase.common import PhaseFailedError, Wish, share_of_budget
-from upper.six_phase.details import SixPhases
-from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import AffineHull, sculpt_affine_hull
-from upper.six_phase.phase3_refine_sum import SHARES, refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_heads import fit_heads
 from upper.six_phase.phase6_net import Net, NetSearch, held_out_examples, search_net
+from upper.six_phase.phases1_3_projection_sum import (
+    SHARES,
+    ProjectionSum,
+    estimate_projection_sum,
+    refine_by_consistency,
+    refine_by_margin,
+)
 
-__all__ = ["SixPhase"]
+__all__ = ["SixPhase", "SixPhases"]
 
 Result = TypeVar("Result", ProjectionSum, AffineHull, AttentionSpan, NetSearch)
 
-_PAPER_ONLY = ("rounds", "margin_over", "net_over")
-_SPAN = "span of the attention matrices"
+_PAPER_ONLY = ("margin_over", "net_over")
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,6 @@ class SixPhase(LearnerBase):
     tolerance : float, optional
         In paper mode: the relative error to reach on held-out examples. The default is (kd)^(-m/2), that is (kd)^-m for
         the squared error. In practical mode: the residual at which to stop, by default 1e-14.
-    rounds : int
-        Paper mode: the number of rounds of phases 3 and 4.
     accept : float, optional
         The share of rows accepted in phase 4, see `sculpt_affine_hull`. By default .01 in practical mode; in paper
         mode .003, and .0002 where (m-1)(k-1) is above 1.
@@ -112,7 +113,6 @@ class SixPhase(LearnerBase):
     examples: NonNegativeInt | None = None
     work: PositiveInt | None = None
     tolerance: NonNegativeFloat | None = None
-    rounds: PositiveInt = 1
     accept: Annotated[float, Real(above=0, most=1)] | None = None
     margin_over: Literal["body", "proxy"] = "body"
     net_over: Literal["hull", "span"] = "hull"
@@ -143,47 +143,49 @@ class SixPhase(LearnerBase):
             reason = f"the six phases do not apply: {why}."
             return run.ended(run.provisional(), Verdict(Outcome.NOT_APPLICABLE), reason)
         try:
-            return self._paper(run) if self.mode == "paper" else self._practical(run, rng)
+            span = self._span(run)
+            return self._net(run, span) if self.mode == "paper" else self._fit_within(run, span, rng)
         except PhaseFailedError as failure:
             return run.ended(run.provisional(), Verdict(failure.outcome), failure.explanation)
 
-    def _paper(self, run: "_Run") -> Fit:
-        """Paper mode: no gradient and no Newton step."""
+    def _span(self, run: "_Run") -> AttentionSpan:
+        """Phases 1 to 5; practical mode has no phase 2, as its phase 3 certifies rows itself."""
         oracle, wide = run.oracle, None if self.heads == "auto" else self.heads - 1
-
         # 1. a crude estimate of sum_i W_i
         crude = estimate_projection_sum(oracle, run.begin(1))
         run.record("sum of the projections", "crude_sum", crude).require_usable()
 
         # 2. the body K around the affine hull of the Theta_i
-        n = run.begin(2)
-        hull = sculpt_affine_hull(oracle, crude.w, wide=wide, accept=_DRAWS.crude_share, examples=n)
-        run.record("sculpt the affine hull", "crude_hull", hull).require_usable()
+        before, n = None, run.begin(2)
+        if self.mode == "paper":
+            before = sculpt_affine_hull(oracle, crude.w, wide=wide, accept=_DRAWS.crude_share, examples=n)
+            run.record("sculpt the affine hull", "crude_hull", before).require_usable()
 
-        for number in range(1, self.rounds + 1):
-            # 3. a better estimate of the sum, from rows of large margin
-            n = run.begin(3, self._round(number))
-            body = hull.body
+        # 3. a better estimate of the sum, in paper mode from rows of large margin
+        n = run.begin(3)
+        if before is None:
+            refined = refine_by_consistency(oracle, crude.w, examples=n // len(SHARES))
+        else:
+            body = before.body
             if self.margin_over == "proxy":
                 body = replace(body, tolerance=_DRAWS.nearly_least * body.misfit_at_centre)
             refined = refine_by_margin(oracle, body, examples=n, over=self.margin_over)
-            run.record("refine the sum", "refined_sums", refined)
+        run.record("refine the sum", "refined_sum", refined)
 
-            # 4. a thinner body K
-            n, before = run.begin(4, self._round(number)), hull
-            hull = sculpt_affine_hull(
-                oracle, refined.w, wide=wide, accept=self._share(oracle.tokens), examples=n
-            )
-            run.record("sculpt again", "hulls", hull).require_usable(before)
+        # 4. a thinner body K
+        n = run.begin(4)
+        hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.tokens), examples=n)
+        run.record("sculpt again", "hull", hull).require_usable(before)
 
         # 5. the span of the Theta_i
         run.begin(5)
-        span = run.record(_SPAN, "span", attention_span(hull.body))
+        return run.record("span of the attention matrices", "span", attention_span(hull.body))
+
+    def _net(self, run: "_Run", span: AttentionSpan) -> Fit:
+        """Phase 6 of paper mode: a net of the span; no gradient and no Newton step."""
+        oracle = run.oracle
         if span.directions.size and not span.is_clear:
             raise PhaseFailedError(Outcome.NO_SPECTRAL_GAP, f"it {span.doubt}")
-        run.doubt_span(span)
-
-        # 6. a net of the span
         n, m = run.begin(6), run.phases.heads
         needed = 2 - (-2 * m * oracle.dim // oracle.tokens)
         if n < needed:
@@ -207,21 +209,10 @@ class SixPhase(LearnerBase):
         )
         return run.ended(net.layer, judged, reason)
 
-    def _practical(self, run: "_Run", rng: np.random.Generator) -> Fit:
-        """Practical mode: phase 3 certifies rows itself, in place of phase 2, and phase 6 minimises."""
-        oracle, wide = run.oracle, None if self.heads == "auto" else self.heads - 1
-        crude = estimate_projection_sum(oracle, run.begin(1))
-        run.record("sum of the projections", "crude_sum", crude).require_usable()
-        refined = refine_by_consistency(oracle, crude.w, examples=run.begin(3) // len(SHARES))
-        run.record("refine the sum", "refined_sums", refined)
-        n = run.begin(4)
-        hull = sculpt_affine_hull(oracle, refined.w, wide=wide, accept=self._share(oracle.tokens), examples=n)
-        run.record("sculpt again", "hulls", hull).require_usable()
-        run.begin(5)
-        span = run.record(_SPAN, "span", attention_span(hull.body))
-        run.doubt_span(span)
+    def _fit_within(self, run: "_Run", span: AttentionSpan, rng: np.random.Generator) -> Fit:
+        """Phase 6 of practical mode: a fit within the span, then Newton iterates."""
         fitted = fit_heads(
-            oracle,
+            run.oracle,
             span,
             examples=run.begin(6),
             work=self._work,
@@ -234,28 +225,22 @@ class SixPhase(LearnerBase):
         alone = judged.outcome.succeeded and fitted.by_newton and not span.is_clear
         return run.ended(fitted.layer, judged, reason, alone="Newton" if alone else "")
 
-    def _wishes(self, k: int, d: int) -> dict[tuple[int, int], Wish]:
-        """The examples that each phase would draw in each round, in order."""
+    def _wishes(self, k: int, d: int) -> dict[int, Wish]:
+        """The examples that each phase would draw, in order."""
         m, pairs = _DRAWS.heads_if_auto if self.heads == "auto" else self.heads, k * (k - 1)
         least = 8 + d * d // pairs
-        hull = Wish(int(_DRAWS.equations * d * d / (self._share(k) * pairs)), least)
         crude = Wish(_DRAWS.crude_sum[self.mode] * d, 8)
+        hull = Wish(int(_DRAWS.equations * d * d / (self._share(k) * pairs)), least)
         if self.mode == "practical":
             floor = counting_floor(heads=m, tokens=k, dim=d)
-            return {
-                (1, 1): crude,
-                (3, 1): Wish(_DRAWS.consistency * len(SHARES), (2 * d // k + 1) * len(SHARES)),
-                (4, 1): hull,
-                (6, 1): Wish(4 * floor + 8, floor + 2),
-            }
+            consistency = Wish(_DRAWS.consistency * len(SHARES), (2 * d // k + 1) * len(SHARES))
+            return {1: crude, 3: consistency, 4: hull, 6: Wish(4 * floor + 8, floor + 2)}
+        first = Wish(int(_DRAWS.equations * d * d / (_DRAWS.crude_share * pairs)), least)
         margin = Wish(_DRAWS.margin[self.margin_over] * d, 2 * d // k + 1)
         select, judge = held_out_examples(self._work), held_out_examples(1, Net.delta / 2)
         regress = -(-2 * m * d // k)
-        first = Wish(int(_DRAWS.equations * d * d / (_DRAWS.crude_share * pairs)), least)
-        wishes = {(1, 1): crude, (2, 1): first}
-        for number in range(1, self.rounds + 1):
-            wishes |= {(3, number): margin, (4, number): hull}
-        return wishes | {(6, 1): Wish(select + judge + 8 * regress, 2 + regress)}
+        net = Wish(select + judge + 8 * regress, 2 + regress)
+        return {1: crude, 2: first, 3: margin, 4: hull, 6: net}
 
     @property
     def _work(self) -> int:
@@ -269,10 +254,6 @@ class SixPhase(LearnerBase):
             return 0.01
         return 0.0002 if self.heads != "auto" and (self.heads - 1) * (k - 1) > 1 else 0.003
 
-    def _round(self, number: int) -> int | None:
-        """The number of a round as the trace names it, None if there is one only."""
-        return number if self.rounds > 1 else None
-
     def _refusal(self, k: int, d: int) -> str | None:
         """Why the phases cannot run at all; None if they can."""
         if k == 1:
@@ -284,44 +265,88 @@ class SixPhase(LearnerBase):
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class SixPhases:
+    """What the six phases found, `Fit.details` of a fit by `SixPhase`: the result of every phase that was reached.
+
+    `net` is of paper mode; in practical mode the layer of the fit is the result of phase 6. `heads` is m, given or
+    estimated. `failed` is the number of the phase that failed; None if none did or the phases do not apply. `reason`
+    says why a phase failed, or what phase 6 reached. `doubts` lists other evidence against the result, such as an
+    unclear gap or too few examples.
+    """
+
+    mode: Literal["practical", "paper"]
+    heads: int
+    crude_sum: ProjectionSum | None = None  #: phase 1
+    crude_hull: AffineHull | None = None  #: phase 2, in paper mode
+    refined_sum: ProjectionSum | None = None  #: phase 3
+    hull: AffineHull | None = None  #: phase 4
+    span: AttentionSpan | None = None  #: phase 5
+    net: NetSearch | None = None  #: phase 6, in paper mode
+    failed: int | None = None
+    reason: str = ""
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def last_sum(self) -> ProjectionSum | None:
+        """The latest estimate of the sum of the projections."""
+        return self.refined_sum or self.crude_sum
+
+    @property
+    def last_hull(self) -> AffineHull | None:
+        """The latest body."""
+        return self.hull or self.crude_hull
+
+    @property
+    def explanation(self) -> str:
+        """The result in sentences: which phase failed and why, or what phase 6 reached; and the doubts."""
+        reason = f"Phase {self.failed} failed: {self.reason}" if self.failed else self.reason
+        return " ".join([reason[:1].upper() + reason[1:], *self.doubts])
+
+    def __repr__(self) -> str:
+        return f"<SixPhases: {self.heads} heads. {self.explanation}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The measures and arrays of every phase as JSON values, without matrices and examples."""
+
+        def plain(result: Any) -> Any:
+            values = {} if result is None else {**result.measures, **result.arrays}
+            return {name: np.asarray(value).tolist() for name, value in values.items()} or None
+
+        own = {name: getattr(self, name) for name in ("mode", "heads", "failed", "explanation")}
+        phases = ("crude_sum", "crude_hull", "refined_sum", "hull", "span", "net")
+        return own | {name: plain(getattr(self, name)) for name in phases}
+
+
 @dataclass(eq=False)
 class _Run:
     """A run as far as it has come: the current phase, what the phases found, and what they may draw."""
 
     oracle: ExampleOracle
     recorder: Recorder
-    wishes: Mapping[tuple[int, int], Wish]
+    wishes: Mapping[int, Wish]
     budget: int | None
     use_all: bool
     phases: SixPhases
     phase: int = 1
-    round: int | None = None
 
-    def begin(self, phase: int, round: int | None = None) -> int:
-        """Begin a phase of a round, and return the number of examples that it may draw."""
-        self.phase, self.round, place = phase, round, (phase, round or 1)
-        if place not in self.wishes:
+    def begin(self, phase: int) -> int:
+        """Begin a phase, and return the number of examples that it may draw."""
+        self.phase = phase
+        if phase not in self.wishes:
             return 0
-        return share_of_budget(self.wishes, place, self.budget, self.recorder.examples, use_all=self.use_all)
+        return share_of_budget(self.wishes, phase, self.budget, self.recorder.examples, use_all=self.use_all)
 
     def record(self, step: str, name: str, result: Result) -> Result:
         """Keep what a phase found under this name of `SixPhases`, and record it as a step of the trace."""
-        before: Any = getattr(self.phases, name)
-        changes: dict[str, Any] = {name: (*before, result) if isinstance(before, tuple) else result}
+        changes: dict[str, Any] = {name: result}
         if isinstance(result, AffineHull):
             changes["heads"] = result.wide + 1
         self.phases = replace(self.phases, **changes)
         against = None if isinstance(result, NetSearch) else result.errors
         layer = self.provisional() if self.recorder.measuring or isinstance(result, NetSearch) else None
-        self.recorder.step(
-            step, layer=layer, against=against, phase=self.phase, round=self.round, **result.measures
-        )
+        self.recorder.step(step, layer=layer, against=against, phase=self.phase, **result.measures)
         return result
-
-    def doubt_span(self, span: AttentionSpan) -> None:
-        """Keep why the span may not be that of the heads."""
-        if span.doubt:
-            self.phases = replace(self.phases, doubts=(*self.phases.doubts, f"Phase 5 {span.doubt}"))
 
     def provisional(self) -> AttentionLayer:
         """The best layer so far: that of the net, or one with the proxy and a share of the sum in every head."""
@@ -334,18 +359,19 @@ class _Run:
 
     def ended(self, layer: AttentionLayer, judged: Verdict, reason: str, *, alone: str = "") -> Fit:
         """The fit and its details; after too few examples, also the number that the phases would draw."""
-        outcome, doubts = judged.outcome, self.phases.doubts
+        outcome, span = judged.outcome, self.phases.span
         wanted = sum(wish.wanted for wish in self.wishes.values())
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
+        failed_in = self.phase if failed else None
+        doubts: tuple[str, ...] = (f"Phase 5 {span.doubt}",) if span and span.doubt and failed_in != 5 else ()
         if too_few:
-            each = ", ".join(f"{wish.wanted} for phase {phase}" for (phase, _), wish in self.wishes.items())
+            each = ", ".join(f"{wish.wanted} for phase {phase}" for phase, wish in self.wishes.items())
             doubts += (f"The phases had {self.budget} examples of the {wanted} they would draw: {each}.",)
             if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
                 ran_out = self.oracle.remaining == 0
                 spent = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
                 judged = replace(judged, outcome=spent)
-        failed_in = self.phase if failed else None
         return self.recorder.fit(
             judged,
             layer=layer,

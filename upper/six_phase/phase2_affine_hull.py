@@ -138,7 +138,6 @@ def sculpt_affine_hull(
     *,
     wide: NonNegativeInt | None = None,
     accept: Annotated[float, Real(above=0, most=1)] = 0.01,
-    equations: PositiveInt | None = None,
     examples: PositiveInt | None = None,
 ) -> AffineHull:
     """Phases 2 and 4: certify agreement events with the estimate of the sum, and make the body K from them.
@@ -155,11 +154,9 @@ def sculpt_affine_hull(
         The share of all rows to accept. Accepted are those with the smallest residuals, among usable rows: those whose
         pattern has every entry above .05. With one head, at least half of the usable rows are accepted. The share is
         raised if the allowed examples would give fewer than 1.5 d^2 equations.
-    equations : int, optional
-        The number of equations; by default 6 d^2, six per unknown.
     examples : int, optional
-        The most examples to draw; by default four times the number that `accept` should need for the equations. Of
-        given examples, at most those that are left.
+        The most examples to draw; by default four times the number that `accept` should need for 6 d^2 equations, six
+        per unknown, which are enough. Of given examples, at most those that are left.
 
     Notes
     -----
@@ -174,7 +171,7 @@ def sculpt_affine_hull(
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
     k, d = oracle.tokens, oracle.dim
-    wanted = 6 * d * d if equations is None else equations
+    wanted = 6 * d * d
     most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else examples
     most = remaining(oracle, most, "to look for agreement events in")
     # enough rows for 1.5 d^2 equations: larger residuals are better than too few rows

@@ -48,7 +48,7 @@ class Net:
     numbers: ClassVar[int] = 1 << 26
     points: ClassVar[int] = 4000  #: the most points for two heads, whose errors are a table of all pairs
     kurtosis: ClassVar[float] = 4.0  #: the largest E z^2 / (E z)^2 for which there is a bound
-    delta: ClassVar[float] = 0.01  #: the probability of a wrong selection, and that of a wrong bound
+    delta: ClassVar[float] = 0.01  #: the probability of a wrong selection
 
     def together(self, m: int, n_tokens: int, d: int) -> int:
         """The most points that fit into the memory, for examples of so many numbers."""
@@ -60,10 +60,8 @@ class NetSearch:
     """The best `layer` of a net: a tuple of attention matrices with its regressed projections.
 
     `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the judging examples, which had no part in the
-    selection. The true error is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
-    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or if the examples show a higher
-    kurtosis of either. `kurtosis` is that of |F^ - F|^2. `evidence` is the number of judging inputs whose labels do not
-    follow from those of the other examples; inputs that are equal up to symmetry count once.
+    selection. `evidence` is the number of judging inputs whose labels do not follow from those of the other examples;
+    inputs that are equal up to symmetry count once.
 
     `candidates` counts the tuples tried, also those of the refinements, and `examples` all examples. The first net has
     `points` points per head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid`
@@ -73,8 +71,6 @@ class NetSearch:
 
     layer: AttentionLayer
     error: float
-    bound: float | None
-    kurtosis: float
     candidates: int
     points: int
     spacing: float
@@ -93,8 +89,6 @@ class NetSearch:
             "spacing": self.spacing,
             "held_out_error": math.sqrt(self.error),
             "held_out_squared_error": self.error,
-            "kurtosis": self.kurtosis,
-            **({} if self.bound is None else {"held_out_bound": self.bound}),
         }
 
     @property
@@ -154,13 +148,7 @@ def search_net(
     coarse for m = 3. For more heads it is only a start for the refinements. A tuple costs O((m d)^3), without a pass
     over data.
 
-    *Bound.* Let n be the number of judging examples, s^2 = 2 kurtosis ln(2 / delta) / n and s <= 1/2. The mean of
-    |F^ - F|^2 is below 1 - s times its expectation with probability at most delta / 2. Let N be the number of all
-    examples and t^2 = (kurtosis - 1)(2 / delta - 1) / N. The mean of |F|^2 is above 1 + t times its expectation with
-    probability at most delta / 2. A kurtosis of 4 is assumed; delta is .01.
-
-    Source: Chen and Li, arXiv 2402.04084, phase 6, for the net; the refinements are not from there. The tail bounds are
-    Maurer's and Cantelli's.
+    Source: Chen and Li, arXiv 2402.04084, phase 6, for the net; the refinements are not from there.
     """
     n, k, d = x.shape
     m = len(span.basis)
@@ -194,13 +182,9 @@ def search_net(
         best_tuple = _halved(data, best_tuple, spacing / 2**halving, allowed, together)
     theta, w = data.heads(best_tuple.points)
     misses, energy = _squares(AttentionLayer(theta=theta, w=w)(x[judging]) - y[judging]), _squares(y)
-    mean = float(misses.mean())
-    kurtosis = float(np.mean((misses / mean) ** 2)) if mean > 0 else 1.0
     return NetSearch(
         layer=AttentionLayer(theta=theta, w=unit * w),
         error=float(misses.sum() / (energy[judging].sum() or 1.0)),
-        bound=_bound(mean, kurtosis, judge, energy),
-        kurtosis=kurtosis,
         candidates=best_tuple.tried,
         points=len(points),
         spacing=spacing,
@@ -221,17 +205,6 @@ def _set_aside(n: int, regress: int, select: int, judge: int) -> tuple[int, int]
 
 def _squares(outputs: np.ndarray) -> np.ndarray:
     return np.sum(outputs**2, axis=(1, 2))
-
-
-def _bound(
-    mean: float, kurtosis: float, judge: int, energy: np.ndarray, delta: float = Net.delta
-) -> float | None:
-    below = math.sqrt(2 * Net.kurtosis * math.log(2 / delta) / judge)
-    size = float(energy.mean()) or 1.0
-    if below > 0.5 or max(kurtosis, float(np.mean((energy / size) ** 2))) > Net.kurtosis:
-        return None
-    above = math.sqrt((Net.kurtosis - 1) * (2 / delta - 1) / len(energy))
-    return mean / (1 - below) * (1 + above) / size
 
 
 def _grid(frame: Frame, spacing: float, m: int, most: int, together: int) -> tuple[float, np.ndarray]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from attention import AttentionLayer, Recorder
 from upper.value_queries.logits import Parameters
-from upper.value_queries.two_tokens import TwoTokens, orthonormal
+from upper.value_queries.queries import TwoTokens, orthonormal
 
 __all__ = ["MOST_DEPENDENT", "FreeSigns", "dependent_heads", "free_signs"]
 

@@ -22,13 +22,21 @@ from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.value_queries.answers import LastRows, RecordedAnswers, Tolerances, is_causal, measure_precision
 from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
 from upper.value_queries.logits import Parameters, read_logits
 from upper.value_queries.noisy import recover_from_noise
+from upper.value_queries.queries import (
+    LastRows,
+    Tolerances,
+    TwoTokens,
+    find_scale_and_rank,
+    is_causal,
+    linear_part,
+    measure_precision,
+    rank_of_values,
+)
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
-from upper.value_queries.two_tokens import TwoTokens, find_scale_and_rank, linear_part, rank_of_values
 
 __all__ = ["ByQueries", "judge", "judge_coarse", "judge_one_direction", "masked_rightly"]
 
@@ -230,13 +238,12 @@ class ByQueries(LearnerBase):
     def _from_coarse(
         self, oracle: ValueOracle, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
-        record = RecordedAnswers(oracle)
         heads = None if self.heads == "auto" else self.heads
-        layer = recover_from_noise(record, precision, heads=heads, rng=random, recorder=recorder)
+        layer = recover_from_noise(oracle, precision, heads=heads, rng=random, recorder=recorder)
         if isinstance(layer, Refusal):
             recorder.step(layer.value)
             return _NOT_SEPARATED
-        verdict = judge_coarse(record, precision, layer, random)
+        verdict = judge_coarse(oracle, precision, layer, random)
         recorder.step("Fresh queries", layer=layer, error_on_queries=verdict.held_out_error)
         return layer, verdict
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from attention import AttentionLayer
-from upper.value_queries.two_tokens import LinearPart, TwoTokens
+from upper.value_queries.queries import LinearPart, TwoTokens
 
 __all__ = ["Parameters", "read_logits", "read_noisy_logits"]
 
@@ -24,7 +24,6 @@ class _Reading:
     #: a query with a smaller weight loses two digits: it is asked again with shorter tokens
     small: float = 1e-2
     halvings: int = 8  #: so often at most
-    common: int = 8  #: how often the part that is common to the noisy logits of a group is read
     numbers: int = 4_000_000  #: queries are solved so many at a time, for memory
 
 
@@ -115,13 +114,12 @@ def read_noisy_logits(
     m, d = len(w), pairs.oracle.dim
     most = max(1, int(_BY.coarse_share * d / m))
     size = most if pairs.oracle.tokens is None else min(most, pairs.oracle.tokens - 1)
-    readings = 1 if pairs.precision.repeatable else _BY.common
     theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
         far = pairs.scale * directions[group]
         for _ in range(_BY.halvings):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, np.repeat(centre[None], readings, axis=0), far)
+            at_centre, small = _row_logits(pairs, w, centre[None], far)
             if not small.any():
                 break
             far = far / 2
@@ -134,7 +132,7 @@ def read_noisy_logits(
             if not len(left):
                 break
             length[left] /= 2
-        shared, far_length = at_centre.mean(axis=0), float(np.linalg.norm(far[0]))
+        shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
         common[:, group] = -shared / (pairs.step_length * far_length)
         centres[group] = centre

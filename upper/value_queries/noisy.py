@@ -1,16 +1,16 @@
 """Recovery from coarse answers: step length and number of repetitions, and what tokens are counted from."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AnswerPrecision, AttentionLayer, Recorder
-from upper.value_queries.answers import RecordedAnswers
+from attention import AnswerPrecision, AttentionLayer, Recorder, ValueOracle
+from upper.newton.full_heads import FullHeads
+from upper.newton.loop import gauss_newton
 from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
-from upper.value_queries.polish import polish
-from upper.value_queries.separation import Refusal, SeparatedHeads, read_heads, separate_heads
-from upper.value_queries.two_tokens import (
+from upper.value_queries.queries import (
     LinearPart,
     TwoTokens,
     find_scale,
@@ -18,6 +18,7 @@ from upper.value_queries.two_tokens import (
     orthonormal,
     rank_of_values,
 )
+from upper.value_queries.separation import Refusal, separate_heads
 
 __all__ = ["recover_from_noise"]
 
@@ -43,18 +44,24 @@ class _Lengths:
     growth: float = 8.0
     #: logits of biases are noise where they are below so many times the noise level
     bias: float = 30.0
-    #: where answers repeat, further readings along other directions, whose rounding differs
-    readings: int = 2
-    #: the fit to all answers gains a factor of 3 where they are rounded and 100 where they are noisy; rounded answers
-    #: times heads times d^2 are fitted up to this number, which is some 10 seconds
-    fitted: float = 1e7
+    #: the fit is to so many times as many numbers as there are parameters: the noise on these falls with its root
+    numbers: float = 8.0
+    averaged: int = 8  #: or so many times as many, where queries are repeated
+    #: but at most so many products a pass, as far as a quarter of the numbers is left
+    products: float = 2e7
+    iterates: int = 100  #: where tokens are counted from a centre, many are needed
+    #: an iterate is the last if its residual is at most so many times that of the answers' errors (the second where
+    #: logits are rounded too), and more than this share of the one before
+    near: float = 1.1
+    near_rounded: float = 2.0
+    last: float = 0.99
 
 
 _BY = _Lengths()
 
 
 def recover_from_noise(
-    record: RecordedAnswers,
+    oracle: ValueOracle,
     precision: AnswerPrecision,
     *,
     heads: int | None,
@@ -63,31 +70,27 @@ def recover_from_noise(
 ) -> AttentionLayer | Refusal:
     """All heads from answers with errors, or why they are not separated.
 
-    Heads are separated and followed as without errors. They are then read once more at the differences themselves, and
-    all parameters are fitted to all answers. Noise is outgrown by longer differences, as far as rounding, which grows
-    with them, and biases allow. Where biases limited the step length, the last two steps are repeated with a longer
-    one.
+    Heads are separated and followed as without errors. Then all parameters are fitted to fresh answers by Newton's
+    loop. Noise is outgrown by longer differences, as far as rounding, which grows with them, and biases allow. Where
+    biases limited the step length, the fit is repeated with a longer one.
 
     Parameters
     ----------
     heads : int or None
         Heads; None counts them.
     """
-    before = len(record.record)
-    linear = linear_part(record, opposite=True, length=_BY.equal)
+    linear = linear_part(oracle, opposite=True, length=_BY.equal)
     longest = _longest_allowed(linear, precision)
     if longest > 1:
-        linear = linear_part(record, opposite=True, length=_BY.equal * longest)
+        linear = linear_part(oracle, opposite=True, length=_BY.equal * longest)
     recorder.step("Equal tokens")
-    budget = None if record.remaining is None else record.remaining // (8 * record.dim)
-    steps = choose_step_length(TwoTokens(record, linear, precision), longest, budget, rng)
-    # the fit takes answers of one step length
-    record.record[:] = record.record[before : before + 1 + (longest > 1)][-1:]
+    budget = None if oracle.remaining is None else oracle.remaining // (8 * oracle.dim)
+    steps = choose_step_length(TwoTokens(oracle, linear, precision), longest, budget, rng)
     if steps is None:
         return Parameters.alike(linear).layer
     if steps.pairs.repeats > 1:  # the linear part counts in every value
         repeats = steps.pairs.repeats
-        linear = linear_part(record, opposite=True, length=_BY.equal * longest, repeats=repeats)
+        linear = linear_part(oracle, opposite=True, length=_BY.equal * longest, repeats=repeats)
         steps = replace(steps, pairs=replace(steps.pairs, linear=linear))
     pairs = steps.pairs
     rank = rank_of_values(pairs, rng)
@@ -103,34 +106,88 @@ def recover_from_noise(
     separated = separate_heads(pairs, count, rank, rng, recorder)
     if isinstance(separated, Refusal):
         return separated
-    known = _with_logits(pairs, separated.w, separated.directions)
+    # the sum is known best, from the longest tokens
+    w = separated.w + (linear.projection_sum - separated.w.sum(axis=0)) / count
+    known = (read_logits if pairs.step_length == 1 else read_noisy_logits)(pairs, w, separated.directions)
+    recorder.step("Logits", layer=_without_noise(known, steps).layer)
     while True:
-        known = _read_again(steps.pairs, separated, known, rng)
-        step_length = steps.pairs.step_length
-        recorder.step("Read again", layer=_without_noise(known, steps).layer, step_length=step_length)
-        if precision.noise or record.drawn * count * record.dim**2 < _BY.fitted:
-            known = polish(known, record.record, precision)
-            recorder.step("Fitted", layer=_without_noise(known, steps).layer, step_length=step_length)
-        layer = _without_noise(known, steps).layer
+        known = _fitted(steps.pairs, _without_noise(known, steps), rng)
+        layer, step_length = _without_noise(known, steps).layer, steps.pairs.step_length
+        recorder.step("Fitted", layer=layer, step_length=step_length)
         longer = lengthened(steps, Centre(known.theta, known.key_bias))
         if longer is None:
             return layer
         steps = longer
 
 
-def _read_again(
-    pairs: TwoTokens, heads: SeparatedHeads, known: Parameters, rng: np.random.Generator
-) -> Parameters:
-    """W at the differences themselves, and logits; the mean of several readings where noise does not differ."""
-    w, d = read_heads(pairs, heads, known), pairs.oracle.dim
-    reading = _with_logits(pairs, w, heads.directions)
-    if pairs.precision.noise:
-        return reading
-    others = [_with_logits(pairs, w, orthonormal(rng, d, d)) for _ in range(_BY.readings)]
-    theta, key_bias = (
-        np.mean([getattr(one, name) for one in (reading, *others)], axis=0) for name in ("theta", "key_bias")
-    )
-    return replace(reading, theta=theta, key_bias=key_bias)
+def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Parameters:
+    """The parameters fitted to fresh answers, from known ones; biases only where some are known.
+
+    A query is a token x / L and others at x / L - L t, as those of two tokens are: the row of the first one alone is
+    fitted, since the logits of the others are large. Where the step length L is 1, all rows count.
+    """
+    (m, d), length, k = known.key_bias.shape, pairs.step_length, pairs.oracle.tokens
+    k = k or max(3, 1 + int(0.4 * d / m))
+    n = int(_BY.numbers * 2 * m * d) + 4
+    n = min(n, max(n // 4, int(_BY.products / (k * m * d * (d + 2 * k)))))
+    if not pairs.precision.repeatable:
+        n *= min(pairs.repeats, _BY.averaged)
+    if pairs.oracle.remaining is not None:
+        n = min(n, pairs.oracle.remaining // 2)
+    size = 2 * pairs.scale / np.sqrt(d)
+    x = size * rng.standard_normal((n, k, d)) / length
+    kind = FullHeads
+    if length > 1:
+        far = rng.standard_normal((n, k - 1, d))
+        far *= pairs.scale / np.linalg.norm(far, axis=-1, keepdims=True)
+        if pairs.centre is not None:
+            x[:, 0] += pairs.centre(far)
+        x[:, 1:] = x[:, :1] - length * far
+        kind = _FirstRows
+    y = pairs.oracle.ask(x) - known.bias
+    # in units in which the first tokens are as large as the one that biases stand for
+    unit = float(np.sqrt(np.mean(x[:, 0] ** 2)))
+    theta = unit**2 * known.theta
+    biased = np.any(known.key_bias) or np.any(known.bias)
+    if biased:
+        theta = np.concatenate([theta, unit * known.key_bias[:, None]], axis=1)
+    near = _BY.near_rounded if pairs.rounded else _BY.near
+    tolerance = pairs.precision.error(length * pairs.size) / float(np.sqrt(np.mean(y[:, 0] ** 2)))
+    if length > 1:
+        y[:, 1:] = 0.0
+    iterates = gauss_newton(x / unit, y, kind(theta), tolerance=tolerance, rng=rng)
+    best = next(iterates)
+    for iterate in islice(iterates, _BY.iterates):
+        if not iterate.residual < best.residual:
+            continue
+        small, last = iterate.residual < near * tolerance, iterate.residual > _BY.last * best.residual
+        best = iterate
+        if small and last:
+            break
+    key_bias = known.key_bias if best.key_bias is None else best.key_bias / unit
+    bias = known.bias if best.bias is None else known.bias + best.bias
+    return Parameters(best.theta / unit**2, best.w / unit, key_bias, bias)
+
+
+class _FirstRows(FullHeads):
+    """Heads at the first row of each query alone; the other rows count as zero."""
+
+    def reads(self, parameters: np.ndarray) -> np.ndarray:
+        """The reads of the first rows."""
+        return self._first(super().reads(parameters))
+
+    def times(self, direction: np.ndarray) -> np.ndarray:
+        """The change of the first rows along a direction."""
+        return self._first(super().times(direction))
+
+    def transpose_times(self, residual: np.ndarray) -> np.ndarray:
+        """The derivative of <F, R> over the first rows."""
+        return super().transpose_times(self._first(residual))
+
+    def _first(self, rows: np.ndarray) -> np.ndarray:
+        rows = np.array(rows, order="C")
+        rows.reshape(*self.x.shape[:2], -1)[:, 1:] = 0.0
+        return rows
 
 
 def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:
@@ -149,12 +206,6 @@ def _without_noise(known: Parameters, steps: "StepLength") -> Parameters:
     if np.abs(known.bias).max() > error or np.abs(known.key_bias).max() * far > _BY.bias * steps.noise_level:
         return known
     return replace(known, key_bias=np.zeros_like(known.key_bias), bias=np.zeros_like(known.bias))
-
-
-def _with_logits(pairs: TwoTokens, w: np.ndarray, directions: np.ndarray) -> Parameters:
-    # the sum is known best, from the longest tokens
-    w = w + (pairs.linear.projection_sum - w.sum(axis=0)) / len(w)
-    return (read_logits if pairs.step_length == 1 else read_noisy_logits)(pairs, w, directions)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Recorder
-from upper.value_queries.answers import Tolerances
 from upper.value_queries.logits import Parameters
+from upper.value_queries.queries import Tolerances, TwoTokens, orthonormal
 from upper.value_queries.separation import Refusal
 from upper.value_queries.step_following import follow_steps
 from upper.value_queries.step_forms import Form, first_forms
-from upper.value_queries.steps import Circle, Step, find_steps
-from upper.value_queries.two_tokens import OneDirection, TwoTokens, orthonormal
+from upper.value_queries.steps import Circle, OneDirection, Step, find_steps
 
 __all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
 

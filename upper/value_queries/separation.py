@@ -1,6 +1,6 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -9,11 +9,9 @@ from jaxtyping import Bool, Float
 
 from attention import Recorder
 from attention.errors import relative_error
-from upper.value_queries.logits import Parameters
-from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
-from upper.value_queries.two_tokens import TwoTokens, orthonormal
+from upper.value_queries.queries import TwoTokens, orthonormal
 
-__all__ = ["Plane", "Refusal", "SeparatedHeads", "read_heads", "separate_heads"]
+__all__ = ["Plane", "Refusal", "SeparatedHeads", "separate_heads"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +24,6 @@ class _Pencils:
     #: fourth-order differences: the step length in units of the scale, and the longest that noise asks for
     step_length: float = 0.25
     longest: float = 0.5
-    quiet: float = 1e-5  #: noise of this size, relative to v, needs no repetitions
-    #: noisy heads at the first delta are asked d / 4 times: those at all others are taken from them
-    fewer: int = 4
     #: points of a fit for each unknown: fewer leave some heads with neighbours just as good
     rows: float = 1.5
 
@@ -51,10 +46,53 @@ class _Following:
     rounded: float = 5.0  #: or this times as much where answers are rounded: up to 7 times were measured
     #: and where no two heads are nearly one: conditions are at most so many times the first
     worse: float = 1e3
-    changed: float = 0.5  #: heads that are read again are wrong where they change by more
 
 
 _PENCILS, _FOLLOWING = _Pencils(), _Following()
+
+
+@dataclass(frozen=True)
+class _Damping:
+    """The Levenberg-Marquardt damping of all fits of a batch, each its own."""
+
+    iterations: int = 40  #: from a near start 4 to 8 are enough
+    first: float = 1e-3
+    least: float = 1e-15
+    most: float = 1e8  #: beyond, a fit has ended
+    less: float = 0.05  #: the factor after a step that helps
+    more: float = 10.0  #: the factor after one that does not
+    #: squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, a step
+    #: that takes nothing off is the last
+    rounding: float = 1e-32
+    small: float = 1e-26
+
+
+_DAMPING = _Damping()
+# Two heads fell together where the singular values of what singles heads out are so far apart.
+_TOGETHER = 1e-12
+# Keeps the normal equations of a saturated head regular.
+_SATURATED = 1e-100
+
+
+@dataclass(frozen=True)
+class Sigmoids:
+    """The arguments of the heads' sigmoids: slope . y + offset at x, and that less `drop` at x - delta."""
+
+    slope: Float[np.ndarray, "*batch m p"]  #: in coordinates y of a plane of p dimensions
+    offset: Float[np.ndarray, "*batch m"]
+    drop: Float[np.ndarray, "*batch m"]  #: u_i . delta
+
+
+@dataclass(frozen=True)
+class Separated:
+    """The heads that a fit found, for each delta of a batch."""
+
+    sigmoids: Sigmoids
+    values: Float[np.ndarray, "batch m d"]  #: v_i = delta W_i
+    residual: Float[np.ndarray, " batch"]  #: the worst head's, root mean square over rows
+    noise: Float[np.ndarray, " batch"]  #: what the noise on the values alone makes of it
+    #: how much larger rounding of g gets in v_i, relative to its size; infinite if two heads fell together
+    condition: Float[np.ndarray, "batch m"]
 
 
 @dataclass(frozen=True)
@@ -72,11 +110,10 @@ class Plane:
 
 @dataclass(frozen=True)
 class SeparatedHeads:
-    """The projections of all heads, and how they were read."""
+    """The projections of all heads."""
 
     w: Float[np.ndarray, "m d d"]
     directions: Float[np.ndarray, "d d"]  #: the orthonormal directions of delta that were followed
-    plane: Plane
 
 
 class Refusal(Enum):
@@ -130,7 +167,7 @@ def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHead
 
     The Jacobians of g at 0 and at -delta, along the axes of a plane, are A diag(s) V and A diag(s') V with the rows v_i
     of V, so the eigenvectors of one over the other are the v_i up to scale; v_1 + ... + v_m = delta (W_1 + ... + W_m)
-    gives the scales. That starts the fit of `separate`, which takes the error of the differences away.
+    gives the scales. That starts the fit of `_fit_sigmoids`, which takes the error of the differences away.
     4 p + 1 queries a try, and those of a fit; p = min(m, d).
 
     Another delta is tried where two eigenvalues are so close that they come out complex, or a fit ends elsewhere.
@@ -152,16 +189,7 @@ def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHead
             break
     if not right:
         return None
-    best = min(right, key=lambda heads: heads.condition)
-    if not pairs.coarse or pairs.precision.repeatable:
-        return best
-    # these values are taken from those of every other delta
-    often = replace(pairs, repeats=pairs.repeats * -(-d // _PENCILS.fewer))
-    fit = _fit(often, best.plane, best.delta[None], best.fit.sigmoids)
-    if not (_fitted(fit) & _apart(fit, best.condition))[0]:
-        return best
-    values = _matched(fit.values, best.fit.values[0])
-    return replace(best, fit=replace(fit, values=values, condition=best.fit.condition))
+    return min(right, key=lambda heads: heads.condition)
 
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
@@ -178,10 +206,6 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
     noise_level = pairs.value_noise * np.sqrt(len(total)) / max(float(np.linalg.norm(total)), least)
     # fourth-order differences of a step h are off by h^4, and by the noise over h
     step = float(np.clip(2 * noise_level**0.2, _PENCILS.step_length, _PENCILS.longest))
-    if pairs.coarse and not pairs.precision.repeatable:
-        fewer = -(-len(total) // _PENCILS.fewer)
-        often = int(np.clip(np.ceil((noise_level / _PENCILS.quiet) ** 2), 1, fewer))
-        pairs = replace(pairs, repeats=pairs.repeats * often)
     points, weights = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
     x = np.concatenate(
         [(step * points[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
@@ -209,7 +233,7 @@ def _fit(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) ->
     x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
     values = np.concatenate(pairs(x, deltas), axis=1)
     noise = (_FOLLOWING.rounded if pairs.rounded else 1.0) * pairs.value_noise
-    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
+    return _fit_sigmoids(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
 
 
 def follow_heads(
@@ -241,7 +265,7 @@ def follow_heads(
             failed.append(which[~right])
         left, change = np.concatenate(failed), change / 2
         if not len(left):
-            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q, first.plane)
+            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
     return None
 
 
@@ -271,34 +295,6 @@ def _fewest_points(first: FirstHeads, rng: np.random.Generator) -> Plane:
     return best
 
 
-def read_heads(
-    pairs: TwoTokens, heads: SeparatedHeads, known: Parameters, *, batch: int = 64
-) -> Float[np.ndarray, "m d d"]:
-    """All projections W_i once more, from the differences r q_j themselves, with fits that start at known heads.
-
-    The error is that of the values; `follow_heads` divides it by the change of delta. A fit that goes wrong leaves the
-    known rows. About m + 4 queries a direction.
-    """
-    directions, basis = heads.directions, heads.plane.basis
-    w = np.einsum("je,med->jmd", directions, known.w)
-    first, second = pairs.copies
-    for which in np.array_split(np.arange(len(w)), -(-len(w) // batch)):
-        deltas = pairs.scale * directions[which]
-        turned = np.einsum("mde,je->jmd", known.theta, deltas)  # u_i
-        offset = np.einsum("me,je->jm", known.key_bias, deltas)
-        if pairs.centre is not None:
-            offset = offset + np.einsum("jmd,jd->jm", turned, pairs.centre(deltas[:, None]))
-        offset = pairs.step_length * offset + np.log(first / second)
-        start = Sigmoids(turned @ basis.T, offset, np.einsum("jmd,jd->jm", turned, deltas))
-        fit = _fit(pairs, heads.plane, deltas, start)
-        before = pairs.scale * w[which]
-        values = _matched(fit.values, before)
-        off = np.linalg.norm(values - before, axis=2) / np.linalg.norm(before, axis=2)
-        right = _fitted(fit) & np.isfinite(fit.condition).all(axis=1) & (off.max(axis=1) < _FOLLOWING.changed)
-        w[which[right]] = values[right] / pairs.scale
-    return np.einsum("je,jmd->med", directions, w)
-
-
 def _matched(
     values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "*batch m d"]
 ) -> Float[np.ndarray, "batch m d"]:
@@ -306,3 +302,103 @@ def _matched(
     distances = np.linalg.norm(values[:, None] - before[..., :, None, :], axis=-1)
     orders = [scipy.optimize.linear_sum_assignment(distance)[1] for distance in distances]
     return np.array([heads[order] for heads, order in zip(values, orders, strict=True)]).reshape(values.shape)
+
+
+def _fit_sigmoids(
+    y: Float[np.ndarray, "n p"],
+    g: Float[np.ndarray, "batch 2*n d"],
+    total: Float[np.ndarray, "batch d"],
+    start: Sigmoids,
+    *,
+    noise: float = 0.0,
+) -> Separated:
+    """Fit, for every delta of a batch and every head i, p_i with g(x) . p_i = sigmoid(slope . y + offset).
+
+    Levenberg-Marquardt on slope, offset and drop; p_i, in which the residual is linear, is eliminated. As
+    p_i . v_j = 1[i = j], the constraint total . p_i = 1 holds, with total = v_1 + ... + v_m; it excludes p_i = 0.
+
+    Parameters
+    ----------
+    y : array (n, p)
+        Coordinates of the points x.
+    g : array (batch, 2 n, d)
+        The values at the points x, then at x - delta.
+    total : array (batch, d)
+        delta (W_1 + ... + W_m).
+    start : Sigmoids
+        Where to begin, for m heads; one start for all deltas or one for each.
+    noise : float
+        Standard deviation of the noise on an entry of g; a fit ends where it reaches that.
+
+    Notes
+    -----
+    O(batch m n (m + p)^2) an iterate. From a start that is a small change of delta away it takes 4 to 8 iterates.
+    """
+    batch, rows, _ = g.shape
+    m, p = start.slope.shape[-2:]
+    space = np.linalg.svd(g, full_matrices=False)[2][:, :m]
+    inside = np.concatenate([g, total[:, None]], axis=1) @ np.swapaxes(space, 1, 2)
+    unit = np.sqrt(np.mean(inside**2, axis=(1, 2), keepdims=True))
+    q, triangle = np.linalg.qr(inside / unit)
+    small = np.maximum(_DAMPING.small, (noise / unit[:, :, 0]) ** 2)
+    at_x = np.concatenate([y, np.ones((len(y), 1)), np.zeros((len(y), 1))], axis=1)
+    at_other = np.concatenate([y, np.ones((len(y), 1)), -np.ones((len(y), 1))], axis=1)
+    inner = np.concatenate([at_x, at_other])
+
+    def residuals(unknowns: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        sigmoid = scipy.special.expit(unknowns @ inner.T)
+        ends = np.concatenate([sigmoid, np.ones((*sigmoid.shape[:-1], 1))], axis=-1)
+        left = ends - (ends @ q) @ np.swapaxes(q, 1, 2)
+        return ends, left, np.sum(left**2, axis=-1)
+
+    def moves(ends: np.ndarray) -> np.ndarray:
+        slopes = ends[..., :-1] * (1 - ends[..., :-1])
+        return np.concatenate([slopes[..., None] * inner, np.zeros((*ends.shape[:2], 1, p + 2))], axis=2)
+
+    def off_span(columns: np.ndarray, q: np.ndarray) -> np.ndarray:
+        return columns - q[:, None] @ (np.swapaxes(q, 1, 2)[:, None] @ columns)
+
+    unknowns = np.concatenate([start.slope, start.offset[..., None], start.drop[..., None]], axis=-1)
+    unknowns = np.array(np.broadcast_to(unknowns, (batch, m, p + 2)))
+    ends, left, squared = residuals(unknowns, q)
+    damping = np.full((batch, m), _DAMPING.first)
+    for _ in range(_DAMPING.iterations):
+        active = (squared > rows * _DAMPING.rounding) & (damping < _DAMPING.most)
+        open_ = np.flatnonzero(active.any(axis=1))
+        if not len(open_):
+            break
+        # columns off the span of the values, as the residual is
+        jacobian = off_span(moves(ends[open_]), q[open_])
+        normal = np.swapaxes(jacobian, -1, -2) @ jacobian
+        scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + _SATURATED
+        normal += (damping[open_] * scale)[..., None, None] * np.eye(p + 2)
+        gradient = np.swapaxes(jacobian, -1, -2) @ left[open_][..., None]
+        trial = unknowns[open_] - np.linalg.solve(normal, gradient)[..., 0]
+        trial_ends, trial_left, trial_squared = residuals(trial, q[open_])
+        better = active[open_] & (trial_squared < squared[open_])
+        for held, new in ((unknowns, trial), (ends, trial_ends), (left, trial_left)):
+            held[open_] = np.where(better[..., None], new, held[open_])
+        squared[open_] = np.where(better, trial_squared, squared[open_])
+        lower = np.maximum(damping[open_] * _DAMPING.less, _DAMPING.least)
+        damping[open_] = np.where(better, lower, np.maximum(damping[open_], 1e-12) * _DAMPING.more)
+        ended = ~better & (squared[open_] < rows * small[open_])
+        damping[open_] = np.where(ended, _DAMPING.most, damping[open_])
+    # columns: the sigmoids in the basis q, and the p_i
+    sigmoids = np.swapaxes(ends @ q, 1, 2)
+    single = np.swapaxes(np.linalg.solve(triangle, sigmoids), 1, 2)
+    singular = np.linalg.svd(single, compute_uv=False)
+    usable = singular[:, -1] > _TOGETHER * singular[:, 0]
+    single, sigmoids = (np.where(usable[:, None, None], part, np.eye(m)) for part in (single, sigmoids))
+    values = np.swapaxes(np.linalg.inv(single), 1, 2) @ space
+    # an error of g . p_j moves sigmoid j by that over the sine of the angle between what can move it and the values
+    sine = np.linalg.svd(off_span(np.linalg.qr(moves(ends))[0], q), compute_uv=False)[..., -1]
+    moved = np.linalg.norm(values, axis=2) * np.linalg.norm(single, axis=2) / np.maximum(sine, _SATURATED)
+    moved = np.linalg.norm(moved, axis=1, keepdims=True) / np.sqrt(m)
+    condition = np.linalg.norm(np.linalg.inv(sigmoids), axis=2) * moved
+    return Separated(
+        Sigmoids(unknowns[..., :p], unknowns[..., p], unknowns[..., p + 1]),
+        values * unit,
+        np.sqrt(squared.max(axis=1) / rows),
+        noise * np.linalg.norm(single / unit, axis=2).max(axis=1),
+        np.where(usable[:, None], condition, np.inf),
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from upper.value_queries.queries import orthonormal
 from upper.value_queries.step_forms import (
     Form,
     Reading,
@@ -16,8 +17,7 @@ from upper.value_queries.step_forms import (
     read_step,
     spanned,
 )
-from upper.value_queries.steps import Line
-from upper.value_queries.two_tokens import OneDirection, orthonormal
+from upper.value_queries.steps import Line, OneDirection
 
 __all__ = ["follow_steps"]
 

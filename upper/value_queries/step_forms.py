@@ -7,8 +7,8 @@ import numpy as np
 import scipy
 from jaxtyping import Bool, Float, Int
 
-from upper.value_queries.steps import SATURATED, Line, Shape, Step
-from upper.value_queries.two_tokens import OneDirection, orthonormal
+from upper.value_queries.queries import orthonormal
+from upper.value_queries.steps import SATURATED, Line, OneDirection, Shape, Step
 
 __all__ = ["Form", "Reading", "combined", "fill", "first_forms", "independent", "read_step", "spanned"]
 

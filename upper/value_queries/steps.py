@@ -6,12 +6,38 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-from upper.value_queries.two_tokens import OneDirection
+from upper.value_queries.queries import Tolerances, TwoTokens
 
-__all__ = ["SATURATED", "Circle", "Line", "Shape", "Step", "find_steps"]
+__all__ = ["SATURATED", "Circle", "Line", "OneDirection", "Shape", "Step", "find_steps"]
 
 SATURATED = 37.0
 """A sigmoid is 0 or 1 to rounding beyond this logit."""
+
+
+@dataclass(frozen=True)
+class OneDirection:
+    """Values of g along the one direction of all outputs; with the rows' common vector, of exchanged x and delta.
+
+    The exchanged values h(x; delta) / (a . delta) are a sum of sigmoids of delta, for two tokens and W_i that are
+    multiples of one another, with a the rows' common vector.
+    """
+
+    pairs: TwoTokens
+    output: Float[np.ndarray, " d"]
+    tolerances: Tolerances
+    common: Float[np.ndarray, " d"] | None = None
+
+    def __call__(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        """The values at points x, for one delta or one a point."""
+        if self.common is not None:
+            other = np.broadcast_to(delta, x.shape)
+            return self._direct(other, x) * (other @ self.common) / (x @ self.common)
+        return self._direct(x, delta)
+
+    def _direct(self, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        if delta.ndim == 1:
+            return self.pairs(x[None], delta[None])[0][0] @ self.output
+        return self.pairs(x[:, None], delta)[0][:, 0] @ self.output
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from upper.linear_attention import (
     features_from_tensor,
     first_independent,
     make_linear_attention,
-    prefix_features,
     regress,
     tensor_from_features,
 )
@@ -52,14 +51,6 @@ def test_kernel_is_the_inner_product_of_features_for_any_two_lengths(x, other, a
     np.testing.assert_allclose(cubic_kernel(x, other, average=average), direct, atol=1e-8)
 
 
-@settings(max_examples=30, deadline=None)
-@given(x=tokens(2, 6, 2))
-def test_prefix_features_are_the_features_of_every_prefix(x):
-    whole = prefix_features(x)
-    for t in range(6):
-        np.testing.assert_allclose(whole[:, t], cubic_features(x[:, : t + 1]), atol=1e-10)
-
-
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_coefficients_and_symmetric_tensors_are_isometric(d):
     coefficients = np.random.default_rng(d).standard_normal((feature_count(d), 3))
@@ -74,7 +65,7 @@ def test_array_type_in_is_array_type_out():
     x = np.random.default_rng(0).standard_normal((3, 4, 3))
     xs = strict.asarray(x)
     model = make_linear_attention(heads=2, dim=3, rng=0)
-    for function in (cubic_features, prefix_features, model):
+    for function in (cubic_features, model):
         out = function(xs)
         assert type(out) is type(xs)
         np.testing.assert_allclose(np.asarray(out), function(x), rtol=1e-12)

@@ -11,7 +11,6 @@ from upper.linear_attention import (
     feature_count,
     features_from_tensor,
     make_linear_attention,
-    prefix_features,
     regress,
     regress_moments,
 )
@@ -131,19 +130,6 @@ def test_blocks_moments_and_arrays_give_the_same():
     for other in (blocked, regress_moments(moments), regress_features(cubic_features(x), y)):
         np.testing.assert_allclose(other.coefficients, whole.coefficients, atol=1e-9)
         assert other.rank == 18
-
-
-def test_sequences_with_a_label_at_every_position_are_a_row_each():
-    model = make_linear_attention(heads=2, dim=3, rng=0)
-    x = np.random.default_rng(1).standard_normal((8, 9, 3))
-    y = np.stack([model(x[:, : t + 1]) for t in range(9)], axis=1)
-    moments = FeatureMoments(18, 3)
-    moments.add_sequences(x, y)
-    assert moments.count == 72
-    np.testing.assert_allclose(
-        regress_moments(moments).coefficients, features_from_tensor(model.tensor()), atol=1e-8
-    )
-    np.testing.assert_allclose(prefix_features(x) @ features_from_tensor(model.tensor()), y, atol=1e-11)
 
 
 @pytest.mark.bad_input

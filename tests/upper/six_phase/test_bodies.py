@@ -157,7 +157,7 @@ def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
 def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_explains():
     contrasts = _agreeing_rows(4, 60, 36, noise=0.3)
     scale = np.sqrt(contrasts.weights)
-    equations = (scale[:, None, None] * contrasts.formed()).reshape(-1, 16)
+    equations = np.einsum("n,ni,nkj->nkij", scale, contrasts.rows, contrasts.differences).reshape(-1, 16)
     right = (scale[:, None] * contrasts.log_ratios).ravel()
     left = right - equations @ np.linalg.lstsq(equations, right, rcond=None)[0]
     share = 1 - np.sum(left**2) / np.sum(right**2)

@@ -78,15 +78,6 @@ def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases
     assert after < {"proxy": before / 2, "body": before / 10}[over]
 
 
-@pytest.mark.slow
-def test_every_round_of_phases_3_and_4_is_reported():
-    fit, _ = run(SixPhase(heads=2, mode="paper", rounds=2), 2, 2, 16)
-    places = [(step.phase, step.round) for step in fit.trace]
-    assert places == [(1, None), (2, None), (3, 1), (4, 1), (3, 2), (4, 2), (5, None), (6, None)]
-    assert fit.trace[4].title == "Phase 3: refine the sum, round 2"
-    assert len(fit.details.refined_sums) == len(fit.details.hulls) == 2
-
-
 @pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("mode", [pytest.param("practical", marks=pytest.mark.slow), "paper"])
 def test_the_number_of_heads_is_found_by_the_gap(m, mode):
@@ -179,8 +170,8 @@ def test_the_details_have_what_each_phase_returned():
     results = [
         phases.crude_sum,
         phases.crude_hull,
-        *phases.refined_sums,
-        *phases.hulls,
+        phases.refined_sum,
+        phases.hull,
         phases.span,
         phases.net,
     ]
@@ -191,15 +182,11 @@ def test_the_details_have_what_each_phase_returned():
     assert sum(result.examples for result in results if result is not phases.span) == paper.examples_used
     phases = practical.details
     assert (phases.crude_hull, phases.net) == (None, None)
-    assert len(phases.refined_sums) == len(phases.hulls) == 1
 
 
 @pytest.mark.bad_input
 def test_what_does_not_go_together_is_refused():
-    for changes in (
-        {"rounds": 2},
-        {"margin_over": "proxy"},
-    ):
+    for changes in ({"net_over": "span"}, {"margin_over": "proxy"}):
         with pytest.raises(ValueError, match="is for mode 'paper'"):
             SixPhase(**{"heads": 2, **changes})
 

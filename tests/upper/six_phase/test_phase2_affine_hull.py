@@ -36,7 +36,8 @@ def test_accepted_are_the_usable_rows_up_to_the_threshold(wide):
     layer = make_nice_layer(heads=2, dim=8, rng=2)
     total = layer.w.sum(axis=0)
     x, y = _oracle(layer, 2, 3).draw(20_000)
-    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), total, wide=wide, accept=0.02, equations=10**6)
+    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), total, wide=wide, accept=0.02)
+    x, y = x[: hull.examples], y[: hull.examples]
     certificates = certify_agreement(x, y, total)
     accepted = _usable(certificates) & (certificates.residual <= hull.threshold)
     expected = contrasts_of(x, certificates.pattern, accepted)
@@ -56,8 +57,8 @@ def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
     # a sum that is a little off: residuals are of its size, in every row
     off = layer.w[0] + 0.03 * np.random.default_rng(7).standard_normal((12, 12)) / np.sqrt(12)
     x, y = _oracle(layer, 2, 8).draw(4_000)
-    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), off, wide=wide, accept=0.01, equations=10**6)
-    usable = _usable(certify_agreement(x, y, off)).sum()
+    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), off, wide=wide, accept=0.01)
+    usable = _usable(certify_agreement(x[: hull.examples], y[: hull.examples], off)).sum()
     assert hull.accepted == pytest.approx(usable / 2, rel=0.4)
     assert attention_span(hull.body).errors(layer)["span_error"] < 0.03
 

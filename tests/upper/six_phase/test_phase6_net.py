@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
 from upper.six_phase import Net, search_net
-from upper.six_phase.phase6_net import _bound, held_out_examples
+from upper.six_phase.phase6_net import held_out_examples
 from upper.six_phase.phase6_regression import Frame, TupleRegression
 
 
@@ -129,28 +129,6 @@ def test_the_judged_error_is_unbiased():
         judged.append(found.error - true)
     spread = np.std(judged, ddof=1) / math.sqrt(len(judged))
     assert abs(np.mean(judged)) < 4 * spread
-
-
-def test_the_bound_fails_no_more_often_than_delta():
-    rng, delta = np.random.default_rng(0), 0.2
-    fails = 0
-    for _ in range(4000):
-        misses, energy = rng.exponential(size=80), rng.exponential(size=100)
-        bound = _bound(float(misses.mean()), 2.0, 80, energy, delta)
-        fails += bound is not None and bound < 1
-    assert fails / 4000 <= delta
-
-
-def test_there_is_no_bound_where_the_accounting_does_not_hold():
-    energy, needed = np.ones(1000), held_out_examples(1, 0.01 / 2)
-    assert _bound(1.0, 2.0, needed, energy, 0.01) > 2
-    assert _bound(1.0, 2.0, needed - 1, energy, 0.01) is None  # too few judge
-    assert _bound(1.0, 4.1, needed, energy, 0.01) is None  # heavier tails than assumed
-    assert _bound(1.0, 2.0, needed, np.eye(1, 1000)[0], 0.01) is None
-    layer = make_nice_layer(heads=2, dim=6, rng=0)
-    x, y = examples(layer, 3, 300)
-    found = search_net(x, y, true_span(layer), held_out=1, judged=1)
-    assert found.bound is None
 
 
 @given(st.integers(1, 10**9), st.floats(1e-9, 0.5))

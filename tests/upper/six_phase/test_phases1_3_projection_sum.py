@@ -1,11 +1,26 @@
-"""Phase 3: the sum by rows of large margin and by consistency, with errors as measured, and how either fails."""
+"""Phases 1 and 3: the crude sum, that by rows of large margin and by consistency, and how either fails."""
 
 import numpy as np
 import pytest
 from agreeing import agreeing_layer, exact_contrasts
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from attention import BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
-from upper.six_phase import PhaseFailedError, refine_by_consistency, refine_by_margin
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    Outcome,
+    SphereInputs,
+    make_nice_layer,
+)
+from upper.six_phase import (
+    PhaseFailedError,
+    estimate_projection_sum,
+    refine_by_consistency,
+    refine_by_margin,
+)
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.convex_body import Ellipsoid
 
@@ -17,6 +32,39 @@ def _oracle(layer, k, rng, inputs=BooleanInputs):
 def _body(theta, rng):
     """The body of one matrix, from equations that hold exactly."""
     return Ellipsoid.of(exact_contrasts(theta[None], 5 * len(theta) ** 2, rng=rng), wide=0)
+
+
+@given(
+    n=st.integers(1, 60),
+    m=st.integers(1, 3),
+    k=st.integers(1, 4),
+    d=st.integers(1, 9),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_phase_1_is_one_gradient_step_of_a_head_without_attention(n, m, k, d, seed):
+    """Half the mean squared error of J X W / k at W = 0 has the gradient -(J X / k)^T Y."""
+    x, y = _oracle(make_nice_layer(heads=m, dim=d, rng=seed), k, seed).draw(n)
+    estimate = estimate_projection_sum(ExampleOracle.from_arrays(x, y), n)
+    read = np.repeat(x.mean(axis=1, keepdims=True), k, axis=1)
+    step = np.einsum("nai,naj->ij", read, y) / n
+    np.testing.assert_allclose(estimate.w, step, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs, SphereInputs])
+def test_without_attention_only_the_standard_error_remains(inputs):
+    """error^2 is a mean of d^2 squares with expectation the squared standard error; its spread comes with 100 runs."""
+    layer = AttentionLayer(theta=np.zeros((2, 8, 8)), w=make_nice_layer(heads=2, dim=8, rng=5).w)
+    total = layer.w.sum(axis=0)
+    oracle = ExampleOracle(layer, inputs(tokens=3, dim=8), rng=6)
+    ratios = []
+    for _ in range(100):
+        estimate = estimate_projection_sum(oracle, 400)
+        error = estimate.standard_error * np.linalg.norm(estimate.w)
+        ratios.append(np.sum((estimate.w - total) ** 2) / error**2)
+    spread = np.std(ratios) / np.sqrt(len(ratios))
+    assert spread < 0.05
+    assert abs(np.mean(ratios) - 1) < 4 * spread + 1 / 400
 
 
 # ---- by margin
