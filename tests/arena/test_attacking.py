@@ -203,7 +203,7 @@ def test_samples_go_from_an_instance_through_every_format_and_are_attacked(cli, 
     for path in (target, held):
         known = json.loads(cli("inspect", path, "--json").out)
         known = known if path == held else known["reductions"]
-        assert known["rests_on"] == "LWR, binary rows"
+        assert known["rests_on"] == "LWE with errors uniform on 2 residues"
     matrices = ["--labels", tmp_path / "b.txt"]
     cli("generate", "samples", held, "-o", tmp_path / "A.txt", "--labels-out", tmp_path / "b.txt")
     options = ["--attacks", "exhaustive", "--json"]

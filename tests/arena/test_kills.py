@@ -66,7 +66,7 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     assert "Error on the unknown part" in out
     written = Results.load(folder / "out")
     assert 3 <= len(written.cells) < 24
-    assert written.made["interrupted"] == "interactively"
+    assert written.made["interrupted"] is True
     assert (folder / "out" / "index.html").exists()
 
 

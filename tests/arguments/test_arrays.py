@@ -99,7 +99,6 @@ GIVEN = [
     partial(linear.cubic_kernel, x=X, other=X),
     partial(linear.heads_of_tensor, tensor=TENSOR),
     partial(linear.regress, x=X, y=VALUES),
-    partial(phases.one_gradient_step, x=X, y=Y),
     partial(lower.solve_gf2, matrix=np.eye(3), bits=np.ones(3)),
     partial(PARITY.hidden, number=0, x=BooleanInputs(2, 5).sample(3, rng=0)),
     partial(sq.GroupQuery, numbers=np.array([0]), weights=np.array([1.0])),

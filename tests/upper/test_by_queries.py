@@ -185,7 +185,9 @@ def test_a_saturated_head_is_recovered_or_no_success(gain):
     layer = AttentionLayer(nice.theta * np.array([gain, 1, 1])[:, None, None], nice.w)
     fit = ByQueries().fit(ValueOracle(layer), rng=0)
     if fit.outcome.succeeded:
-        assert parameter_errors(fit.layer, layer).theta.max() < 1e-9
+        assert parameter_errors(fit.layer, layer).theta.max() < (
+            1e-9 if fit.outcome is Outcome.EXACT else 1e-7
+        )
     else:
         assert gain == 300
         assert fit.outcome is Outcome.NOT_SEPARATED

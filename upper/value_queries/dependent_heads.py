@@ -92,16 +92,13 @@ class _Fitted:
     residual: float  #: root mean square, relative to the values
 
     def distinct(self, signs_free: bool) -> bool:
-        """Whether no sigmoid is idle and no two are one, or opposite where signs are free."""
-        sizes = np.linalg.norm(self.values, axis=1)
+        """Whether no two sigmoids are one, or opposite where signs are free; none of these is a constant."""
         lengths = np.linalg.norm(self.slopes, axis=1)
-        if sizes.min() <= _BY.distinct * sizes.max():
-            return False
         if signs_free and np.linalg.norm(self.slopes[:, :-1], axis=1).min() <= _BY.distinct * lengths.max():
             return False
         return all(
             np.linalg.norm(self.slopes[i] - sign * self.slopes[j]) > _BY.distinct * (lengths[i] + lengths[j])
-            for i, j in combinations(range(len(sizes)), 2)
+            for i, j in combinations(range(len(lengths)), 2)
             for sign in ((1, -1) if signs_free else (1,))
         )
 
@@ -173,9 +170,21 @@ def _first(
                 start = rng.standard_normal((m, d + 1)) / (1.5 * pairs.scale)
                 start[:, -1] *= pairs.scale / 2
                 fit = _fit(networks, start)
-                if fit.residual < _BY.exact and fit.distinct(networks.total is None):
+                needed = _needed(fit, networks)
+                if heads is None and fit.residual < _BY.exact and needed.any() and not needed.all():
+                    fit = _fit(networks, fit.slopes[needed])
+                    needed = _needed(fit, networks)
+                if fit.residual < _BY.exact and needed.all() and fit.distinct(networks.total is None):
                     return delta, fit
     return None
+
+
+def _needed(fit: _Fitted, network: _Network) -> Bool[np.ndarray, " m"]:
+    """Which sigmoids add to the values, and bend at some point: one that does not is a constant."""
+    sizes = np.linalg.norm(fit.values, axis=1)
+    at = scipy.special.expit(network.inner @ fit.slopes.T + network.shift[:, None])
+    bends = (at * (1 - at)).max(axis=0) > _BY.distinct
+    return (sizes > _BY.distinct * sizes.max()) & bends
 
 
 def _followed(
