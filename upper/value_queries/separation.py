@@ -243,7 +243,7 @@ def follow_heads(
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
     each keeps its name. s is halved where two end as one. Exact answers at (m + p + 2) / 2 points determine the
-    m + p + 2 unknowns of a head, with p = m mostly; others are asked for at all points of the first fit.
+    m + p + 2 unknowns of a head, with p = m mostly; m / 4 more keep errors small; others are asked for at all points of the first fit.
     """
     d, delta = pairs.oracle.dim, first.delta
     in_float64 = pairs.precision.accuracy < _FOLLOWING.float64 and not pairs.coarse
@@ -270,10 +270,10 @@ def follow_heads(
 
 
 def _fewest_points(first: FirstHeads, rng: np.random.Generator) -> Plane:
-    """As many points as a head has unknowns; of some draws those with the best conditioned equations at the first."""
+    """As many points as a head has unknowns, and a few; of some draws those with the best conditioned equations."""
     basis, sigmoids = first.plane.basis, first.fit.sigmoids
     slope, offset, drop = sigmoids.slope[0], sigmoids.offset[0], sigmoids.drop[0]
-    n = -(-(len(basis) + len(offset) + 2) // 2)
+    n = -(-(len(basis) + len(offset) + 2) // 2) + len(offset) // 4
     best, least = first.plane, 0.0
     for _ in range(_FOLLOWING.draws):
         y = rng.standard_normal((n, len(basis)))
