@@ -243,7 +243,8 @@ def follow_heads(
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
     each keeps its name. s is halved where two end as one. Exact answers at (m + p + 2) / 2 points determine the
-    m + p + 2 unknowns of a head, with p = m mostly; m / 4 more keep errors small; others are asked for at all points of the first fit.
+    m + p + 2 unknowns of a head, with p = m mostly; m / 4 more keep errors small. Others are
+    asked for at all points of the first fit.
     """
     d, delta = pairs.oracle.dim, first.delta
     in_float64 = pairs.precision.accuracy < _FOLLOWING.float64 and not pairs.coarse
