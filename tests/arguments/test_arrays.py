@@ -18,7 +18,6 @@ import lwe
 import sq
 import upper
 import upper.linear_attention as linear
-import upper.six_phase as phases
 from attention import AttentionLayer, BooleanInputs, ExampleOracle
 
 pytestmark = [pytest.mark.bad_input, pytest.mark.extras]
