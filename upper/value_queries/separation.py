@@ -46,6 +46,7 @@ class _Following:
     rounded: float = 5.0  #: or this times as much where answers are rounded: up to 7 times were measured
     #: and where no two heads are nearly one: conditions are at most so many times the first
     worse: float = 1e3
+    few: float = 50.0  #: the same at as few points as there are unknowns
 
 
 _PENCILS, _FOLLOWING = _Pencils(), _Following()
@@ -196,8 +197,8 @@ def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
     return heads.residual < np.maximum(_FOLLOWING.residual, _FOLLOWING.noise * heads.noise)
 
 
-def _apart(heads: Separated, usual: float) -> Bool[np.ndarray, " batch"]:
-    return heads.condition.max(axis=1) < _FOLLOWING.worse * usual
+def _apart(heads: Separated, usual: float, worse: float = _FOLLOWING.worse) -> Bool[np.ndarray, " batch"]:
+    return heads.condition.max(axis=1) < worse * usual
 
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
@@ -243,12 +244,12 @@ def follow_heads(
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
     each keeps its name. s is halved where two end as one. Exact answers at (m + p + 2) / 2 points determine the
-    m + p + 2 unknowns of a head, with p = m mostly; m / 4 more keep errors small. Others are
-    asked for at all points of the first fit.
+    m + p + 2 unknowns of a head, with p = m mostly. Coarser ones, and heads that are ill conditioned at so few points,
+    are asked for at all points of the first fit.
     """
     d, delta = pairs.oracle.dim, first.delta
     in_float64 = pairs.precision.accuracy < _FOLLOWING.float64 and not pairs.coarse
-    plane = _fewest_points(first, rng) if in_float64 else first.plane
+    planes = [_fewest_points(first, rng)] * in_float64 + [first.plane] * _FOLLOWING.halvings
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
     at_delta = first.fit.values[0]
@@ -257,21 +258,24 @@ def follow_heads(
     coarse = pairs.value_noise * np.sqrt(at_delta.size) > _FOLLOWING.coarse * np.linalg.norm(at_delta)
     left = np.arange(1, d)
     change = (_FOLLOWING.long_change if coarse else _FOLLOWING.change) * pairs.scale
-    for _ in range(_FOLLOWING.halvings):
+    for plane in planes:
+        few = plane is not first.plane
         failed = []
         for which in np.split(left, range(batch, len(left), batch)):
             heads = _fit(pairs, plane, delta + change * q[which], first.fit.sigmoids)
-            right = _fitted(heads) & _apart(heads, first.condition)
+            right = _fitted(heads) & _apart(
+                heads, first.condition, _FOLLOWING.few if few else _FOLLOWING.worse
+            )
             projected[which[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(which[~right])
-        left, change = np.concatenate(failed), change / 2
+        left, change = np.concatenate(failed), change if few else change / 2
         if not len(left):
             return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
     return None
 
 
 def _fewest_points(first: FirstHeads, rng: np.random.Generator) -> Plane:
-    """As many points as a head has unknowns, and a few; of some draws those with the best conditioned equations."""
+    """As many points as a head has unknowns; of some draws those with the best conditioned equations at the first."""
     basis, sigmoids = first.plane.basis, first.fit.sigmoids
     slope, offset, drop = sigmoids.slope[0], sigmoids.offset[0], sigmoids.drop[0]
     n = -(-(len(basis) + len(offset) + 2) // 2) + len(offset) // 4
