@@ -231,7 +231,7 @@ def attack(
     drawn, parameters = stored.samples, stored.parameters
     given = any(value is not None for value in problem.values())
     found = Attacked(
-        source.record.title if isinstance(source, Target) else str(source),
+        _title(source),
         parameters,
         len(drawn),
         seconds,
@@ -368,6 +368,13 @@ def open_samples(
     if number is not None and number > len(found.samples):
         raise ValueError(f"The number of samples is {number}: {source} has {len(found.samples)}.")
     return found if number is None else replace(found, samples=found.samples.take(number))
+
+
+def _title(source: Target | str | Path) -> str:
+    if isinstance(source, Target):
+        return source.record.title
+    instance = os.path.exists(source) and kind_of_file(source) is None
+    return load_target(source).record.title if instance else str(source)
 
 
 def _assumed(stored: StoredSamples) -> Iterator[str]:

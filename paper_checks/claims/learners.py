@@ -47,8 +47,8 @@ def newton_exact(scale: Scale, rng: Generator, *, error: float = 1e-12) -> Itera
     source="derived here: the Newton learner; the error of least squares with 2 m d^2 unknowns to first order",
     basis=Basis.MEASURED,
     fault=Fault(
-        "upper.newton.loop:gauss_newton",
-        lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named),
+        "upper.newton.loop:Run",
+        lambda right: lambda engine, x, y, *rest: right(engine, x[::2], y[::2], *rest),
         "every second example left out",
     ),
     false_alarm=0.002,
