@@ -78,7 +78,7 @@ def refused(constraint, value):
     return False
 
 
-@pytest.mark.parametrize("subject", subjects())
+@pytest.mark.parametrize("subject", list(subjects()))
 def test_every_argument_declares_what_it_takes(subject):
     held = declared(subject)
     for name, parameter in inspect.signature(subject).parameters.items():
