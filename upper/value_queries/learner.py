@@ -173,8 +173,11 @@ class ByQueries(LearnerBase):
     ) -> tuple[AttentionLayer | None, Verdict]:
         pairs, rank = find_scale_and_rank(pairs, random)
         layer, verdict = self._from_independent(pairs, rank, random, recorder)
-        one_output = rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1
-        if verdict.outcome.succeeded or one_output or not 0 < rank <= MOST_DEPENDENT:
+        if verdict.outcome.succeeded or not 0 < rank <= MOST_DEPENDENT:
+            return layer, verdict
+        if (
+            rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1
+        ):  # heads of one output direction
             return layer, verdict
         heads = None if self.heads == "auto" else self.heads
         found = dependent_heads(pairs, rank, heads, random, recorder)
