@@ -175,9 +175,8 @@ class ByQueries(LearnerBase):
         layer, verdict = self._from_independent(pairs, rank, random, recorder)
         if verdict.outcome.succeeded or not 0 < rank <= MOST_DEPENDENT:
             return layer, verdict
-        if (
-            rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1
-        ):  # heads of one output direction
+        # heads of one output direction were looked for
+        if rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1:
             return layer, verdict
         heads = None if self.heads == "auto" else self.heads
         found = dependent_heads(pairs, rank, heads, random, recorder)
