@@ -275,6 +275,45 @@ def test_heads_of_one_output_direction_are_read_from_answers_of_less_than_float6
     assert np.abs(fit.predict(x) - layer(x)).max() < 1e3 * accuracy * np.abs(layer(x)).max()
 
 
+def with_errors(answer, error, seed):
+    """The same function with errors of this absolute size, which repeat and do not shrink with the tokens."""
+    along = 1e3 * np.random.default_rng(seed).standard_normal((2, 12, 12))
+    return lambda x: answer(x) + error * np.sin(x @ along[0] + np.sin(x @ along[1]))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("error", [1e-12, 1e-10, 1e-8])
+def test_a_stated_accuracy_sets_all_thresholds(error, k):
+    """Answers of a layer without b that are computed from something larger, such as those of a block."""
+    truth = replace(biased(2, 12, seed=2), bias=None)
+    oracle = ValueOracle.from_callable(with_errors(truth, error, 0), k, 12)
+    fit = ByQueries(accuracy=error).fit(oracle, rng=1)
+    assert fit.outcome.succeeded
+    assert fit.outcome is not Outcome.EXACT or error < 1e-11
+    assert fit.layer.bias is None
+    assert worst_error(fit, truth) < 50 * error
+
+
+@pytest.mark.parametrize(
+    ("step_length", "accuracy"), [(0.1, 1e-10), (0.1, None), (0.01, 1e-10), (0.01, None)]
+)
+def test_with_a_short_step_length_tokens_differ_little(step_length, accuracy):
+    """Answers are wrong, and so measure nothing, where tokens differ by more than ordinary ones would, times 4 L."""
+    truth = biased(2, 12, seed=2)
+
+    def answer(x):
+        equal = x @ truth.w.sum(axis=0) + truth.bias
+        y = equal + (truth(x) - equal) * (1 + (accuracy or 0.0) * np.sin(1e4 * x))
+        spread = np.abs(x - x.mean(axis=1, keepdims=True)).max(axis=(1, 2))
+        return np.where(spread[:, None, None] > 4 * step_length, np.sin(7 * x), y)
+
+    oracle = ValueOracle.from_callable(answer, 2, 12)
+    fit = ByQueries(step_length=step_length, accuracy=accuracy).fit(oracle, rng=1)
+    assert fit.outcome.succeeded
+    assert worst_error(fit, truth) < (1e-9 if accuracy is None else 200 * accuracy)
+    assert not ByQueries(accuracy=accuracy).fit(oracle, rng=1).outcome.succeeded
+
+
 def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
     truth = biased(2, 8, seed=0)
     oracle = ValueOracle.from_callable(truth, 3, 8, noise=1e-3, rng=1)

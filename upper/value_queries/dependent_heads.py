@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from attention import AttentionLayer, Recorder
 from upper.value_queries.logits import Parameters
-from upper.value_queries.queries import TwoTokens, orthonormal
+from upper.value_queries.queries import Tolerances, TwoTokens, orthonormal
 
 __all__ = ["MOST_DEPENDENT", "FreeSigns", "dependent_heads", "free_signs"]
 
@@ -27,12 +27,10 @@ class _Search:
     rounds: int = 7
     few_rounds: int = 4  #: where outputs span the space, as those of many heads do that no fit explains
     evaluations: int = 80  #: of the network, in one fit
-    exact: float = 1e-11  #: a fit is right where its residual is below this share of the values
     distinct: float = 1e-6  #: two sigmoids, and one without output, are no separate heads below this share
     spare: int = 4  #: points beyond the d that show all entries of u_i
     change: float = 0.25  #: of delta, relative to its length; halved where a fit ends elsewhere
     halvings: int = 6
-    zero: float = 1e-7  #: sums of projections are zero below this share of the largest
 
 
 _BY = _Search()
@@ -50,23 +48,24 @@ class FreeSigns:
     uniform: bool
 
 
-def free_signs(layer: AttentionLayer) -> FreeSigns | None:
+def free_signs(layer: AttentionLayer, zero: float = Tolerances.sums) -> FreeSigns | None:
     """Which signs of a layer two tokens do not determine.
 
-    All sets of heads are tried if projections are dependent, O(2^m); None if these are more than 2^16.
+    Sums of projections are zero below a share `zero` of the largest. All sets of heads are tried if projections are
+    dependent, O(2^m); None if these are more than 2^16.
     """
     theta = layer.theta if layer.key_bias is None else np.dstack([layer.theta, layer.key_bias])
     sizes = np.linalg.norm(theta, axis=(1, 2))
-    alike = sizes <= _BY.zero * sizes.max(initial=0)
+    alike = sizes <= zero * sizes.max(initial=0)
     if alike.any():
         return FreeSigns(tuple((int(i),) for i in np.flatnonzero(~alike)), True)
     flat = layer.w.reshape(layer.heads, -1)
     flat = flat / np.linalg.norm(flat, axis=1).max()
-    if np.linalg.matrix_rank(flat, tol=_BY.zero) == layer.heads:
+    if np.linalg.matrix_rank(flat, tol=zero) == layer.heads:
         return FreeSigns((), False)
     if layer.heads > 16:
         return None
-    free = (chosen for chosen, total in _sums(flat) if np.linalg.norm(total) <= _BY.zero)
+    free = (chosen for chosen, total in _sums(flat) if np.linalg.norm(total) <= zero)
     return FreeSigns(tuple(tuple(np.flatnonzero(chosen).tolist()) for chosen in free if chosen.any()), False)
 
 
@@ -146,7 +145,7 @@ def dependent_heads(
         return None
     parameters, constant = followed
     recorder.step("Projections", heads=len(parameters.w))
-    return _signed(parameters, constant) if pairs.oracle.tokens == 2 else parameters
+    return _signed(parameters, constant, pairs.tolerances.sums) if pairs.oracle.tokens == 2 else parameters
 
 
 def _first(
@@ -161,7 +160,7 @@ def _first(
     )  # more than d heads are not looked for
     numbers = [heads] if heads else range(least, most + 1)
     delta = pairs.scale * orthonormal(rng, 1, d)[0]
-    points = _points(pairs, max(numbers), rank, rng)
+    points, exact = _points(pairs, max(numbers), rank, rng), pairs.tolerances.residual
     networks = _networks(pairs, points, delta, rank, both=True)
     for round_ in range(_BY.rounds if rank < d else _BY.few_rounds):
         for more, m in enumerate(numbers):
@@ -171,10 +170,10 @@ def _first(
                 start[:, -1] *= pairs.scale / 2
                 fit = _fit(networks, start)
                 needed = _needed(fit, networks)
-                if heads is None and fit.residual < _BY.exact and needed.any() and not needed.all():
+                if heads is None and fit.residual < exact and needed.any() and not needed.all():
                     fit = _fit(networks, fit.slopes[needed])
                     needed = _needed(fit, networks)
-                if fit.residual < _BY.exact and needed.all() and fit.distinct(networks.total is None):
+                if fit.residual < exact and needed.all() and fit.distinct(networks.total is None):
                     return delta, fit
     return None
 
@@ -193,21 +192,21 @@ def _followed(
     """The parameters, and the constant that is left over as a function of delta, from d more differences."""
     m, d = first.values.shape
     directions = orthonormal(rng, d, d)
-    points = _points(pairs, m, rank, rng)
+    points, exact = _points(pairs, m, rank, rng), pairs.tolerances.residual
     slopes, values, constants = np.empty((d, m, d + 1)), np.empty((d, m, d)), np.empty((d, d))
     for j, direction in enumerate(directions):
         longest = change = _BY.change * pairs.scale
         asked = [_networks(pairs, points, delta + change * direction, rank, both=False)]
         while (
             fit := _in_order(_fit(asked[-1], first.slopes), first, asked[-1].total is None)
-        ).residual > _BY.exact:
+        ).residual > exact:
             if len(asked) == _BY.halvings:
                 return None
             change /= 2
             asked.append(_networks(pairs, points, delta + change * direction, rank, both=False))
         # slopes are linear in delta: those at the longest change are known now, where errors count least
         again = _fit(asked[0], first.slopes + longest / change * (fit.slopes - first.slopes))
-        if again.residual <= _BY.exact:
+        if again.residual <= exact:
             fit, change = again, longest
         slopes[j], values[j] = (fit.slopes - first.slopes) / change, (fit.values - first.values) / change
         constants[j] = (fit.constant - first.constant) / change
@@ -217,7 +216,7 @@ def _followed(
     return Parameters(theta, values, key_bias, pairs.linear.bias), directions.T @ constants
 
 
-def _signed(found: Parameters, constant: Float[np.ndarray, "d d"]) -> Parameters:
+def _signed(found: Parameters, constant: Float[np.ndarray, "d d"], zero: float) -> Parameters:
     """Heads with signs for which no constant is left over, or with a head that attends to all tokens alike.
 
     As sigma(z) v = v - sigma(-z) v, the wrong signs S leave the sum of their v_i over. A head that attends to two
@@ -225,15 +224,15 @@ def _signed(found: Parameters, constant: Float[np.ndarray, "d d"]) -> Parameters
     """
     size = np.linalg.norm(found.w, axis=(1, 2)).max()
     for wrong, total in _sums(found.w):
-        if np.linalg.norm(total + constant) <= _BY.zero * size:
+        if np.linalg.norm(total + constant) <= zero * size:
             sign = np.where(wrong, -1.0, 1.0)
             theta, w = (sign[:, None, None] * array for array in (found.theta, found.w))
             return Parameters(theta, w, sign[:, None] * found.key_bias, found.bias)
-    zero = np.zeros_like(constant)
+    none = np.zeros_like(constant)
     return Parameters(
-        np.concatenate([found.theta, zero[None]]),
+        np.concatenate([found.theta, none[None]]),
         np.concatenate([found.w, 2 * constant[None]]),
-        np.concatenate([found.key_bias, zero[:1]]),
+        np.concatenate([found.key_bias, none[:1]]),
         found.bias,
     )
 

@@ -21,9 +21,9 @@ from attention.errors import relative_error
 from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
-from upper.value_queries.logits import Parameters, read_logits
+from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
 from upper.value_queries.noisy import recover_from_noise
 from upper.value_queries.queries import (
     LastRows,
@@ -61,8 +61,12 @@ class ByQueries(LearnerBase):
         Standard deviation of the noise on an entry of an answer, as in `ValueOracle`; found if not given.
     accuracy : float, optional
         The relative rounding unit of the answers, such as 6e-8 where they are computed in float32; found if not given.
-        The thresholds, the step length and the number of repetitions follow from the two. Answers that repeat are not
+        All thresholds, the step length and the number of repetitions follow from the two. Answers that repeat are not
         averaged.
+    step_length : float, optional
+        Two tokens differ by so many times the usual length, and are as many times shorter than usual; chosen if not
+        given. Below 1, long tokens differ little, by its square times their length; `accuracy` is then that of the
+        answers less those to equal tokens.
 
     Raises
     ------
@@ -103,6 +107,7 @@ class ByQueries(LearnerBase):
     examples: NonNegativeInt | None = None
     noise: NonNegativeFloat | None = None
     accuracy: NonNegativeFloat | None = None
+    step_length: PositiveFloat | None = None
 
     def minimum_examples(self, tokens: int | None, dim: int) -> int:
         """The queries of the linear part."""
@@ -127,12 +132,14 @@ class ByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        precision, known = None, None
+        precision, known, signs = None, None, None
         layer: AttentionLayer | None = None
         try:
             precision = measure_precision(
                 within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
             )
+            if self.accuracy is None and self.step_length is not None:
+                precision = replace(precision, accuracy=precision.accuracy / min(1.0, self.step_length**2))
             causal = is_causal(within, precision, random.spawn(1)[0])
             asked = LastRows(within) if causal else within
             recorder.step(
@@ -145,27 +152,29 @@ class ByQueries(LearnerBase):
             linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
             if precision.coarse and precision.repeatable and linear_to > _NOT_LINEAR:
                 verdict = Verdict(Outcome.NO_LAYER)
-            elif precision.coarse:
+            elif precision.coarse and self.step_length is None:
                 layer, verdict = self._from_coarse(asked, precision, random, recorder)
             else:
                 linear = linear_part(asked)
-                known = Parameters.alike(linear).layer
+                known = Parameters.alike(linear).layer()
                 recorder.step("Equal tokens", predict=known)
-                layer, verdict = self._from_exact(TwoTokens(asked, linear, precision), random, recorder)
+                pairs = TwoTokens(asked, linear, precision, step_length=self.step_length or 1.0)
+                layer, verdict = self._from_exact(pairs, random, recorder)
             if causal and layer is not None:
                 layer = replace(layer, causal=True)
                 if verdict.outcome.succeeded and not masked_rightly(within, layer, random):
                     verdict = Verdict(Outcome.NOT_SEPARATED)
+            if layer is not None and verdict.outcome.succeeded and oracle.tokens == 2:
+                signs = free_signs(layer, Tolerances.of(precision).sums)
         except QueriesExhaustedError:
             layer, verdict = None, Verdict(Outcome.EXAMPLES_SPENT)
         predict = np.zeros_like if known is None else known
-        two_tokens = oracle.tokens == 2 and verdict.outcome.succeeded
         return recorder.fit(
             verdict,
             layer=layer,
             predict=predict if layer is None else None,
             precision=precision,
-            details=None if layer is None or not two_tokens else free_signs(layer),
+            details=signs,
         )
 
     def _from_exact(
@@ -173,7 +182,7 @@ class ByQueries(LearnerBase):
     ) -> tuple[AttentionLayer | None, Verdict]:
         pairs, rank = find_scale_and_rank(pairs, random)
         layer, verdict = self._from_independent(pairs, rank, random, recorder)
-        if verdict.outcome.succeeded or not 0 < rank <= MOST_DEPENDENT:
+        if verdict.outcome.succeeded or not 0 < rank <= MOST_DEPENDENT or pairs.step_length != 1:
             return layer, verdict
         # heads of one output direction were looked for
         if rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1:
@@ -182,8 +191,9 @@ class ByQueries(LearnerBase):
         found = dependent_heads(pairs, rank, heads, random, recorder)
         if found is None:
             return layer, verdict
-        recorder.step("Heads assembled", layer=found.layer, heads=found.layer.heads)
-        return found.layer, judge_one_direction(pairs, found.layer, random)
+        layer = found.layer(pairs.tolerances.biases)
+        recorder.step("Heads assembled", layer=layer, heads=layer.heads)
+        return layer, judge_one_direction(pairs, layer, random)
 
     def _from_independent(
         self, pairs: TwoTokens, rank: int, random: np.random.Generator, recorder: Recorder
@@ -201,13 +211,14 @@ class ByQueries(LearnerBase):
         self, pairs: TwoTokens, heads: int, rank: int, random: np.random.Generator, recorder: Recorder
     ) -> AttentionLayer | None:
         if rank == 0:  # one head that attends to all tokens alike
-            return Parameters.alike(pairs.linear).layer
+            return Parameters.alike(pairs.linear).layer()
         recorder.step("Heads counted", heads=heads, rank=rank, scale=pairs.scale)
         separated = separate_heads(pairs, heads, rank, random, recorder)
         if isinstance(separated, Refusal):
             recorder.step(separated.value, heads=heads, rank=rank)
             return None
-        layer = read_logits(pairs, separated.w, separated.directions).layer
+        read = read_logits if pairs.step_length == 1 else read_noisy_logits
+        layer = read(pairs, separated.w, separated.directions).layer(pairs.tolerances.biases)
         recorder.step("Logits", layer=layer)
         return layer
 
@@ -221,7 +232,7 @@ class ByQueries(LearnerBase):
             if isinstance(heads, Refusal):
                 recorder.step(heads.value)
                 continue
-            layer = heads.parameters.layer
+            layer = heads.parameters.layer(pairs.tolerances.biases)
             if self.heads != "auto" and layer.heads > self.heads:
                 recorder.step(Refusal.MORE_HEADS.value, heads=layer.heads)
                 continue
@@ -255,8 +266,6 @@ _NOT_SEPARATED: tuple[AttentionLayer | None, Verdict] = (None, Verdict(Outcome.N
 
 # Fresh queries, of as many tokens where the oracle leaves it open.
 _CHECKS, _TOKENS = 8, 4
-# The shortest tokens of a check, in units of the scale: heads that cancel where they are saturated show there.
-_SHORTEST = 2.0**-16
 # Noise moves a root mean square over fresh answers by much less than this factor.
 _NOISE = 3.0
 # A layer that explains less than half of the answers, or whose rows are off by more than a tenth, is another layer.
@@ -264,11 +273,20 @@ _HALF, _MASKED = 0.5, 0.1
 
 
 def judge(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator) -> Verdict:
-    """Whether fresh queries are answered as the oracle does. Half of them have shorter and shorter tokens."""
+    """Whether fresh queries are answered as the oracle does. Half of them have shorter and shorter tokens.
+
+    With a step length, tokens differ as those that were asked, and errors are relative to what that adds.
+    """
     x = _tokens(pairs.oracle, _CHECKS, rng)
-    half = _CHECKS // 2
-    x[half:] *= _SHORTEST ** (np.arange(1, half + 1) / half)[:, None, None]
+    half, length = _CHECKS // 2, pairs.step_length
+    x[half:] *= pairs.tolerances.shortest ** (np.arange(1, half + 1) / half)[:, None, None]
+    x[:, 1:] = x[:, :1] / length + length * (x[:, 1:] - x[:, :1])
+    x[:, 0] /= length
     answers, predicted = pairs.oracle.ask(x), layer(x)
+    if length != 1:
+        answers, predicted = (
+            part - x @ pairs.linear.projection_sum - pairs.linear.bias for part in (answers, predicted)
+        )
     parts = [slice(half), *(slice(i, i + 1) for i in range(half, _CHECKS))]
     error = max(
         relative_error(predicted[part], answers[part])
@@ -276,7 +294,7 @@ def judge(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator) -> 
         else float(np.abs(predicted[part]).max())
         for part in parts
     )
-    return _verdict(error, len(x), Tolerances.of(pairs.precision).prediction)
+    return _verdict(error, len(x), pairs.tolerances.prediction)
 
 
 def judge_one_direction(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator) -> Verdict:
@@ -288,12 +306,15 @@ def judge_one_direction(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.
     x = _tokens(pairs.oracle, 12 * _CHECKS, rng)
     x[1::3] = np.sign(x[1::3])
     x[::3] *= (
-        2 * pairs.scale / np.sqrt(x.shape[2]) * _SHORTEST ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
+        2
+        * pairs.scale
+        / np.sqrt(x.shape[2])
+        * pairs.tolerances.shortest ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
     )
     difference = np.linalg.norm(pairs.oracle.ask(x) - layer(x), axis=(1, 2))
     values = 0 if layer.bias is None else np.linalg.norm(layer.bias)
     values = values + np.linalg.norm(x[:, None] @ layer.w, axis=(2, 3)).sum(axis=1)
-    return _verdict(float(np.max(difference / values)), len(x), Tolerances.of(pairs.precision).prediction)
+    return _verdict(float(np.max(difference / values)), len(x), pairs.tolerances.prediction)
 
 
 def judge_coarse(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from attention import AttentionLayer
-from upper.value_queries.queries import LinearPart, TwoTokens
+from upper.value_queries.queries import LinearPart, Tolerances, TwoTokens
 
 __all__ = ["Parameters", "read_logits", "read_noisy_logits"]
 
@@ -47,11 +47,10 @@ class Parameters:
         d = len(linear.bias)
         return cls(np.zeros((1, d, d)), linear.projection_sum[None], np.zeros((1, d)), linear.bias)
 
-    @property
-    def layer(self) -> AttentionLayer:
-        """The layer, without biases that are no more than rounding: below 1e-9 of the other parameters."""
+    def layer(self, rounding: float = Tolerances.biases) -> AttentionLayer:
+        """The layer, without biases that are no more than rounding: below this share of the other parameters."""
         key_bias, bias = (
-            None if np.abs(biases).max() <= 1e-9 * np.abs(beside).max() else biases
+            None if np.abs(biases).max() <= rounding * np.abs(beside).max() else biases
             for biases, beside in ((self.key_bias, self.theta), (self.bias, self.w))
         )
         return AttentionLayer(self.theta, self.w, key_bias, bias)
@@ -105,7 +104,8 @@ def read_noisy_logits(
 
     The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
     and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
-    along each direction, shorter where a weight is small. About (d + 8) d / s queries for groups of s = .4 d / m.
+    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
+    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
 
     Notes
     -----
@@ -119,19 +119,19 @@ def read_noisy_logits(
         far = pairs.scale * directions[group]
         for _ in range(_BY.halvings):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, centre[None], far)
+            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
             if not small.any():
                 break
             far = far / 2
-        length = np.full(d, pairs.scale)
+        length, share = np.full(d, pairs.scale), np.ones(d)
         logits, left = np.empty((d, m, len(group))), np.arange(d)
         for _ in range(_BY.halvings):
             tokens = centre + length[left, None] * directions[left] / pairs.step_length
-            logits[left], small = _row_logits(pairs, w, tokens, far)
+            logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
             left = left[small]
             if not len(left):
                 break
-            length[left] /= 2
+            (length if pairs.step_length >= 1 else share)[left] /= 2
         shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
         common[:, group] = -shared / (pairs.step_length * far_length)
@@ -147,19 +147,25 @@ def _row_logits(
     w: Float[np.ndarray, "m d d"],
     x: Float[np.ndarray, "n d"],
     far: Float[np.ndarray, "s d"],
+    share: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
-    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
+    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small.
+
+    They are read at a share of these differences, in which they are linear.
+    """
     apart = pairs.step_length * far
-    tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
+    tokens = np.concatenate([x[:, None], x[:, None] - share[:, None, None] * apart], axis=1)
     copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
     answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
     columns = (-apart @ w).reshape(-1, x.shape[1])
-    weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T.reshape(len(x), len(w), len(far))
+    weights = np.linalg.lstsq(columns.T, (rest / share[:, None]).T, rcond=None)[0].T
+    weights = weights.reshape(len(x), len(w), len(far))
     first = 1 - weights.sum(axis=2, keepdims=True)
     small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < _BY.small
-    return np.log(np.maximum(weights, _LEAST) * copies / np.maximum(first, _LEAST)), small
+    logits = np.log(np.maximum(weights, _LEAST) * copies / np.maximum(first, _LEAST))
+    return logits / share[:, None, None], small
 
 
 def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:

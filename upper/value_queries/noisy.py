@@ -87,7 +87,7 @@ def recover_from_noise(
     budget = None if oracle.remaining is None else oracle.remaining // (8 * oracle.dim)
     steps = choose_step_length(TwoTokens(oracle, linear, precision), longest, budget, rng)
     if steps is None:
-        return Parameters.alike(linear).layer
+        return Parameters.alike(linear).layer()
     if steps.pairs.repeats > 1:  # the linear part counts in every value
         repeats = steps.pairs.repeats
         linear = linear_part(oracle, opposite=True, length=_BY.equal * longest, repeats=repeats)
@@ -106,13 +106,13 @@ def recover_from_noise(
     separated = separate_heads(pairs, count, rank, rng, recorder)
     if isinstance(separated, Refusal):
         return separated
-    # the sum is known best, from the longest tokens
-    w = separated.w + (linear.projection_sum - separated.w.sum(axis=0)) / count
-    known = (read_logits if pairs.step_length == 1 else read_noisy_logits)(pairs, w, separated.directions)
-    recorder.step("Logits", layer=_without_noise(known, steps).layer)
+    known = (read_logits if pairs.step_length == 1 else read_noisy_logits)(
+        pairs, separated.w, separated.directions
+    )
+    recorder.step("Logits", layer=_without_noise(known, steps).layer())
     while True:
         known = _fitted(steps.pairs, _without_noise(known, steps), rng)
-        layer, step_length = _without_noise(known, steps).layer, steps.pairs.step_length
+        layer, step_length = _without_noise(known, steps).layer(), steps.pairs.step_length
         recorder.step("Fitted", layer=layer, step_length=step_length)
         longer = lengthened(steps, Centre(known.theta, known.key_bias))
         if longer is None:

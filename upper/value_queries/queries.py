@@ -41,8 +41,15 @@ class Tolerances:
     sums: float = 1e-7
     #: slopes that lie in the span of others: slopes read near one point have half of the digits
     span: float = 1e-6
+    #: heads fitted together: the residual of a right fit, relative to the values
+    residual: float = 1e-11
+    #: biases that are taken for zero, relative to the other parameters
+    biases: float = 1e-9
     #: predictions of a layer on fresh queries, for a success: heads that nearly cancel lose eight digits
     prediction: float = 1e-8
+    #: the shortest tokens of these, relative to ordinary ones: heads that cancel where they are saturated show there.
+    #: Errors that do not shrink with the tokens hide shorter ones
+    shortest: float = 2.0**-16
 
     @classmethod
     def of(cls, precision: AnswerPrecision) -> "Tolerances":
@@ -56,7 +63,10 @@ class Tolerances:
             values=max(exact.values, 10 * precision.accuracy),
             sums=max(exact.sums, amplified),
             span=max(exact.span, amplified),
+            residual=max(exact.residual, amplified),
+            biases=max(exact.biases, amplified),
             prediction=max(exact.prediction, amplified),
+            shortest=min(max(exact.shortest, amplified / exact.prediction), 1.0),
         )
 
 
@@ -214,6 +224,7 @@ class TwoTokens:
     Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L
     times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off
     once c_i and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
+    With L below 1 tokens are long and differ little, and errors are counted relative to what that adds to an answer.
     """
 
     oracle: ValueOracle
@@ -230,6 +241,11 @@ class TwoTokens:
     def coarse(self) -> bool:
         """Whether errors of answers need care: longer differences, repetitions, and a fit to fresh ones."""
         return self.precision.coarse
+
+    @property
+    def tolerances(self) -> Tolerances:
+        """What counts as equal in answers like these."""
+        return Tolerances.of(self.precision)
 
     @property
     def value_noise(self) -> float:
@@ -254,7 +270,9 @@ class TwoTokens:
         Rounding of logits adds to that of answers: together they are up to three times as large as on equal tokens.
         """
         slope, bias = self.linear.projection_sum, self.linear.bias
-        equal = (2 * scale) ** 2 * np.mean(slope**2) + np.mean(bias**2) / self.step_length**2
+        equal = (2 * scale) ** 2 * np.mean(slope**2)
+        if self.step_length >= 1:
+            equal += np.mean(bias**2) / self.step_length**2
         return replace(self, scale=scale, size=3.0 * float(np.sqrt(values**2 + equal)))
 
     def ask(self, tokens: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:

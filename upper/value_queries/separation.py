@@ -160,7 +160,9 @@ def separate_heads(
         return Refusal.FALL_TOGETHER
     total = relative_error(heads.w.sum(axis=0)[None], pairs.linear.projection_sum[None])
     recorder.step("Projections", sum_error=total)
-    return heads
+    # the sum is known best, from equal tokens
+    closer = heads.w + (pairs.linear.projection_sum - heads.w.sum(axis=0)) / m
+    return SeparatedHeads(closer, heads.directions)
 
 
 def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHeads | None:
