@@ -7,11 +7,21 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from attention._arrays import MixedArraysError
     from attention.activations import attention_layer_examples
+    from attention.block import (
+        Block,
+        block_errors,
+        load_block,
+        make_nice_block,
+        make_nice_network,
+        network_errors,
+        save_block,
+    )
     from attention.checkpoints import read_checkpoint_layer
     from attention.conditions import check_conditions
     from attention.conversion import convert_torch_module
     from attention.errors import parameter_errors, relative_error, unknown_part_error
     from attention.examples import ExampleOracle, ExamplesExhaustedError
+    from attention.feed_forward import Activation, FeedForward, activation
     from attention.files import (
         FileFormatError,
         load_layer,
@@ -48,11 +58,14 @@ if TYPE_CHECKING:
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
+    "Activation",
     "AnswerPrecision",
     "AttentionLayer",
+    "Block",
     "BooleanInputs",
     "ExampleOracle",
     "ExamplesExhaustedError",
+    "FeedForward",
     "FileFormatError",
     "Fit",
     "GaussianInputs",
@@ -70,24 +83,31 @@ __all__ = [
     "SphereInputs",
     "Step",
     "ValueOracle",
+    "activation",
     "attention_layer_examples",
     "attention_pattern",
+    "block_errors",
     "check_budget",
     "check_conditions",
     "convert_torch_module",
     "draw_examples",
+    "load_block",
     "load_layer",
     "make_affinely_dependent_layer",
     "make_block_diagonal_layer",
     "make_close_heads_layer",
     "make_diagonal_layer",
     "make_low_rank_layer",
+    "make_nice_block",
     "make_nice_layer",
+    "make_nice_network",
     "make_repeated_singular_values_layer",
     "make_transformer_shaped_layer",
+    "network_errors",
     "parameter_errors",
     "read_checkpoint_layer",
     "relative_error",
+    "save_block",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",

@@ -94,6 +94,10 @@ class Outcome(Enum):
         "No attention layer: equal tokens are not answered by a bias and a linear map, as every layer answers them; "
         "leave out norms and activations."
     )
+    NO_BLOCK = (
+        "No such block: one token is not answered by a network of one hidden layer whose neurons can be told apart; "
+        "leave out norms, and take ReLU, GELU or tanh."
+    )
     NOT_APPLICABLE = (
         "Not of this kind: the {examples} contradict what this attack assumes; use a general learner."
     )

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from attention.block import Block
+from attention.feed_forward import FeedForward
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
 from attention.validation import (
@@ -56,8 +58,8 @@ class ValueOracle:
 
     Parameters
     ----------
-    target : AttentionLayer
-        The layer that answers. For any other function of token matrices see `from_callable`.
+    target : AttentionLayer, Block or FeedForward
+        The layer, block or network that answers. For any other function of token matrices see `from_callable`.
     tokens : int, optional
         The number of tokens of a query; by default, queries may have any number.
     noise : float, optional
@@ -83,7 +85,7 @@ class ValueOracle:
     @checked
     def __init__(
         self,
-        target: AttentionLayer,
+        target: AttentionLayer | Block | FeedForward,
         *,
         tokens: PositiveInt | None = None,
         noise: NonNegativeFloat = 0.0,

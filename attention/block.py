@@ -1,0 +1,260 @@
+"""Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from attention._arrays import to_numpy
+from attention.errors import ParameterErrors, parameter_errors
+from attention.feed_forward import Activation, FeedForward
+from attention.files import FilePath, guarded, read_tensors, wrong, write_tensors
+from attention.generators import make_nice_layer
+from attention.inputs import Rng
+from attention.layer import AttentionLayer
+from attention.validation import PositiveInt, as_path, checked, random_generator
+
+__all__ = [
+    "Block",
+    "BlockErrors",
+    "block_errors",
+    "load_block",
+    "make_nice_block",
+    "make_nice_network",
+    "network_errors",
+    "save_block",
+]
+
+
+@dataclass(frozen=True, eq=False)
+@checked
+class Block:
+    """A transformer block without norms, X -> N(Z) row by row, with Z = X + F(X).
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The attention F.
+    network : FeedForward
+        The network N, on every row.
+    residual : bool
+        Whether X is added to F(X).
+
+    Notes
+    -----
+    Where both residuals are there, a shift of the layer's bias by e is undone by b1 - e W1 and b2 - e: all such blocks
+    are one function. The costs are those of the layer and of the network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block = make_nice_block(heads=2, dim=8, width=16, rng=0)
+    >>> block(np.ones((3, 4, 8))).shape
+    (3, 4, 8)
+    """
+
+    layer: AttentionLayer
+    network: FeedForward
+    residual: bool = True
+
+    def __post_init__(self) -> None:
+        if self.layer.dim != self.network.dim:
+            raise ValueError(
+                f"The layer has {self.layer.dim} coordinates and the network {self.network.dim}: the same are needed."
+            )
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return self.layer.dim
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return self.layer.heads
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The outputs on the token matrices `x`, in the array type of `x`."""
+        attended = self.layer(x)
+        return self.network(x + attended if self.residual else attended)
+
+    @checked
+    def map(self, convert: Callable[[Any], Any]) -> "Block":
+        """The same block with `convert` applied to its parameters, for example ``torch.from_numpy``."""
+        return Block(self.layer.map(convert), self.network.map(convert), self.residual)
+
+    def centred(self) -> "Block":
+        """The same function with a layer that has no bias b, where both residuals are there; else the block itself."""
+        bias, network = self.layer.bias, self.network
+        if bias is None or not (self.residual and network.residual):
+            return self
+        moved = FeedForward(
+            network.w1,
+            network.b1 + bias @ network.w1,
+            network.w2,
+            network.b2 + bias,
+            network.activation,
+        )
+        layer = AttentionLayer(self.layer.theta, self.layer.w, self.layer.key_bias, causal=self.layer.causal)
+        return Block(layer, moved)
+
+
+@checked
+def make_nice_network(
+    *, dim: PositiveInt, width: PositiveInt, activation: Activation = "gelu", rng: Rng = None
+) -> FeedForward:
+    """Draw a network: W1 entries N(0, 1/d), W2 entries N(0, 1/h), offsets and biases N(0, 1/4).
+
+    Examples
+    --------
+    >>> make_nice_network(dim=8, width=32, rng=0)
+    FeedForward(dim=8, width=32, activation='gelu')
+    """
+    rng = random_generator(rng)
+    return FeedForward(
+        w1=rng.standard_normal((dim, width)) / np.sqrt(dim),
+        b1=rng.standard_normal(width) / 2,
+        w2=rng.standard_normal((width, dim)) / np.sqrt(width),
+        b2=rng.standard_normal(dim) / 2,
+        activation=activation,
+    )
+
+
+@checked
+def make_nice_block(
+    *,
+    heads: PositiveInt,
+    dim: PositiveInt,
+    width: PositiveInt,
+    activation: Activation = "gelu",
+    rng: Rng = None,
+) -> Block:
+    """Draw a block: a nice layer with biases c_i ~ N(0, 1/d) and b ~ N(0, 1/4), and a nice network; both residuals.
+
+    Examples
+    --------
+    >>> make_nice_block(heads=2, dim=8, width=32, rng=0).network
+    FeedForward(dim=8, width=32, activation='gelu')
+    """
+    rng = random_generator(rng)
+    nice = make_nice_layer(heads=heads, dim=dim, rng=rng)
+    layer = AttentionLayer(
+        nice.theta,
+        nice.w,
+        key_bias=rng.standard_normal((heads, dim)) / np.sqrt(dim),
+        bias=rng.standard_normal(dim) / 2,
+    )
+    return Block(layer, make_nice_network(dim=dim, width=width, activation=activation, rng=rng))
+
+
+@dataclass(frozen=True)
+class NetworkErrors:
+    """Relative errors of matched neurons, up to the symmetries of the activation."""
+
+    w1: Float[np.ndarray, " h"]  #: of the columns of W1, in the order of the true neurons
+    w2: Float[np.ndarray, " h"]  #: of the rows of W2
+    b1: Float[np.ndarray, " h"]  #: of the offsets, relative to the norm of the neuron's column of W1
+    b2: float  #: of b2
+    matching: Int[np.ndarray, " h"]  #: which fitted neuron was matched to each true one
+
+
+def network_errors(fitted: FeedForward, truth: FeedForward) -> NetworkErrors:
+    """Match the neurons of two networks of one shape and give each one's relative errors.
+
+    Neurons are determined up to order, for ReLU up to a positive factor that W2 takes back, and for tanh up to sign.
+    O(d h^2 + h^3).
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    kinds = [(net.dim, net.width, net.activation, net.residual) for net in (fitted, truth)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"The networks are {fitted!r} and {truth!r}: two of one shape and kind are needed.")
+    parts = [_normal_form(net) for net in (fitted, truth)]
+    (u, a, v, size), (true_u, true_a, true_v, true_size) = parts
+    alike = (true_u @ u.T) / np.outer(true_size, size) * (true_v @ v.T)
+    alike /= np.outer(np.linalg.norm(true_v, axis=1), np.linalg.norm(v, axis=1)) + 1e-300
+    _, match = linear_sum_assignment(-np.abs(alike) if truth.activation == "tanh" else -alike)
+    sign = np.ones(len(u))
+    if truth.activation == "tanh":
+        sign = np.sign(np.sum(true_u * u[match], axis=1))
+    u, a, v = u[match] * sign[:, None], a[match] * sign, v[match] * sign[:, None]
+    b2 = float(np.linalg.norm(to_numpy(fitted.b2) - to_numpy(truth.b2)))
+    return NetworkErrors(
+        w1=np.linalg.norm(u - true_u, axis=1) / true_size,
+        w2=np.linalg.norm(v - true_v, axis=1) / np.linalg.norm(true_v, axis=1),
+        b1=np.abs(a - true_a) / true_size,
+        b2=b2 / (float(np.linalg.norm(to_numpy(truth.b2))) or 1.0),
+        matching=match,
+    )
+
+
+def _normal_form(net: FeedForward) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u_j, a_j, v_j and |u_j|; of ReLU those with |u_j| = 1."""
+    u, a, v = to_numpy(net.w1).T, to_numpy(net.b1), to_numpy(net.w2)
+    size = np.maximum(np.linalg.norm(u, axis=1), np.finfo(float).tiny)
+    if net.activation == "relu":
+        return u / size[:, None], a / size, v * size[:, None], np.ones_like(size)
+    return u, a, v, size
+
+
+@dataclass(frozen=True)
+class BlockErrors:
+    """Relative errors of the parameters of a block, both blocks centred."""
+
+    layer: ParameterErrors
+    network: NetworkErrors
+
+    @property
+    def worst(self) -> float:
+        """The largest of all."""
+        layer, network = self.layer, self.network
+        errors = (layer.theta, layer.w, layer.key_bias, network.w1, network.w2, network.b1, network.b2)
+        return max(float(np.max(error)) for error in errors)
+
+
+@checked
+def block_errors(fitted: Block, truth: Block) -> BlockErrors:
+    """Match heads and neurons of two blocks with both residuals and give their errors.
+
+    The blocks are compared as `Block.centred`. The other symmetries are those of `parameter_errors` and
+    `network_errors`.
+    """
+    fitted, truth = fitted.centred(), truth.centred()
+    return BlockErrors(
+        parameter_errors(fitted.layer, truth.layer), network_errors(fitted.network, truth.network)
+    )
+
+
+@checked
+def save_block(path: FilePath, block: Block) -> None:
+    """Write a block: the tensors of its layer, those of its network, and what it is."""
+    tensors = {**block.layer.parameters, **block.network.parameters}
+    about = {
+        "activation": block.network.activation,
+        "residuals": [block.residual, block.network.residual],
+        "causal": block.layer.causal,
+    }
+    write_tensors(path, "block", {name: to_numpy(array) for name, array in tensors.items()}, about)
+
+
+def load_block(path: FilePath) -> Block:
+    """Read a file of `save_block`; a FileFormatError says what is wrong with another."""
+    path = as_path(path)
+    stored = read_tensors(path, kind="block")
+    about, tensors = stored.metadata, stored.tensors
+    residuals = about.get("residuals")
+    if not isinstance(residuals, list) or len(residuals) != 2:
+        raise wrong(path, "residuals of the layer and of the network are needed")
+
+    def made() -> Block:
+        layer = AttentionLayer(
+            **{name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}, causal=about["causal"]
+        )
+        parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
+        network = FeedForward(**parts, activation=about["activation"], residual=residuals[1])
+        return Block(layer, network, residual=residuals[0])
+
+    block: Block = guarded(path, "its tensors make no block", made)
+    return block

@@ -1,0 +1,5 @@
+"""Learners of transformer blocks by value queries: the network, and the attention behind it."""
+
+from upper.blocks.network import FeedForwardByQueries
+
+__all__ = ["FeedForwardByQueries"]

@@ -1,0 +1,193 @@
+"""The map of one token: the scale of its tokens, its activation, and all of it from queries far away and near."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import Activation, Recorder, ValueOracle
+from upper.blocks.far_field import TUBE, directions, tube_scales
+from upper.blocks.kinks import Ask, count_kinks, find_regions, half_circle
+from upper.blocks.separable_fit import fit_offsets
+from upper.blocks.token_map import TokenMap
+
+__all__ = ["NoNetwork", "one_token", "read_token_map"]
+
+
+class NoNetwork(Enum):
+    """Why no network of one hidden layer was found; the value is a sentence."""
+
+    NOT_LINEAR_FAR_AWAY = "Far from the origin the answers are not linear between kinks."
+    NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
+    KINKS_TOO_NEAR = (
+        "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
+    )
+    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
+
+
+def one_token(oracle: ValueOracle) -> Ask:
+    """The answers to equal tokens: every head gives equal tokens equal weights, and all rows are alike."""
+
+    def ask(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        if not len(x):
+            return x
+        return oracle.ask(np.repeat(x[:, None], oracle.tokens or 1, axis=1))[:, -1]
+
+    return ask
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Radii, lengths and numbers of queries; each was measured on nice networks and on two trained ones."""
+
+    rays: int = 5  #: random rays, of which the median scale is taken
+    doublings: int = 80  #: a scale lies between 2^-80 and 2^80
+    #: the even part of g turns from quadratic to linear where it grows by 2^1.5 in a doubling
+    turn: float = 2.0**1.5
+    rounding: float = 1e-12  #: an even part below this share of the answers is rounding
+    #: a bounded even part grows by less than this between 1e3 and 1e4 times the scale
+    bounded: float = 3.0
+    places: int = 5  #: places at which second differences tell ReLU from a smooth activation
+    difference: float = 1e-4  #: their step, in units of the scale
+    straight: float = 1e-12
+    #: radii in units of the scale. For GELU at least so many times the square of the number of neurons, so that tubes
+    #: are apart
+    radius: float = 1e4
+    smooth_radius: float = 1.2e5
+    apart: float = 250.0
+    larger: float = 8.0  #: the radius grows by this where kinks are too near
+    radii: int = 9
+    #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
+    tube: float = 20.0
+    nearest: float = 1e-10
+    #: short tokens, for every neuron and coordinate; their lengths in units of the scale
+    tokens: float = 1.5
+    reach: float = 8.0
+    relu_reach: float = 64.0
+    #: of the equations that offsets and scales leave, this share may fit directions, of so many unknowns at most
+    spare: float = 0.7
+    unknowns: int = 600
+    #: directions are unsure that are so many times less certain than the median
+    unsure: float = 10.0
+    #: a fit with a larger relative error has a wrong kink
+    wrong: float = 1e-7
+
+
+_SEARCH = _Search()
+
+
+def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recorder) -> TokenMap | NoNetwork:
+    """All of g, up to the signs of neurons: kinks on a half circle, weights from Jacobians, offsets near the origin.
+
+    A wrong kink shows in the fit: then another half circle is taken, with a larger radius.
+    """
+    by = _SEARCH
+    zero = ask(np.zeros((1, dim)))[0]
+    scale = _scale(ask, zero, dim, rng)
+    if scale is None:
+        return NoNetwork.NO_NEURON
+    kind = _activation(ask, zero, scale, dim, rng)
+    recorder.step("Scale of tokens", scale=scale)
+    if kind == "tanh":
+        return NoNetwork.NOT_LINEAR_FAR_AWAY
+    smooth = kind == "gelu"
+    radius = scale * (by.smooth_radius if smooth else by.radius)
+    refusal = NoNetwork.KINKS_TOO_NEAR
+    counted = not smooth
+    for _ in range(by.radii):
+        least = by.tube * scale if smooth else by.nearest * radius
+        if not counted:
+            count = count_kinks(ask, radius, dim, rng, least=least)
+            counted = count is not None
+            radius = max(radius, by.apart * count**2 * scale) if counted else by.larger * radius
+            continue
+        regions = find_regions(ask, half_circle(radius, dim, rng), rng, least=least)
+        radius *= by.larger
+        if regions is None:
+            continue
+        if not len(regions.left):
+            return NoNetwork.NO_NEURON
+        margin = np.zeros(len(regions.left))
+        lengths = np.ones(len(margin))
+        if smooth:
+            scales = tube_scales(ask, regions, scale)
+            if scales is None:
+                continue
+            margin, lengths = TUBE / scales, scales
+        regions = regions.read_again(ask, margin)
+        if regions is None:
+            continue
+        recorder.step("Kinks", neurons=len(margin), radius=radius / by.larger)
+        far = directions(ask, regions, margin, rng)
+        if far is None:
+            continue
+        u, uncertain = far
+        recorder.step("Weights from Jacobians", worst=float(uncertain.max()))
+        a = -np.sum(u * regions.path.at(regions.segment[regions.left], regions.kinks), axis=1)
+        if not smooth:
+            lengths = 1 / np.linalg.norm(u, axis=1)
+        h = len(u)
+        n = int(np.ceil(by.tokens * (h + dim)))
+        x = rng.standard_normal((n, dim))
+        reach = by.reach ** rng.random((n, 1)) if smooth else by.relu_reach * rng.random((n, 1))
+        x *= scale * reach / np.linalg.norm(x, axis=1, keepdims=True)
+        spare = int(min(by.spare * ((n - h - dim - 1) * dim - 2 * h), by.unknowns)) // dim
+        unsure = np.argsort(-uncertain)[: max(0, spare)]
+        unsure = unsure[uncertain[unsure] > by.unsure * np.median(uncertain)]
+        start = TokenMap(
+            kind, u * lengths[:, None], a * lengths, np.zeros((h, dim)), np.zeros((dim, dim)), np.zeros(dim)
+        )
+        g, error = fit_offsets(x, ask(x), start, unsure)
+        recorder.step("Offsets, scales and outputs", error=error, unsure=len(unsure))
+        if error < by.wrong:
+            return g
+        refusal = NoNetwork.NOT_REPRODUCED
+    return refusal
+
+
+def _scale(ask: Ask, zero: np.ndarray, dim: int, rng: np.random.Generator) -> float | None:
+    """The length of tokens at which the even part of g turns from quadratic to linear; None if there is none."""
+    by = _SEARCH
+    rays = rng.standard_normal((by.rays, dim))
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    power, direction = np.zeros(by.rays, dtype=int), np.zeros(by.rays, dtype=int)
+    turning = np.arange(by.rays)
+    seen: dict[tuple[int, int], float] = {}
+    for _ in range(by.doublings):
+        wanted = [(ray, power[ray] + more) for ray in turning for more in (0, 1)]
+        new = [pair for pair in wanted if pair not in seen]
+        if new:
+            x = np.array([2.0**at * rays[ray] for ray, at in new])
+            answers = ask(np.concatenate([x, -x])).reshape(2, len(new), dim)
+            even = np.linalg.norm(answers[0] + answers[1] - 2 * zero, axis=1)
+            even[even < by.rounding * np.abs(answers).max(axis=(0, 2))] = 0.0
+            seen |= dict(zip(new, even.tolist(), strict=True))
+        still = []
+        for ray in turning:
+            way = 1 if seen[ray, power[ray] + 1] >= by.turn * seen[ray, power[ray]] else -1
+            if direction[ray] != -way:
+                direction[ray] = way
+                power[ray] += way
+                still.append(ray)
+        turning = np.array(still, dtype=int)
+        if not len(turning):
+            break
+    return None if len(turning) > by.rays // 2 else float(2.0 ** np.median(power))
+
+
+def _activation(ask: Ask, zero: np.ndarray, scale: float, dim: int, rng: np.random.Generator) -> Activation:
+    """Which activation: tanh is bounded; ReLU is linear in most small places."""
+    by = _SEARCH
+    ray = rng.standard_normal((1, dim))
+    ray *= scale / np.linalg.norm(ray)
+    answers = ask(np.concatenate([1e3 * ray, -1e3 * ray, 1e4 * ray, -1e4 * ray]))
+    near, far = (np.linalg.norm(answers[i] + answers[i + 1] - 2 * zero) for i in (0, 2))
+    if far < by.bounded * near:
+        return "tanh"
+    steps = rng.standard_normal((2, by.places, 1, dim))
+    steps *= scale / np.linalg.norm(steps, axis=3, keepdims=True)
+    x = steps[0] + by.difference * np.array([-1.0, 0.0, 1.0])[:, None] * steps[1]
+    answers = ask(x.reshape(-1, dim)).reshape(x.shape)
+    bend = np.abs(answers[:, 0] + answers[:, 2] - 2 * answers[:, 1]).max(axis=1)
+    return "relu" if np.median(bend) < by.straight * np.abs(answers).max() else "gelu"
