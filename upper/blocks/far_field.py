@@ -1,5 +1,7 @@
 """Neurons read far from the origin, where ReLU and GELU are the same: scales of tubes, and weights from Jacobians."""
 
+from itertools import pairwise
+
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
@@ -29,7 +31,7 @@ def tube_scales(ask: Ask, regions: Regions, scale: float) -> Float[np.ndarray, "
     At the distance s from the kink, a value is s Phi(-lambda s) times the jump away from the nearer line.
     """
     left, kinks, jumps = regions.left, regions.kinks, regions.jumps
-    room = np.stack([regions.high - regions.low])[0]
+    room = regions.high - regions.low
     behind = room[left + 1] > room[left]
     region, side = np.where(behind, left + 1, left), np.where(behind, 1.0, -1.0)
     size = np.linalg.norm(jumps, axis=1)
@@ -85,7 +87,7 @@ def directions(
     outer = np.array([0, len(bases) - 1])
     wrong = np.ones((len(bases), d), dtype=bool)
     before = regions.kinks_before[bases]
-    groups = [np.arange(first, last) for first, last in zip(before[:-1], before[1:], strict=True)]
+    groups = [np.arange(first, last) for first, last in pairwise(before)]
     inverses = [np.linalg.pinv(jumps[group]) for group in groups]
     width = regions.place[:, 1] - regions.place[:, 0]
     unsure = regions.error * (1 / width[left] + 1 / width[left + 1])  # of each jump

@@ -53,7 +53,7 @@ class _Search:
     straight: float = 1e-12
     #: radii in units of the scale. For GELU at least so many times the square of the number of neurons, so that tubes
     #: are apart
-    radius: float = 1e4
+    radius: float = 1e6
     smooth_radius: float = 1.2e5
     apart: float = 250.0
     larger: float = 8.0  #: the radius grows by this where kinks are too near
@@ -61,10 +61,11 @@ class _Search:
     #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
     tube: float = 20.0
     nearest: float = 1e-10
-    #: short tokens, for every neuron and coordinate; their lengths in units of the scale
+    #: short tokens, for every neuron and coordinate; their lengths in units of the scale, or for ReLU
+    #: of sqrt(d) times the largest distance of a plane from the origin
     tokens: float = 1.5
     reach: float = 8.0
-    relu_reach: float = 64.0
+    relu_reach: float = 4.0
     #: of the equations that offsets and scales leave, this share may fit directions, of so many unknowns at most
     spare: float = 0.7
     unknowns: int = 600
@@ -130,8 +131,10 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
         h = len(u)
         n = int(np.ceil(by.tokens * (h + dim)))
         x = rng.standard_normal((n, dim))
-        reach = by.reach ** rng.random((n, 1)) if smooth else by.relu_reach * rng.random((n, 1))
-        x *= scale * reach / np.linalg.norm(x, axis=1, keepdims=True)
+        lengths_of_tokens = scale * by.reach ** rng.random((n, 1))
+        if not smooth:  # so long that every neuron is on for some and off for others
+            lengths_of_tokens = by.relu_reach * np.sqrt(dim) * np.abs(a * lengths).max() * rng.random((n, 1))
+        x *= lengths_of_tokens / np.linalg.norm(x, axis=1, keepdims=True)
         spare = int(min(by.spare * ((n - h - dim - 1) * dim - 2 * h), by.unknowns)) // dim
         unsure = np.argsort(-uncertain)[: max(0, spare)]
         unsure = unsure[uncertain[unsure] > by.unsure * np.median(uncertain)]

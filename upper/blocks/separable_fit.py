@@ -79,6 +79,6 @@ def _eliminated(x: np.ndarray, y: np.ndarray, g: TokenMap) -> tuple[TokenMap, np
     triangle = triangle + np.diag(
         np.where(np.abs(diagonal) < _RIDGE, np.inf, 0.0)
     )  # a neuron that no x meets
-    solved = solve_triangular(triangle, basis.T @ y) / size[:, None]
+    solved = solve_triangular(triangle, basis.T @ y, check_finite=False) / size[:, None]
     fitted = replace(g, v=solved[:h], linear=solved[h : h + d], constant=solved[-1])
     return fitted, basis, y - design @ solved
