@@ -105,7 +105,7 @@ class Block:
 def make_nice_network(
     *, dim: PositiveInt, width: PositiveInt, activation: Activation = "gelu", rng: Rng = None
 ) -> FeedForward:
-    """Draw a network: W1 entries N(0, 1/d), W2 entries N(0, 1/h), offsets and biases N(0, 1/4).
+    """Draw a network: W1 entries N(0, 1/d), W2 entries N(0, 1/(4 h)), offsets and biases N(0, 1/4).
 
     Examples
     --------
@@ -116,7 +116,7 @@ def make_nice_network(
     return FeedForward(
         w1=rng.standard_normal((dim, width)) / np.sqrt(dim),
         b1=rng.standard_normal(width) / 2,
-        w2=rng.standard_normal((width, dim)) / np.sqrt(width),
+        w2=rng.standard_normal((width, dim)) / (2 * np.sqrt(width)),
         b2=rng.standard_normal(dim) / 2,
         activation=activation,
     )

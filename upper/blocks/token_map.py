@@ -53,15 +53,15 @@ class TokenMap:
         slope = activation(self.activation, x @ self.u.T + self.a, derivative=1)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
-    def inverse(self, y: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Preimages of the rows of `y`, by Newton's method from the mean linear part; NaN where it does not end."""
-        parts = range(0, len(y), max(1, _AT_ONCE // self.u.shape[1] ** 2))
-        step = parts.step
-        return np.concatenate([self._inverse(y[i : i + step]) for i in parts]) if len(y) else y
+    def inverse(
+        self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n d"]:
+        """Preimages of the rows of `y`, by Newton's method from `start`; NaN where it does not end."""
+        step = max(1, _AT_ONCE // self.u.shape[1] ** 2)
+        parts = [slice(i, i + step) for i in range(0, len(y), step)]
+        return np.concatenate([self._inverse(y[part], start[part].copy()) for part in parts]) if parts else y
 
-    def _inverse(self, y: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        mean = self.linear + (0.0 if self.activation == "tanh" else 0.5 * self.u.T @ self.v)
-        x = np.linalg.lstsq(mean.T, (y - self.constant).T, rcond=None)[0].T
+    def _inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         off = y - self(x)
         size = np.linalg.norm(y - self.constant, axis=1) + np.linalg.norm(self.constant)
         moving = np.arange(len(y))

@@ -1,0 +1,137 @@
+"""The learner of blocks by value queries: first the network, then the attention behind it."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from attention import (
+    AttentionLayer,
+    Block,
+    Fit,
+    Outcome,
+    QueriesExhaustedError,
+    Recorder,
+    ValueOracle,
+)
+from attention.evaluation import Verdict
+from attention.learning import Access, LearnerBase, apart
+from attention.validation import NonNegativeInt, checked
+from upper.blocks.network import judge_block
+from upper.blocks.one_token import NoNetwork, one_token, read_token_map
+from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.token_map import TokenMap, signs_from
+from upper.value_queries import ByQueries
+
+__all__ = ["BlockByQueries"]
+
+# Pairs of tokens for every h / d unknown signs, and a few more.
+_PAIRS, _MORE = 1.5, 8
+_SIGNS = 0.1
+# Without a residual of the attention, pairs move by rounding alone.
+_MOVED = 1e-5
+# Peeled answers are right to about this share. Where g is not injective, short differences at long tokens find the
+# right preimages.
+_ACCURACY, _STEP_LENGTHS = 1e-10, (1.0, 0.3, 0.1)
+_CHECKS, _TOKENS = 16, 4
+
+
+@dataclass(frozen=True)
+@checked
+class BlockByQueries(LearnerBase):
+    """Recovers a block, B(X) = N(X + F(X)) with a network N, from its outputs on token matrices of its own choice.
+
+    Parameters
+    ----------
+    examples : int, optional
+        The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
+
+    Notes
+    -----
+    Derived here. Heads, width, activation and residuals are found.
+
+    1. Equal tokens show a map g of one token, a network with z = x A + b and A = I + sum_i W_i. It is read as
+       `FeedForwardByQueries` reads one, but for A and the signs (`read_token_map`).
+    2. Two tokens and their mirror images give linear equations for A, whatever the heads are; they fix the signs
+       (`pairs`).
+    3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
+
+    The details of the fit are the `attention.Block`, with no bias b where both residuals are there: then only b1 + b W1
+    and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix that the W_i take back.
+
+    Examples
+    --------
+    >>> from attention import ValueOracle, make_nice_block
+    >>> block = make_nice_block(heads=2, dim=16, width=32, rng=0)
+    >>> fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=1)
+    >>> fit.outcome.succeeded, fit.details.network.width, fit.details.heads
+    (True, 32, 2)
+    """
+
+    access: ClassVar[Access] = "value queries"
+
+    examples: NonNegativeInt | None = None
+
+    def minimum_examples(self, tokens: int | None, dim: int) -> int:
+        """The queries of the scale."""
+        return dim + 1
+
+    def _prepare(self, oracle: ValueOracle) -> None:
+        if oracle.tokens == 1:
+            raise ValueError(
+                "Queries have one token, which shows no attention: give two, or take FeedForwardByQueries."
+            )
+        if oracle.dim < 4:
+            raise ValueError(
+                f"Queries have {oracle.dim} coordinates: at least 4 are needed, to tell neurons apart."
+            )
+
+    def _learn(
+        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        random = apart(rng)
+        within = oracle if budget is None else oracle.limited(budget)
+        block, ended = None, Verdict(Outcome.NO_BLOCK)
+        try:
+            g = read_token_map(one_token(within), oracle.dim, random, recorder)
+            if isinstance(g, NoNetwork):
+                recorder.step(g.value)
+            else:
+                block = _behind(within, g, random, recorder)
+                ended = Verdict(Outcome.NOT_SEPARATED)
+            if block is not None:
+                x = random.standard_normal((_CHECKS, oracle.tokens or _TOKENS, oracle.dim))
+                ended = judge_block(block(x), within.ask(x))
+        except QueriesExhaustedError:
+            ended = Verdict(Outcome.EXAMPLES_SPENT)
+        return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
+
+
+def _behind(
+    oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder
+) -> Block | None:
+    """The block whose map of one token is g; None if pairs or heads do not fit."""
+    h, d = g.u.shape
+    length = float(np.median(np.abs(g.a) / np.linalg.norm(g.u, axis=1)) + 1 / np.median(np.linalg.norm(g.u, axis=1)))
+    delta, moved = pairs(oracle, g, int(np.ceil(_PAIRS * h / d)) + _MORE, length * np.sqrt(d), rng)
+    usable = np.isfinite(moved).all(axis=1)
+    delta, moved = delta[usable], moved[usable]
+    residual = bool(np.median(np.linalg.norm(moved, axis=1) / np.linalg.norm(delta, axis=1)) > _MOVED)
+    if residual:
+        signs, off = signs_from(g, delta, moved)
+        recorder.step("Signs", off=off, pairs=len(delta))
+        if off > _SIGNS:
+            return None
+        g = g.flipped(signs)
+    network = g.network(linear=g.linear, residual=True)
+    peeled = Peeled(oracle, g, g.linear, residual)
+    for step_length in _STEP_LENGTHS:
+        learner = ByQueries(accuracy=_ACCURACY, step_length=step_length)
+        try:
+            fit = learner.fit(peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures))
+        except NoPreimage:
+            recorder.step("No preimage near a token", step_length=step_length)
+            continue
+        if fit.layer is not None:
+            return Block(fit.layer, network, residual)
+    return None
