@@ -9,9 +9,13 @@ from attention import Activation, FeedForward, activation
 
 __all__ = ["TokenMap", "signs_for", "signs_from"]
 
-# Newton's method: steps, halvings of a step, and the relative residual at which a row has its preimage.
-_STEPS, _HALVINGS, _SOLVED = 60, 30, 1e-15
-# Tokens whose Jacobians are formed at once.
+# Steps of Broyden's method and of Newton's, and halvings of one of the latter.
+_BROYDEN, _STEPS, _HALVINGS = 40, 60, 30
+# The relative residual at which a row is done, and that of a preimage that counts.
+_SOLVED, _FOUND = 1e-13, 1e-9
+# Rows that Broyden's method takes together: their terms stay in the processor's cache.
+_TOGETHER = 128
+# Numbers of the Jacobians that are formed at once.
 _AT_ONCE = 2**22
 
 
@@ -56,39 +60,87 @@ class TokenMap:
     def inverse(
         self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n d"]:
-        """Preimages of the rows of `y`, by Newton's method from `start`; NaN where it does not end."""
-        step = max(1, _AT_ONCE // self.u.shape[1] ** 2)
-        parts = [slice(i, i + step) for i in range(0, len(y), step)]
-        return np.concatenate([self._inverse(y[part], start[part].copy()) for part in parts]) if parts else y
+        """Preimages of the rows of `y` near `start`; NaN where none is found.
 
-    def _inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        off = y - self(x)
+        Broyden's method from the mean linear part, at O(h d) a step; Newton's, at O(h d^2), for the rows where it fails.
+        """
+        x = start.copy()
+        for i in range(0, len(x), _TOGETHER):
+            rows = slice(i, i + _TOGETHER)
+            x[rows] = self._by_broyden(y[rows], x[rows])
+        left = np.flatnonzero(self._off(x, y) > _SOLVED)
+        step = max(1, _AT_ONCE // self.u.shape[1] ** 2)
+        for rows in (left[i : i + step] for i in range(0, len(left), step)):
+            x[rows] = self._by_newton(y[rows], start[rows].copy())
+        x[self._off(x, y) > _FOUND] = np.nan
+        return x
+
+    def _off(self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """How far g(x) is from y, relative to the size of both."""
         size = np.linalg.norm(y - self.constant, axis=1) + np.linalg.norm(self.constant)
+        return np.linalg.norm(y - self(x), axis=1) / size
+
+    def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
+        """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
+        mean = self.linear if self.activation == "tanh" else self.linear + 0.5 * self.u.T @ self.v
+        inverse = np.linalg.pinv(mean)
+        off = y - self(x)
+        columns: list[np.ndarray] = []
+        rows: list[np.ndarray] = []
+
+        def applied(vectors: np.ndarray) -> np.ndarray:
+            out = vectors @ inverse
+            for column, row in zip(columns, rows, strict=True):
+                out -= np.sum(vectors * column, axis=1)[:, None] * row
+            return out
+
+        best, least = x.copy(), np.linalg.norm(off, axis=1)
+        step = applied(off)
+        with np.errstate(all="ignore"):  # a row that diverges is left to Newton's method
+            for _ in range(_BROYDEN):
+                x = x + step
+                new = y - self(x)
+                size = np.linalg.norm(new, axis=1)
+                better = size < least
+                best[better], least[better] = x[better], size[better]
+                if np.all(least <= _SOLVED * np.linalg.norm(y, axis=1)):
+                    break
+                image = applied(off - new)  # of the step, as the inverse sees it
+                column = step @ inverse.T
+                for earlier, row in zip(columns, rows, strict=True):
+                    column -= np.sum(step * row, axis=1)[:, None] * earlier
+                along = np.sum(image * step, axis=1, keepdims=True)
+                columns.append(column)
+                rows.append(np.where(np.abs(along) > 0, (image - step) / along, 0.0))
+                off = new
+                step = np.nan_to_num(applied(off), posinf=0.0, neginf=0.0)
+        return best
+
+    def _by_newton(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
+        off = y - self(x)
         moving = np.arange(len(y))
         for _ in range(_STEPS):
-            jacobian = self.jacobian(x[moving])
+            transposed = np.swapaxes(self.jacobian(x[moving]), 1, 2)
             try:
-                step = np.linalg.solve(np.swapaxes(jacobian, 1, 2), off[moving][..., None])[..., 0]
+                step = np.linalg.solve(transposed, off[moving][..., None])[..., 0]
             except np.linalg.LinAlgError:
-                step = (np.linalg.pinv(np.swapaxes(jacobian, 1, 2)) @ off[moving][..., None])[..., 0]
+                step = (np.linalg.pinv(transposed) @ off[moving][..., None])[..., 0]
             left, length = np.arange(len(moving)), 1.0
-            improved = np.zeros(len(moving), dtype=bool)
             for _ in range(_HALVINGS):  # where kinks lie between, a whole step may be too long
                 rows = moving[left]
                 x_new = x[rows] + length * step[left]
                 off_new = y[rows] - self(x_new)
                 better = np.linalg.norm(off_new, axis=1) < np.linalg.norm(off[rows], axis=1)
                 x[rows[better]], off[rows[better]] = x_new[better], off_new[better]
-                improved[left[better]] = True
                 left, length = left[~better], length / 2
                 if not len(left):
                     break
             # a step that no longer helps ends a row, at rounding or stuck
-            going = improved & (np.linalg.norm(off[moving], axis=1) > _SOLVED * size[moving])
-            moving = moving[going]
+            improved = np.setdiff1d(np.arange(len(moving)), left)
+            moving = moving[improved]
+            moving = moving[self._off(x[moving], y[moving]) > _SOLVED]
             if not len(moving):
                 break
-        x[np.linalg.norm(off, axis=1) > 1e-9 * size] = np.nan
         return x
 
     def network(self, *, linear: Float[np.ndarray, "d d"], residual: bool) -> FeedForward:
