@@ -252,7 +252,7 @@ def _either(options: Any) -> Constraint:
             try:
                 return option.convert(value, sizes)
             except Unfit as unfit:
-                refusals.append(unfit)
+                refusals.append(unfit.with_traceback(None))  # its frames would keep the value alive
         # a message on the content of an array helps more than one on its type
         raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
 

@@ -85,7 +85,7 @@ class Engine:
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """An array of this engine as a NumPy array in double precision."""
-        return to_numpy(array).astype(np.float64)
+        return to_numpy(array).astype(np.float64, copy=False)
 
     def detach(self, array: Any) -> Any:
         """The array without torch's record of derivatives; it shares the memory."""

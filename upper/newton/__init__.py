@@ -4,7 +4,7 @@
 * `starts`: what runs work on, random and given starts, and when another follows. `stopping`: where a run stops.
   `noise`: its level, and what a head is worth beside it.
 * `head_count`: the number of heads, by students that grow and are pruned. `spectral`: a guess from cross-moments.
-* `loop`: `gauss_newton` from one start. Its parts: `schedules` (damping, annealed prior, precision), `inner_solve`.
+* `loop`: `gauss_newton` from one start, with its damping and precision. `prior`: the annealed prior. `inner_solve`.
 * `full_heads`, `low_rank`: parametrisations, with reads, products with the derivative, and a preconditioner.
 * `whitening`: tokens far from isotropic. `certificate`: which directions of a layer given tokens determine, from the
   `derivative`. `other_inputs`: whether others contradict a fit. `causal`: do examples show a mask?

@@ -233,7 +233,7 @@ class Newton(LearnerBase):
             tokens = np.concatenate([examples.x, examples.x_held])
             if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=problem.rng):
                 verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
-        engine = str(problem.engine(len(best.theta)))
+        engine = str(problem.engine(best.layer.heads))
         shared: dict[str, Any] = {"engine": engine, "starts": fitted.starts, "heads": fitted.heads}
         layer, error = examples.layer(best), verdict.held_out_error
         own: dict[str, Any] = {"residual": best.residual, "held_out_error": error, "total_passes": passes}
@@ -243,7 +243,7 @@ class Newton(LearnerBase):
         whole = examples.together()
         problem = replace(problem, examples=whole)
         if fitted.heads:
-            best = run(problem, heads_at(problem, best), work=max(1, self.work - passes))
+            best = run(problem, heads_at(problem, best.layer), work=max(1, self.work - passes))
             passes += best.passes
         noise = whole.unit * noise_level(best.residual, whole.y, problem.share(fitted.heads))
         excess = noise * noise * problem.known.unknowns(fitted.heads, *whole.x.shape[1:]) / whole.x.size

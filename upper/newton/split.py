@@ -79,7 +79,7 @@ class SplitExamples:
         return replace(self, x=x, x_held=x_held, scale=scale, whitening=whitening)
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
-        """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
+        """The layer of an iterate, for tokens and labels in their original units."""
         layer = iterate.layer if self.whitening is None else self.whitening.back(iterate.layer)
         return _rescaled(layer, 1 / self.scale, self.unit)
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attention import AttentionLayer, Recorder
-from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR
 from upper.engine import Engine, EngineChoice
 from upper.floor import LayerClass
@@ -21,7 +20,7 @@ from upper.newton.full_heads import FullHeads, Heads
 from upper.newton.loop import Iterate, Run
 from upper.newton.low_rank import LowRankHeads, random_factors
 from upper.newton.noise import Noise, cost_of_each_head
-from upper.newton.schedules import AnnealedPrior
+from upper.newton.prior import AnnealedPrior
 from upper.newton.split import SplitExamples
 from upper.newton.stopping import (
     LOW_RANK_PATIENCE,
@@ -38,6 +37,7 @@ __all__ = [
     "Start",
     "StartRules",
     "heads_at",
+    "only_heads",
     "random_heads",
     "redraw_weakest",
     "run",
@@ -89,7 +89,7 @@ class Problem:
             return
         layer = self.examples.layer(iterate) if self.recorder.measuring else None
         own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
-        engine = str(self.engine(len(iterate.theta)))
+        engine = str(self.engine(iterate.layer.heads))
         self.recorder.step(name, layer=layer, phase=self.phase, engine=engine, **own)
 
 
@@ -120,7 +120,7 @@ class StartRules:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The final iterates of the runs from several starts, one per start, in NumPy, the smallest residual first.
+    """The final iterates of the runs from several starts, one per start, the smallest residual first.
 
     `passes` counts those of all starts. `at_floor` means that the three best runs (with two starts, both) ended at the
     same residual, and held-out examples have it too. Then the labels are noisy at that level, or the student is too
@@ -157,19 +157,19 @@ def random_heads(problem: Problem, heads: int) -> Heads:
     return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
 
 
-def heads_at(problem: Problem, layer: AttentionLayer | Iterate) -> Heads:
-    """The heads of a layer, or of an iterate, to start from; with biases, those it has."""
+def heads_at(problem: Problem, layer: AttentionLayer) -> Heads:
+    """The heads of a layer in NumPy to start from; with biases, those it has."""
     known = problem.known
-    theta, w, key_bias = layer.theta, layer.w, layer.key_bias if known.biased else None
+    key_bias = layer.key_bias if known.biased else None
     if known.rank is not None:
-        factors = LowRankHeads.of(AttentionLayer(theta, w, key_bias), known.rank)
+        factors = LowRankHeads.of(replace(layer, key_bias=key_bias), known.rank)
         a = _with_row(factors.a) if known.biased and key_bias is None else factors.a
         return replace(factors, a=a, causal=known.causal)
-    theta = to_numpy(theta).astype(np.float64)
+    theta = layer.theta
     if known.biased:
         theta = _with_row(theta)
         if key_bias is not None:
-            theta[:, -1] = to_numpy(key_bias)
+            theta[:, -1] = key_bias
     return FullHeads(theta, causal=known.causal)
 
 
@@ -219,7 +219,7 @@ def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, 
             at_floor or _learned(problem, ends[0], rules)
         )
         if agree and rules.confirm and patience is None and spent < work:
-            resumed = heads_at(problem, ends[0])
+            resumed = heads_at(problem, ends[0].layer)
             passes, rests = _rests(problem, resumed, ends[0].residual, rules)
             spent += passes
             if not rests and spent < work:
@@ -238,12 +238,12 @@ def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float) -> Ends:
     they do at the level of noise. `work` includes the passes of `ends`. There are at most m runs. A redrawn head counts
     if it brings the residual below nine tenths; two minima at the noise level differ by less.
     """
-    best, heads = ends.best, len(ends.best.theta)
+    best, heads = ends.best, ends.best.layer.heads
     for _ in range(heads if heads > 1 else 0):
         if not ends.at_floor or ends.passes >= work:
             break
-        costs = cost_of_each_head(problem.examples.x, best)
-        start = with_a_head(problem, best.only(np.arange(heads) != np.argmin(costs)))
+        costs = cost_of_each_head(problem.examples.x, best.layer)
+        start = with_a_head(problem, only_heads(best.layer, np.arange(heads) != np.argmin(costs)))
         again = run(problem, start, work=work - ends.passes, name="Weakest head anew")
         passes = ends.passes + again.passes
         if again.residual > 0.9 * best.residual:
@@ -253,7 +253,13 @@ def redraw_weakest(problem: Problem, ends: Ends, *, work: int | float) -> Ends:
     return ends
 
 
-def with_a_head(problem: Problem, fitted: Iterate) -> FullHeads:
+def only_heads(layer: AttentionLayer, which: np.ndarray) -> AttentionLayer:
+    """The layer with some of its heads, whose projections are as before."""
+    key_bias = None if layer.key_bias is None else layer.key_bias[which]
+    return replace(layer, theta=layer.theta[which], w=layer.w[which], key_bias=key_bias)
+
+
+def with_a_head(problem: Problem, fitted: AttentionLayer) -> FullHeads:
     """The start that adds a random head to fitted ones, of full matrices."""
     added, start = random_heads(problem, 1), heads_at(problem, fitted)
     return FullHeads(np.concatenate([start.array, added.array]), causal=problem.known.causal)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut
 from upper.newton.loop import Iterate
 
@@ -92,7 +91,7 @@ class Stopping:
 
 
 def last_iterate(iterates: Iterable[Iterate], stopping: Stopping) -> Iterate:
-    """The first iterate, in NumPy, at the tolerance, at the end of the work, or where the run stalled or converged.
+    """The first iterate at the tolerance, at the end of the work, or where the run stalled or converged.
 
     While a prior is annealed, only the work can end the run.
 
@@ -122,5 +121,5 @@ def last_iterate(iterates: Iterable[Iterate], stopping: Stopping) -> Iterate:
             ended = ended or stopping.patience.converged(falls, stopping.share)
         if ended:
             improving = stopping.improving(iterate, marks[0] if len(marks) > 1 else None)
-            return replace(iterate.map(to_numpy), improving=improving)
+            return replace(iterate, improving=improving)
     raise AssertionError("gauss_newton never ends by itself")

@@ -219,11 +219,11 @@ def fit_heads(
     )
 
     def starts() -> Iterator[Start]:
-        yield Start("Newton polish", FullHeads(within.theta))
-        size = np.linalg.norm(within.theta, axis=(1, 2), keepdims=True)
+        yield Start("Newton polish", FullHeads(within.layer.theta))
+        size = np.linalg.norm(within.layer.theta, axis=(1, 2), keepdims=True)
         # half the norm of a head
-        away = 0.5 * size / d * rng.standard_normal(within.theta.shape)
-        yield Start("Newton polish from a perturbed start", FullHeads(within.theta + away))
+        away = 0.5 * size / d * rng.standard_normal(within.layer.theta.shape)
+        yield Start("Newton polish from a perturbed start", FullHeads(within.layer.theta + away))
 
     problem = Problem(split, LayerClass(), tolerance, rng, recorder=recorder, phase=6)
     ends = run_starts(problem, starts(), StartRules(2), work=max(1, work - within.passes))
