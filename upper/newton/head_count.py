@@ -174,7 +174,8 @@ class _Search:
     def nothing(self) -> _Student:
         """The student without heads."""
         d, y = self.problem.examples.x.shape[2], self.problem.examples.y
-        zero = AttentionLayer(*np.zeros((2, 1, d, d)), causal=self.problem.known.causal)
+        theta, w = np.zeros((2, 1, d, d))
+        zero = AttentionLayer(theta, w, causal=self.problem.known.causal)
         return _Student(0, Iterate(zero, float(np.any(y))))
 
     def result(self, student: _Student) -> HeadCount:

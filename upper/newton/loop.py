@@ -281,7 +281,9 @@ class Run:
     def iterate(self, here: LinearFit) -> Iterate:
         """The state of the run at a point."""
         arrays = self.heads.matrices(here.parameters, self._unit * here.factor)
-        layer = AttentionLayer(*map(self.engine.to_numpy, arrays), causal=self.engine.causal)
+        theta, w, *biases = map(self.engine.to_numpy, arrays)
+        key_bias, bias = biases or (None, None)
+        layer = AttentionLayer(theta, w, key_bias, bias, self.engine.causal)
         return Iterate(layer, here.residual)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, variance: float = 0.0) -> LinearFit:
