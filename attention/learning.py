@@ -15,7 +15,6 @@ from attention.inputs import Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
 from attention.validation import check, one_of, random_generator, require_array
-from attention.value_oracle import AnswerPrecision
 
 Access = Literal["random examples", "value queries", "samples of rounding"]
 """How a learner sees its target; a learner that does not declare it draws random examples.
@@ -113,7 +112,6 @@ class Recorder:
         layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
         phase: int | None = None,
-        round: int | None = None,
         engine: str = "",
         **measures: float | int | Iterable[float | int],
     ) -> None:
@@ -129,7 +127,7 @@ class Recorder:
             key: tuple(map(float, value)) if isinstance(value, Iterable) else float(value)
             for key, value in measures.items()
         }
-        step = Step(name, examples, seconds, measured, phase, round, engine)
+        step = Step(name, examples, seconds, measured, phase, engine)
         self._trace.append(step)
         if self._progress is not None:
             self._progress(replace(step, layer=layer))
@@ -141,12 +139,9 @@ class Recorder:
         *,
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
-        alone: str = "",
-        examples_needed: int | None = None,
-        precision: AnswerPrecision | None = None,
-        details: Any = None,
+        **more: Any,
     ) -> Fit:
-        """The `Fit` from the records; without `predict`, the layer is the predictor.
+        """The `Fit` from the records, with `more` of its fields; without `predict`, the layer is the predictor.
 
         An outcome alone is that of a fit without held-out examples.
         """
@@ -154,22 +149,17 @@ class Recorder:
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
-        trace = tuple(self._trace)
-        counted: Literal["example", "query"] = "query" if hasattr(self._oracle, "ask") else "example"
         return Fit(
             predictor,
             layer,
             verdict.outcome,
             self.examples,
             self.seconds,
-            trace,
-            alone,
-            examples_needed,
-            counted,
-            verdict.held_out_error,
-            verdict.error_rate_bound,
-            precision,
-            details,
+            tuple(self._trace),
+            counted="query" if hasattr(self._oracle, "ask") else "example",
+            held_out_error=verdict.held_out_error,
+            error_rate_bound=verdict.error_rate_bound,
+            **more,
         )
 
 

@@ -5,11 +5,9 @@ import functools
 import inspect
 import math
 import operator
-import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -388,13 +386,6 @@ def one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
 def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
     """Raise if `value` is not an instance of `kinds`; `needed` describes what is."""
     check(name, value, _that_is(lambda given: isinstance(given, kinds), needed))
-
-
-def as_path(value: Any, *, name: str = "The path") -> Path:
-    """`value` as a path."""
-    return check(
-        name, value, _that_is(lambda one: isinstance(one, str | os.PathLike), "the path of a file", Path)
-    )
 
 
 def random_generator(rng: Any) -> np.random.Generator:
