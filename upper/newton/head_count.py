@@ -11,18 +11,9 @@ from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
+from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
-from upper.newton.split import SplitExamples, Supply
-from upper.newton.starts import (
-    Problem,
-    StartRules,
-    heads_at,
-    only_heads,
-    run,
-    run_starts,
-    starts_from,
-    with_a_head,
-)
+from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 __all__ = ["HeadCount", "count_heads"]
 
@@ -176,7 +167,7 @@ class _Search:
         d, y = self.problem.examples.x.shape[2], self.problem.examples.y
         theta, w = np.zeros((2, 1, d, d))
         zero = AttentionLayer(theta, w, causal=self.problem.known.causal)
-        return _Student(0, Iterate(zero, float(np.any(y))))
+        return _Student(0, Iterate(zero, float(np.any(y)), engine=str(self.problem.engine(1))))
 
     def result(self, student: _Student) -> HeadCount:
         """What was found, with whether it is at the level of the noise."""
@@ -247,9 +238,8 @@ class _Search:
                 break
             heads = student.heads + 1
             self._draw(heads)
-            more = self._again(
-                with_a_head(self.problem, student.end.layer), f"A head more, {heads}", last=True
-            )
+            start = with_a_head(self.problem, heads_at(self.problem, student.end.layer))
+            more = self._again(start, f"A head more, {heads}", last=True)
             if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
@@ -308,8 +298,7 @@ class _Search:
         if not len(left):
             return self._record("Pruned to no head", self.nothing(), 0)
         name = f"Pruned to {_heads(len(left))}" + (", to the last digit" if last else "")
-        rest = only_heads(student.end.layer, left)
-        return self._again(heads_at(self.problem, rest), name, last=last)
+        return self._again(heads_at(self.problem, student.end.layer, left), name, last=last)
 
     def _again(self, start: Heads, name: str, *, last: bool) -> _Student:
         """Continue a run from a start, to the last digit or to the residual for comparing students."""

@@ -14,8 +14,8 @@ from upper.floor import LayerClass
 from upper.newton.head_count import HeadCount, count_heads
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
-from upper.newton.split import Supply
-from upper.newton.starts import Problem, StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
+from upper.newton.problem import Problem, Supply
+from upper.newton.starts import StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
 
 __all__ = ["Newton"]
 
@@ -233,8 +233,7 @@ class Newton(LearnerBase):
             tokens = np.concatenate([examples.x, examples.x_held])
             if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=problem.rng):
                 verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
-        engine = str(problem.engine(best.layer.heads))
-        shared: dict[str, Any] = {"engine": engine, "starts": fitted.starts, "heads": fitted.heads}
+        shared: dict[str, Any] = {"engine": best.engine, "starts": fitted.starts, "heads": fitted.heads}
         layer, error = examples.layer(best), verdict.held_out_error
         own: dict[str, Any] = {"residual": best.residual, "held_out_error": error, "total_passes": passes}
         recorder.step("Held-out examples", layer=layer, **own, **shared)

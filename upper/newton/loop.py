@@ -32,6 +32,7 @@ class Iterate:
     accepted: bool = True  #: False if it differs from the iterate before in the damping and the passes only
     #: of the end of a run: whether its work was spent while the error on held-out examples still fell
     improving: bool = False
+    engine: str = ""  #: the engine of the run
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,7 @@ class Run:
     def __init__(self, engine: Engine, x: Any, y: Any, start: Heads, rng: np.random.Generator) -> None:
         self._x, self._y, self._start, self._rng = engine.detach(x), engine.detach(y), start, rng
         self._unit = float(engine.xp.max(engine.xp.abs(self._y))) or 1.0
+        self._name = str(engine)
         self.set_up(replace(engine, causal=start.causal), Precision().ridge)
 
     def iterates(self, tolerance: float, *, priors: bool) -> Iterator[Iterate]:
@@ -284,7 +286,7 @@ class Run:
         theta, w, *biases = map(self.engine.to_numpy, arrays)
         key_bias, bias = biases or (None, None)
         layer = AttentionLayer(theta, w, key_bias, bias, self.engine.causal)
-        return Iterate(layer, here.residual)
+        return Iterate(layer, here.residual, engine=self._name)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, variance: float = 0.0) -> LinearFit:
         """The point at `parameters`; the ridge pulls towards `factor` if there is one and no prior, else to zero."""

@@ -21,9 +21,8 @@ from upper.engine import Engine
 from upper.floor import LayerClass, counting_floor
 from upper.newton.full_heads import NO_PRIOR, FullHeads
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.split import draw_split
-from upper.newton.starts import Problem, Start, StartRules, run_starts
-from upper.newton.stopping import Patience, Stopping, last_iterate
+from upper.newton.problem import Problem, draw_split
+from upper.newton.starts import Patience, Start, StartRules, Stopping, last_iterate, run_starts
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 

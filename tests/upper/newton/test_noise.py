@@ -9,7 +9,7 @@ from upper import Newton, counting_floor, gauss_newton
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, depends_on_tokens, no_worse
-from upper.newton.stopping import Stopping, last_iterate
+from upper.newton.starts import Stopping, last_iterate
 
 
 def _noisy(m, k, d, *, floors, relative, seed):

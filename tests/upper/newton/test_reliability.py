@@ -21,8 +21,8 @@ from upper import Newton
 from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate
-from upper.newton.split import SplitExamples, draw_split
-from upper.newton.starts import Problem, Start, StartRules, run_starts
+from upper.newton.problem import Problem, SplitExamples, draw_split
+from upper.newton.starts import Start, StartRules, run_starts
 
 INPUTS = BooleanInputs(tokens=4, dim=16)
 

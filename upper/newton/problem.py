@@ -1,20 +1,24 @@
-"""The examples of a fit: to fit and to hold out, scaled; how many a number of heads needs; their verdict."""
+"""What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
+from attention import AttentionLayer, ExampleOracle, Outcome, Recorder, draw_examples
 from attention._arrays import to_numpy
 from attention.evaluation import HeldOut, Verdict, which_held_out
 from attention.memory import require_memory
+from upper.engine import Engine, EngineChoice
 from upper.floor import LayerClass
-from upper.newton.loop import Iterate
+from upper.newton.full_heads import Heads
+from upper.newton.loop import Iterate, Run
 from upper.newton.noise import depends_on_tokens
 from upper.newton.whitening import Whitening, needed_whitening
 
-__all__ = ["SplitExamples", "Supply", "draw_split"]
+__all__ = ["Problem", "SplitExamples", "Supply", "draw_split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,3 +184,48 @@ class Supply:
         )
         floor = self.known.floor(heads, k, d)
         return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What runs of Gauss-Newton work on."""
+
+    examples: SplitExamples  #: examples to fit, and held-out ones
+    known: LayerClass  #: what is known of the layer besides its number of heads
+    tolerance: float  #: the relative residual at which a run ends
+    rng: np.random.Generator  #: draws random starts, and the probes of runs
+    engines: EngineChoice = field(default_factory=EngineChoice)  #: where to compute
+    recorder: Recorder | None = None  #: records every iterate
+    phase: int | None = None  #: the phase of the recorded steps
+    everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
+
+    def engine(self, heads: int) -> Engine:
+        """The engine for so many heads."""
+        x = self.examples.x
+        return self.engines.at_size(x.size * heads * x.shape[2])
+
+    def share(self, heads: int) -> float:
+        """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
+        x = self.examples.x
+        # with fewer than two equations per unknown, the residual carries no information on the noise
+        return min(self.known.unknowns(heads, *x.shape[1:]) / x.size, 0.5)
+
+    def iterates(self, start: Heads, *, priors: bool = False) -> Iterator[Iterate]:
+        """The iterates of a run from a start."""
+        engine, (x, y) = self.engine(start.heads), (self.examples.x, self.examples.y)
+        run = Run(engine, engine.put(x), engine.put(y), start.map(engine.put), self.rng)
+        return run.iterates(self.tolerance, priors=priors)
+
+    def recorded(self, iterates: Iterable[Iterate], name: str) -> Iterator[Iterate]:
+        """The same iterates, each recorded as a step of this name and its number."""
+        for number, iterate in enumerate(iterates):
+            self.record(f"{name}, iterate {number}", iterate)
+            yield iterate
+
+    def record(self, name: str, iterate: Iterate, **measures: Any) -> None:
+        """Record an iterate as a step of the trace, with more measures."""
+        if self.recorder is None:
+            return
+        layer = self.examples.layer(iterate) if self.recorder.measuring else None
+        own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
+        self.recorder.step(name, layer=layer, phase=self.phase, engine=iterate.engine, **own)
