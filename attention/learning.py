@@ -14,21 +14,15 @@ from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
-from attention.validation import check, one_of, random_generator, require_array
+from attention.validation import check, random_generator, require_array
 
 Access = Literal["random examples", "value queries", "samples of rounding"]
 """How a learner sees its target; a learner that does not declare it draws random examples.
 
 Samples of rounding are random examples of a layer that hides learning with rounding, read as rows and labels.
 """
-# for each access: the method of its oracle, and what the oracle counts
-_ORACLES: dict[Access, tuple[str, str]] = {
-    "random examples": ("draw", "examples"),
-    "value queries": ("ask", "queries"),
-    "samples of rounding": ("draw", "examples"),
-}
-# for each method: what it gives, and how to make an oracle that has it
-_MADE = {
+# for each method of an oracle: what it gives, and how to make an oracle that has it
+_MADE: dict[str, tuple[Access, str]] = {
     "draw": ("random examples", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
     "ask": ("value queries", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
 }
@@ -239,7 +233,7 @@ def check_budget(learner: Learner, oracle: Any) -> int | None:
     budget, least = min(budgets), learner.minimum_examples(oracle.tokens, oracle.dim)
     if budget < least:
         raise ValueError(
-            f"{type(learner).__name__} has {budget} {_ORACLES[access_of(learner)][1]} of "
+            f"{type(learner).__name__} has {budget} {'queries' if hasattr(oracle, 'ask') else 'examples'} of "
             f"{oracle.tokens or 'any number of'} tokens in {oracle.dim} dimensions: at least {least} are needed."
         )
     return budget
@@ -251,8 +245,7 @@ def access_of(learner: Any) -> Access:
     A ValueError if it declares something else than an `Access`.
     """
     access: Access = getattr(learner, "access", "random examples")
-    one_of(f"{type(learner).__name__}.access", access, tuple(_ORACLES))
-    return access
+    return check(f"{type(learner).__name__}.access", access, Access)
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
@@ -260,7 +253,7 @@ def require_oracle(oracle: Any, access: Access | None = "random examples") -> No
     # any object with these attributes will do: the caller may have an oracle of their own
     counts = all(hasattr(oracle, name) for name in ("drawn", "tokens", "dim"))
     able = [verb for verb in _MADE if counts and hasattr(oracle, verb)]
-    wanted = list(_MADE) if access is None else [_ORACLES[access][0]]
+    wanted = list(_MADE) if access is None else ["ask" if access == "value queries" else "draw"]
     if any(verb in able for verb in wanted):
         return
     given = f"gives {_MADE[able[0]][0]}" if able else f"is of the type {type(oracle).__name__}"
