@@ -13,8 +13,6 @@ from attention.foreign import read_json, wrong
 from attention.namings import Naming
 from attention.torch_files import is_pickle, read_torch_settings
 
-__all__ = ["RENAME", "Config", "beyond_the_layer", "expand_groups", "head_count", "require_plain"]
-
 _ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
 RENAME = (
     "if this one computes softmax attention without terms of the positions, rename its tensors, or give the four maps "

@@ -12,8 +12,6 @@ from attention.head_measures import HeadMeasures
 from attention.layer import AttentionLayer
 from attention.validation import NonNegativeFloat, Whole, checked
 
-__all__ = ["Condition", "ConditionReport", "check_conditions"]
-
 
 @dataclass(frozen=True)
 class Condition:

@@ -13,8 +13,6 @@ from attention.foreign import FileFormatError, wrong
 from attention.inputs import Inputs, Rng
 from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator, require_array
 
-__all__ = ["ExampleOracle"]
-
 _MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
 
 Target = Callable[[np.ndarray], Any]

@@ -17,8 +17,6 @@ from attention.outcome import Outcome
 from attention.validation import PositiveInt, checked
 from attention.value_oracle import AnswerPrecision
 
-__all__ = ["Fit", "GroundTruth", "Progress", "Step"]
-
 
 @dataclass(frozen=True)
 class Step:

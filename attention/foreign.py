@@ -11,21 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "JSON_LIMIT",
-    "FileFormatError",
-    "escaped",
-    "guarded",
-    "json_object",
-    "json_text",
-    "printable",
-    "read_json",
-    "require_file",
-    "require_finite",
-    "strict_json",
-    "wrong",
-]
-
 JSON_LIMIT = 16 * 2**20
 """The most bytes of the header of a file, or of a checkpoint's config or index."""
 _DEEPEST = 100  # values in values; what this toolkit writes has fewer than ten

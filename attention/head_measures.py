@@ -5,8 +5,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["HeadMeasures", "largest_characteristic_value"]
-
 _START = 4.0  # t0, in units of 1 / |column|: phi(t0) is about exp(-8) for a column without structure
 _LAST = 4 * np.pi  # T, in units of 1 / (root mean square of the column): four periods of equal |entries|
 _STEP = 0.25  # of the grid of t, in units of 1 / |column|

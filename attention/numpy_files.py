@@ -10,8 +10,6 @@ import numpy as np
 from attention.foreign import guarded, printable, require_file, require_finite, wrong
 from attention.memory import memory_text, require_memory
 
-__all__ = ["ALLOWED", "DTYPES", "read_npy", "read_npz"]
-
 # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
 _MOST_INFLATED = 200
 _SMALL = 64 << 20  # arrays of fewer bytes are read whatever they inflate from

@@ -15,8 +15,6 @@ import numpy as np
 
 from attention.foreign import guarded, printable, require_file, wrong
 
-__all__ = ["PICKLES", "is_pickle", "read_torch_file", "read_torch_settings"]
-
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """How the names of files of ``torch.save`` end."""
 

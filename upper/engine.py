@@ -13,8 +13,6 @@ from jaxtyping import Shaped
 from attention._arrays import namespace, to_numpy
 from attention.validation import checked
 
-__all__ = ["Engine", "EngineChoice", "EngineName", "choose_engine", "has_bfloat16"]
-
 EngineName = Literal["auto", "numpy", "torch"]
 
 # Weights of patterns below exp(-46) = 1e-20 have no effect in either precision; denormals would slow every product.

@@ -14,8 +14,6 @@ from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
 
-__all__ = ["KnownPart", "LinearBaseline", "LinearPredictor", "OneGradientStep", "linear_part"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearPredictor:

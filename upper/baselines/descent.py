@@ -16,17 +16,6 @@ from attention._arrays import namespace, to_numpy
 from attention.layer import read_tokens, require_layer_memory
 from attention.learning import apart
 
-__all__ = [
-    "Schedule",
-    "fresh_batches",
-    "layer_of_stacked",
-    "random_start",
-    "rate",
-    "reused_batches",
-    "squared_error_gradient",
-    "stack_heads",
-]
-
 Schedule = Literal["cosine", "linear", "constant"]
 
 # The most numbers of fresh examples to remember, to detect a domain on which examples repeat.

@@ -31,8 +31,6 @@ from upper.baselines.descent import (
 )
 from upper.engine import has_bfloat16
 
-__all__ = ["Dtype", "GradientDescent", "OptimizerName"]
-
 Dtype = Literal["float32", "float64", "bfloat16"]
 OptimizerName = Literal["adam", "muon", "sgd", "soap"]
 

@@ -15,8 +15,6 @@ from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.spectral import cross_moment
 from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
-__all__ = ["HeadCount", "count_heads"]
-
 
 @dataclass(frozen=True)
 class HeadCountRules:

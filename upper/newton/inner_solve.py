@@ -14,8 +14,6 @@ from jaxtyping import Shaped
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR
 
-__all__ = ["InnerSolve", "LinearFit", "NormalEquations", "fit_linear"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:

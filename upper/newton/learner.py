@@ -17,8 +17,6 @@ from upper.newton.other_inputs import determines_other_inputs
 from upper.newton.problem import Problem, Supply
 from upper.newton.starts import StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
 
-__all__ = ["Newton"]
-
 
 @dataclass(frozen=True)
 @checked

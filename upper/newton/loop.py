@@ -16,8 +16,6 @@ from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
 from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
 from upper.newton.prior import AnnealedPrior, PriorScale
 
-__all__ = ["Iterate", "Precision", "Run", "gauss_newton", "next_damping"]
-
 
 @dataclass(frozen=True, eq=False)
 class Iterate:

@@ -14,8 +14,6 @@ from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, Heads, coupling, with_ones
 
-__all__ = ["LowRankHeads", "random_factors"]
-
 
 @dataclass(eq=False)
 class LowRankHeads(Heads):

@@ -13,17 +13,6 @@ from attention.layer import read_tokens
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 
-__all__ = [
-    "Noise",
-    "cost_of_each_head",
-    "depends_on_tokens",
-    "inner_products",
-    "needs_biases",
-    "no_worse",
-    "noise_level",
-    "u_statistic",
-]
-
 
 @dataclass(frozen=True)
 class Noise:

@@ -12,8 +12,6 @@ from typing import Any
 
 from upper.engine import Engine
 
-__all__ = ["AnnealedPrior", "PriorScale"]
-
 
 @dataclass(frozen=True)
 class AnnealedPrior:

@@ -18,8 +18,6 @@ from upper.newton.loop import Iterate, Run
 from upper.newton.noise import depends_on_tokens
 from upper.newton.whitening import Whitening, needed_whitening
 
-__all__ = ["Problem", "SplitExamples", "Supply", "draw_split"]
-
 
 @dataclass(frozen=True, eq=False)
 class SplitExamples:

@@ -8,8 +8,6 @@ from jaxtyping import Float, Shaped
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 
-__all__ = ["CrossMoment", "cross_moment"]
-
 # The iteration ends when no singular value moves by more than this share of the largest.
 _SETTLED, _MOST_ITERATIONS = 2e-3, 30
 # If the linear part leaves less of the labels than this share, the remainder is rounding.

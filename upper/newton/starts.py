@@ -23,21 +23,6 @@ from upper.newton.noise import Noise, cost_of_each_head
 from upper.newton.prior import AnnealedPrior
 from upper.newton.problem import Problem
 
-__all__ = [
-    "Ends",
-    "Patience",
-    "Start",
-    "StartRules",
-    "Stopping",
-    "heads_at",
-    "last_iterate",
-    "redraw_weakest",
-    "run",
-    "run_starts",
-    "starts_from",
-    "with_a_head",
-]
-
 NO_LOWER = 0.98
 """An error that is more than this share of an earlier one no longer falls."""
 
