@@ -9,7 +9,7 @@ from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention.evaluation import EXACT_ERROR, Verdict
 from attention.learning import LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.engine import Engine, EngineChoice, EngineName
+from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
 from upper.newton.head_count import HeadCount, count_heads
 from upper.newton.noise import needs_biases, noise_level
@@ -133,7 +133,7 @@ class Newton(LearnerBase):
         """The engine of `fit` for this number of heads, on examples of k tokens in d dimensions, or an error."""
         wanted = self.default_examples(heads, tokens, dim) if self.examples is None else self.examples
         n = max(wanted, self._known.floor(heads, tokens, dim) + 1)
-        return EngineChoice(self.engine, self.device).at_size((n - n // 20) * tokens * dim * heads * dim)
+        return engine_at_size(self.engine, self.device, (n - n // 20) * tokens * dim * heads * dim)
 
     def _prepare(self, oracle: ExampleOracle) -> None:
         heads, given = 1 if self.heads == "auto" else self.heads, self.start
@@ -161,7 +161,8 @@ class Newton(LearnerBase):
             known,
             self.tolerance,
             apart(rng),
-            EngineChoice(self.engine, self.device),
+            self.engine,
+            self.device,
             recorder,
         )
         fitted = learner._search(problem, supply)

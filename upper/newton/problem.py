@@ -1,7 +1,7 @@
 """What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from attention import AttentionLayer, ExampleOracle, Outcome, Recorder, draw_exa
 from attention._arrays import to_numpy
 from attention.evaluation import HeldOut, Verdict, which_held_out
 from attention.memory import require_memory
-from upper.engine import Engine, EngineChoice
+from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
 from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate, Run
@@ -192,7 +192,8 @@ class Problem:
     known: LayerClass  #: what is known of the layer besides its number of heads
     tolerance: float  #: the relative residual at which a run ends
     rng: np.random.Generator  #: draws random starts, and the probes of runs
-    engines: EngineChoice = field(default_factory=EngineChoice)  #: where to compute
+    engine_name: EngineName = "numpy"  #: where to compute: the library, and its device
+    device: str | None = None
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
@@ -200,7 +201,7 @@ class Problem:
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""
         x = self.examples.x
-        return self.engines.at_size(x.size * heads * x.shape[2])
+        return engine_at_size(self.engine_name, self.device, x.size * heads * x.shape[2])
 
     def share(self, heads: int) -> float:
         """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
