@@ -12,7 +12,7 @@ from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
 from upper.newton.problem import Problem, SplitExamples, Supply
-from upper.newton.spectral import cross_moment
+from upper.newton.spectral import cross_moment_values, guessed_head_count
 from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 
@@ -118,10 +118,8 @@ def _guess(problem: Problem) -> tuple[int, dict[str, Any]]:
     x, y = problem.examples.x, problem.examples.y
     if 1 in x.shape[1:]:
         return 1, {}  # one token or one coordinate: nothing to compare
-    moment = cross_moment(
-        x, y, directions=min(_RULES.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
-    )
-    return moment.head_count(), {"singular_values": moment.values}
+    values = cross_moment_values(x, y, most=_RULES.directions, causal=problem.known.causal, rng=problem.rng)
+    return guessed_head_count(values), {"singular_values": values}
 
 
 @dataclass(frozen=True, eq=False)
