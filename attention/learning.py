@@ -184,7 +184,10 @@ class LearnerBase:
             If the budget is below `minimum_examples`, the oracle's examples are malformed, or the learner asks the
             oracle for what its `access` does not declare.
         """
-        begun = self._begin(oracle, rng, truth, progress)
+        require_oracle(oracle, access_of(self))
+        self._prepare(oracle)
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        begun = recorder, check_budget(self, oracle), random_generator(rng)
         try:
             return self._learn(oracle, *begun)
         except AttributeError as error:
@@ -194,15 +197,6 @@ class LearnerBase:
                 f"{type(self).__name__} declares access to {access_of(self)}, and calls oracle.{error.name}, which "
                 f"gives {_MADE[error.name][0]}: declare that access instead."
             ) from error
-
-    def _begin(
-        self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None
-    ) -> tuple[Recorder, int | None, np.random.Generator]:
-        """Check the oracle and start the clock; gives the recorder, the budget and the generator."""
-        require_oracle(oracle, access_of(self))
-        self._prepare(oracle)
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        return recorder, check_budget(self, oracle), random_generator(rng)
 
     def _prepare(self, oracle: Any) -> None:
         """Refuse an oracle that does not fit, and import slow libraries, before the clock starts."""
