@@ -24,6 +24,8 @@ from attention.namings import NAMINGS, Naming, find_layers, unwrapped
 from attention.torch_files import PICKLES, is_pickle, read_torch_file
 from attention.validation import NonNegativeInt, PositiveInt, checked
 
+__all__ = ["checkpoint_layers", "read_checkpoint_layer"]
+
 
 @checked
 def read_checkpoint_layer(

@@ -12,6 +12,8 @@ from jaxtyping import Float
 from attention.layer import AttentionLayer
 from attention.validation import PositiveInt, checked
 
+__all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
+
 Biases = Literal["kept", "dropped"]
 _MAPS = ("query", "key", "value", "output")
 _SAME = 1e-6  # relative; both compute in float64, where layers of any size agree to 1e-12

@@ -35,6 +35,19 @@ from attention.memory import require_memory
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
 from attention.validation import checked, require_array
 
+__all__ = [
+    "StoredLayer",
+    "StoredTensors",
+    "load_layer",
+    "read_array",
+    "read_arrays",
+    "read_tensors",
+    "save_layer",
+    "write_examples",
+    "write_tensors",
+    "write_whole",
+]
+
 FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+__all__ = ["available_memory", "memory_limited_to", "memory_text", "require_memory"]
+
 _SMALL = 64 << 20  # never refuse less than this: asking the system takes longer than small work
 _SHARE = 0.9  # the share of the free memory that one request may take; other arrays need the rest
 _LIMIT: ContextVar[int | None] = ContextVar("_LIMIT", default=None)

@@ -16,6 +16,8 @@ from attention.learning import Learner, access_of
 from attention.outcome import Outcome
 from attention.value_oracle import ValueOracle
 
+__all__ = ["check_learner"]
+
 # numbers of separate random streams, since a target may be drawn from the seed itself
 _EXAMPLES, _LEARNER, _FEW = 1, 2, 3
 # With few inputs, each is drawn this many times on average: some are never drawn, and most held-out ones are copies.
