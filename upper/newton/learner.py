@@ -149,15 +149,13 @@ class Newton(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        learner = self
-        if self.biases == "auto":
-            learner = replace(self, biases=True)
-            enough = budget is None or budget >= learner.minimum_examples(oracle.tokens, oracle.dim)
-            learner = replace(self, biases=enough)
-        known = learner._known
+        known, first = self._known, 1 if self.heads == "auto" else self.heads
+        if self.biases == "auto" and budget is not None:
+            enough = budget > known.floor(first, oracle.tokens, oracle.dim)
+            known = replace(known, biased=enough)
         supply = Supply(oracle, known, self._default_floors, budget)
         problem = Problem(
-            supply.draw(1 if self.heads == "auto" else self.heads),
+            supply.draw(first),
             known,
             self.tolerance,
             apart(rng),
@@ -165,7 +163,7 @@ class Newton(LearnerBase):
             self.device,
             recorder,
         )
-        fitted = learner._search(problem, supply)
+        fitted = self._search(problem, supply)
         problem = replace(problem, examples=fitted.examples)
         if self.biases == "auto" and known.biased and fitted.heads:
             without = replace(
