@@ -154,12 +154,6 @@ class Supply:
     floors: int  #: how many counting floors are drawn if there is no budget
     budget: int | None  #: how many examples are drawn in all
 
-    def wanted(self, heads: int) -> int:
-        """How many examples so many heads need."""
-        k, d = self.oracle.tokens, self.oracle.dim
-        floor = self.known.floor(heads, k, d)
-        return max(self.floors * floor if self.budget is None else self.budget, floor + 1)
-
     def most_heads(self) -> int:
         """The most heads, up to 2 d, for which the budget is above the floor and gives two equations per unknown."""
         k, d = self.oracle.tokens, self.oracle.dim
@@ -173,14 +167,15 @@ class Supply:
 
     def draw(self, heads: int, before: SplitExamples | None = None) -> SplitExamples:
         """Examples for so many heads, those drawn before among them."""
-        k, d, n = self.oracle.tokens, self.oracle.dim, self.wanted(heads)
+        k, d = self.oracle.tokens, self.oracle.dim
+        floor = self.known.floor(heads, k, d)
+        n = max(self.floors * floor if self.budget is None else self.budget, floor + 1)
         require_memory(
             f"Newton with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
             # x and y twice; for every head, the pattern, its reads and the derivatives of both
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        floor = self.known.floor(heads, k, d)
         return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
 
 
