@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,12 @@ from jaxtyping import Float, Int, Shaped
 from attention._arrays import to_numpy
 from attention.errors import ParameterErrors, parameter_errors
 from attention.feed_forward import Activation, FeedForward
-from attention.files import FilePath, guarded, read_tensors, wrong, write_tensors
+from attention.files import FilePath, read_tensors, write_tensors
+from attention.foreign import guarded, wrong
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
-from attention.validation import PositiveInt, as_path, checked, random_generator
-
-__all__ = [
-    "Block",
-    "BlockErrors",
-    "block_errors",
-    "load_block",
-    "make_nice_block",
-    "make_nice_network",
-    "network_errors",
-    "save_block",
-]
+from attention.validation import PositiveInt, checked, random_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,9 +230,10 @@ def save_block(path: FilePath, block: Block) -> None:
     write_tensors(path, "block", {name: to_numpy(array) for name, array in tensors.items()}, about)
 
 
+@checked
 def load_block(path: FilePath) -> Block:
     """Read a file of `save_block`; a FileFormatError says what is wrong with another."""
-    path = as_path(path)
+    path = Path(path)
     stored = read_tensors(path, kind="block")
     about, tensors = stored.metadata, stored.tensors
     residuals = about.get("residuals")

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import as_floating, namespace
 from attention.layer import require_no_overflow
-from attention.validation import checked, one_of, require_array
-
-__all__ = ["ACTIVATIONS", "Activation", "FeedForward", "activation"]
+from attention.validation import checked, require_array
 
 Activation = Literal["relu", "gelu", "tanh"]
 """ReLU, max(t, 0); GELU, t Phi(t) with Phi the normal distribution function; the hyperbolic tangent."""
-ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +56,6 @@ class FeedForward:
     residual: bool = True
 
     def __post_init__(self) -> None:
-        one_of("activation", self.activation, ACTIVATIONS)
         xp = namespace(*self.parameters.values())
         dtype = xp.result_type(*self.parameters.values())
         if not xp.isdtype(dtype, "real floating"):

@@ -20,8 +20,6 @@ from attention.validation import (
     require_array,
 )
 
-__all__ = ["AnswerPrecision", "ValueOracle"]
-
 
 @dataclass(frozen=True)
 @checked

@@ -8,8 +8,6 @@ from scipy.special import ndtri
 
 from upper.blocks.kinks import Ask, Regions
 
-__all__ = ["TUBE", "directions", "tube_scales"]
-
 TUBE = 8.3
 """GELU is linear to 4e-16 where |t| is larger."""
 

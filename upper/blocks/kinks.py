@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-__all__ = ["Ask", "Path", "Regions", "count_kinks", "find_regions", "half_circle"]
-
 Ask = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
 """Answers tokens (n, d) with outputs (n, d)."""
 

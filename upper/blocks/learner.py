@@ -1,12 +1,11 @@
 """The learner of blocks by value queries: first the network, then the attention behind it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from attention import (
-    AttentionLayer,
     Block,
     Fit,
     Outcome,
@@ -22,8 +21,6 @@ from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
 from upper.blocks.token_map import TokenMap, signs_from
 from upper.value_queries import ByQueries
-
-__all__ = ["BlockByQueries"]
 
 # Pairs of tokens for every h / d unknown signs, and a few more.
 _PAIRS, _MORE = 1.5, 8
@@ -107,12 +104,12 @@ class BlockByQueries(LearnerBase):
         return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
 
 
-def _behind(
-    oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder
-) -> Block | None:
+def _behind(oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder) -> Block | None:
     """The block whose map of one token is g; None if pairs or heads do not fit."""
     h, d = g.u.shape
-    length = float(np.median(np.abs(g.a) / np.linalg.norm(g.u, axis=1)) + 1 / np.median(np.linalg.norm(g.u, axis=1)))
+    length = float(
+        np.median(np.abs(g.a) / np.linalg.norm(g.u, axis=1)) + 1 / np.median(np.linalg.norm(g.u, axis=1))
+    )
     delta, moved = pairs(oracle, g, int(np.ceil(_PAIRS * h / d)) + _MORE, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
@@ -128,7 +125,9 @@ def _behind(
     for step_length in _STEP_LENGTHS:
         learner = ByQueries(accuracy=_ACCURACY, step_length=step_length)
         try:
-            fit = learner.fit(peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures))
+            fit = learner.fit(
+                peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
+            )
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
             continue

@@ -12,8 +12,6 @@ from attention.validation import NonNegativeInt, checked
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.token_map import TokenMap, signs_for
 
-__all__ = ["FeedForwardByQueries", "judge_block"]
-
 # The solved signs are this near to zeros and ones, or the linear part is another.
 _SIGNS = 0.1
 # Fresh queries of a verdict, and the relative error below which it is one of rounding: far from the origin, answers in

@@ -12,8 +12,6 @@ from upper.blocks.kinks import Ask, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.token_map import TokenMap
 
-__all__ = ["NoNetwork", "one_token", "read_token_map"]
-
 
 class NoNetwork(Enum):
     """Why no network of one hidden layer was found; the value is a sentence."""

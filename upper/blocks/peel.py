@@ -6,8 +6,6 @@ from jaxtyping import Float
 from attention import ValueOracle
 from upper.blocks.token_map import TokenMap
 
-__all__ = ["NoPreimage", "Peeled", "pairs"]
-
 # Differences are this share of their tokens: preimages are then near the tokens, where Newton's method begins.
 _SHORT = 0.01
 

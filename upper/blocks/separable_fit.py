@@ -9,8 +9,6 @@ from scipy.linalg import solve_triangular
 from attention import activation
 from upper.blocks.token_map import TokenMap
 
-__all__ = ["fit_offsets"]
-
 _STEPS = 20
 # Added to the scaled normal matrix: the scale of ReLU, and of a direction beside a scale, are not determined.
 _RIDGE = 1e-13

@@ -7,8 +7,6 @@ from jaxtyping import Bool, Float
 
 from attention import Activation, FeedForward, activation
 
-__all__ = ["TokenMap", "signs_for", "signs_from"]
-
 # Steps of Broyden's method and of Newton's, and halvings of one of the latter.
 _BROYDEN, _STEPS, _HALVINGS = 40, 60, 30
 # The relative residual at which a row is done, and that of a preimage that counts.
