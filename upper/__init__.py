@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from upper.baselines.closed_form import KnownPart, LinearBaseline, OneGradientStep
     from upper.baselines.gradient_descent import GradientDescent
     from upper.baselines.lbfgs import LBFGS
+    from upper.blocks import BlockByQueries, FeedForwardByQueries
     from upper.engine import choose_engine
     from upper.floor import counting_floor
     from upper.linear_attention.learner import LinearAttentionLearner
@@ -19,7 +20,9 @@ __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
     "LBFGS",
+    "BlockByQueries",
     "ByQueries",
+    "FeedForwardByQueries",
     "GradientDescent",
     "KnownPart",
     "LinearAttentionLearner",

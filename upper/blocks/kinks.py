@@ -17,7 +17,8 @@ _SHARE = 1 / 32
 _END = 1e-5
 # A kink nearer to a piece than this share of the gap may lie inside the piece.
 _NEAR = 1e-6
-_ROUNDS = 60
+# Rounds of division, and pieces for every coordinate of a token: a map that is not piecewise linear has no end.
+_ROUNDS, _PIECES = 60, 64
 # The lines of regions are read at these shares of their lengths.
 _READ_AT = np.array([0.05, 0.95])
 
@@ -146,6 +147,8 @@ def find_regions(ask: Ask, path: Path, rng: np.random.Generator, *, least: float
             places.append(middle[:, None] + _SHARE * (high - low)[:, None] * np.array([-0.5, 0.5]))
         if not sum(map(len, places)):
             return _regions(path, pieces, between, error)
+        if sum(map(len, places)) > _PIECES * path.starts.shape[1]:
+            return None
         which = np.repeat(segments, [len(part) for part in places])
         answers = read(which, np.concatenate(places))
         pieces = [pieces[i].with_more(places[i], answers[which == i]) for i in segments]
@@ -252,5 +255,12 @@ def _regions(path: Path, pieces: list[_Pieces], between: list[_Between], error: 
         high.append(np.append(found.kink[cuts], path.lengths[number]))
         place.append(np.stack([part.place[first, 0], part.place[last, 1]], axis=1))
         answers.append(np.stack([part.answers[first, 0], part.answers[last, 1]], axis=1))
-    joined = [np.concatenate(parts) for parts in (segment, low, high, place, answers)]
-    return Regions(path, *joined, error)
+    return Regions(
+        path,
+        np.concatenate(segment),
+        np.concatenate(low),
+        np.concatenate(high),
+        np.concatenate(place),
+        np.concatenate(answers),
+        error,
+    )

@@ -31,7 +31,7 @@ class FeedForwardByQueries(LearnerBase):
 
     Notes
     -----
-    Derived here. Width, activation (ReLU, GELU or tanh) and residual are found.
+    Derived here. Width, activation (ReLU or GELU) and residual are found.
 
     1. Far from the origin the network is piecewise linear. A half circle crosses the plane of every neuron once, and
        the slope jumps there by (u_j . direction) v_j (`find_regions`).
@@ -83,28 +83,22 @@ class FeedForwardByQueries(LearnerBase):
                 recorder.step(g.value)
             else:
                 network = _with_signs(g, recorder)
-                predict = g if network is None else network
+            if network is not None:
                 x = random.standard_normal((_CHECKS, oracle.dim))
-                ended = judge_block(predict(x), ask(x))
+                ended = judge_block(network(x), ask(x))
         except QueriesExhaustedError:
             ended = Verdict(Outcome.EXAMPLES_SPENT)
-        predict = np.zeros_like if network is None else network
-        return recorder.fit(ended, predict=predict, details=network)
+        return recorder.fit(ended, predict=np.zeros_like if network is None else network, details=network)
 
 
 def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | None:
     """The network with the linear part of a residual or of none; None if it has neither."""
     identity = np.eye(len(g.linear))
     for residual, linear in ((True, identity), (False, 0 * identity)):
-        if g.activation == "tanh":
-            off = float(np.abs(g.linear - linear).max())
-            turned = g
-        else:
-            signs, off = signs_for(g, linear)
-            turned = g.flipped(signs)
+        signs, off = signs_for(g, linear)
         if off < _SIGNS:
             recorder.step("Signs", off=off)
-            return turned.network(linear=identity, residual=residual)
+            return g.flipped(signs).network(linear=identity, residual=residual)
     recorder.step("No choice of signs makes the linear part the identity or zero.", off=off)
     return None
 

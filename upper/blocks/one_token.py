@@ -16,12 +16,12 @@ from upper.blocks.token_map import TokenMap
 class NoNetwork(Enum):
     """Why no network of one hidden layer was found; the value is a sentence."""
 
-    NOT_LINEAR_FAR_AWAY = "Far from the origin the answers are not linear between kinks."
+    BOUNDED = "The activation is bounded, such as tanh: only ReLU and GELU are read."
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
     )
-    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
+    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU or GELU."
 
 
 def one_token(oracle: ValueOracle) -> Ask:
@@ -89,7 +89,7 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     kind = _activation(ask, zero, scale, dim, rng)
     recorder.step("Scale of tokens", scale=scale)
     if kind == "tanh":
-        return NoNetwork.NOT_LINEAR_FAR_AWAY
+        return NoNetwork.BOUNDED
     smooth = kind == "gelu"
     radius = scale * (by.smooth_radius if smooth else by.radius)
     refusal = NoNetwork.KINKS_TOO_NEAR
@@ -99,7 +99,7 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
         if not counted:
             count = count_kinks(ask, radius, dim, rng, least=least)
             counted = count is not None
-            radius = max(radius, by.apart * count**2 * scale) if counted else by.larger * radius
+            radius = by.larger * radius if count is None else max(radius, by.apart * count**2 * scale)
             continue
         regions = find_regions(ask, half_circle(radius, dim, rng), rng, least=least)
         radius *= by.larger
@@ -156,7 +156,7 @@ def _scale(ask: Ask, zero: np.ndarray, dim: int, rng: np.random.Generator) -> fl
     turning = np.arange(by.rays)
     seen: dict[tuple[int, int], float] = {}
     for _ in range(by.doublings):
-        wanted = [(ray, power[ray] + more) for ray in turning for more in (0, 1)]
+        wanted = [(int(ray), int(power[ray]) + more) for ray in turning for more in (0, 1)]
         new = [pair for pair in wanted if pair not in seen]
         if new:
             x = np.array([2.0**at * rays[ray] for ray, at in new])
@@ -165,8 +165,8 @@ def _scale(ask: Ask, zero: np.ndarray, dim: int, rng: np.random.Generator) -> fl
             even[even < by.rounding * np.abs(answers).max(axis=(0, 2))] = 0.0
             seen |= dict(zip(new, even.tolist(), strict=True))
         still = []
-        for ray in turning:
-            way = 1 if seen[ray, power[ray] + 1] >= by.turn * seen[ray, power[ray]] else -1
+        for ray in turning.tolist():
+            way = 1 if seen[ray, int(power[ray]) + 1] >= by.turn * seen[ray, int(power[ray])] else -1
             if direction[ray] != -way:
                 direction[ray] = way
                 power[ray] += way

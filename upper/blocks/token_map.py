@@ -39,8 +39,6 @@ class TokenMap:
 
     def flipped(self, signs: Bool[np.ndarray, " h"]) -> "TokenMap":
         """The same function with these neurons turned round."""
-        if self.activation == "tanh":
-            return self
         turned = np.where(signs, -1.0, 1.0)
         return replace(
             self,
@@ -60,12 +58,12 @@ class TokenMap:
     ) -> Float[np.ndarray, "n d"]:
         """Preimages of the rows of `y` near `start`; NaN where none is found.
 
-        Broyden's method from the mean linear part, at O(h d) a step; Newton's, at O(h d^2), for the rows where it fails.
+        Broyden's method from the mean linear part, at O(h d) a step. Rows where it fails take Newton's, at O(h d^2).
         """
         x = start.copy()
         for i in range(0, len(x), _TOGETHER):
-            rows = slice(i, i + _TOGETHER)
-            x[rows] = self._by_broyden(y[rows], x[rows])
+            part = slice(i, i + _TOGETHER)
+            x[part] = self._by_broyden(y[part], x[part])
         left = np.flatnonzero(self._off(x, y) > _SOLVED)
         step = max(1, _AT_ONCE // self.u.shape[1] ** 2)
         for rows in (left[i : i + step] for i in range(0, len(left), step)):
@@ -80,7 +78,7 @@ class TokenMap:
 
     def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
-        mean = self.linear if self.activation == "tanh" else self.linear + 0.5 * self.u.T @ self.v
+        mean = self.linear + 0.5 * self.u.T @ self.v  # half of the neurons are on
         inverse = np.linalg.pinv(mean)
         off = y - self(x)
         columns: list[np.ndarray] = []

@@ -1,0 +1,134 @@
+"""Blocks and networks as values: identities of activations, symmetries, errors of parameters, files, torch."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention import (
+    AttentionLayer,
+    Block,
+    FeedForward,
+    FileFormatError,
+    activation,
+    block_errors,
+    load_block,
+    make_nice_block,
+    make_nice_layer,
+    make_nice_network,
+    network_errors,
+    save_block,
+    save_layer,
+)
+
+
+@given(st.floats(-50, 50), st.sampled_from(["relu", "gelu"]))
+def test_an_activation_is_its_argument_plus_its_mirror_image(t, kind):
+    t = np.array([t])
+    assert activation(kind, t) == pytest.approx(t + activation(kind, -t), abs=1e-13)
+
+
+@given(st.floats(-8, 8), st.sampled_from(["relu", "gelu", "tanh"]))
+def test_the_derivative_is_the_limit_of_differences(t, kind):
+    step = 1e-6
+    if kind == "relu" and abs(t) < 2 * step:
+        return
+    both = activation(kind, np.array([t - step, t + step]))
+    assert activation(kind, np.array([t]), derivative=1)[0] == pytest.approx(
+        (both[1] - both[0]) / (2 * step), abs=1e-8
+    )
+
+
+def test_a_block_is_the_network_of_the_tokens_and_the_attention():
+    block = make_nice_block(heads=2, dim=5, width=7, activation="tanh", rng=0)
+    x = np.random.default_rng(1).standard_normal((4, 3, 5))
+    z = x + block.layer(x)
+    net = block.network
+    assert np.allclose(block(x), z + np.tanh(z @ net.w1 + net.b1) @ net.w2 + net.b2, atol=1e-14)
+
+
+def test_torch_modules_with_the_same_parameters_give_the_same_outputs():
+    torch = pytest.importorskip("torch")
+    block = make_nice_block(heads=2, dim=6, width=12, rng=0)
+    x = np.random.default_rng(1).standard_normal((4, 3, 6))
+    by_torch = block.map(torch.from_numpy)(torch.from_numpy(x))
+    assert np.allclose(by_torch.numpy(), block(x), atol=1e-13)
+    first, second = torch.nn.Linear(6, 12).double(), torch.nn.Linear(12, 6).double()
+    net = FeedForward(
+        *(
+            parameter.detach().numpy()
+            for parameter in (first.weight.T, first.bias, second.weight.T, second.bias)
+        )
+    )
+    z = torch.from_numpy(x)
+    with torch.no_grad():
+        expected = z + second(torch.nn.functional.gelu(first(z)))
+    assert np.allclose(net(x), expected.numpy(), atol=1e-14)
+
+
+def test_a_centred_block_is_the_same_function_without_a_bias_of_its_layer():
+    block = make_nice_block(heads=2, dim=5, width=7, rng=0)
+    x = np.random.default_rng(1).standard_normal((4, 3, 5))
+    centred = block.centred()
+    assert centred.layer.bias is None
+    assert np.allclose(centred(x), block(x), atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "tanh"])
+def test_errors_are_zero_up_to_the_symmetries_and_see_everything_else(kind):
+    rng = np.random.default_rng(3)
+    net = make_nice_network(dim=5, width=9, activation=kind, rng=rng)
+    order = rng.permutation(9)
+    factor = rng.uniform(0.5, 2, 9) if kind == "relu" else np.ones(9)
+    if kind == "tanh":
+        factor = rng.choice([-1.0, 1.0], 9)
+    same = FeedForward(
+        net.w1[:, order] * factor, net.b1[order] * factor, net.w2[order] / factor[:, None], net.b2, kind
+    )
+    errors = network_errors(same, net)
+    assert max(errors.w1.max(), errors.w2.max(), errors.b1.max(), errors.b2) < 1e-14
+    w1 = np.array(net.w1)
+    w1[:, 4] *= 1.0 + 0.01 * np.arange(5)
+    moved = network_errors(FeedForward(w1, net.b1, net.w2, net.b2, kind), net)
+    assert moved.w1.argmax() == 4
+    assert 1e-3 < moved.w1[4] < 0.05
+
+
+def test_errors_of_a_block_do_not_see_the_bias_that_the_network_takes_back():
+    block = make_nice_block(heads=2, dim=5, width=7, rng=0)
+    assert block_errors(block.centred(), block).worst < 1e-14
+    other = make_nice_block(heads=2, dim=5, width=7, rng=1)
+    assert block_errors(other, block).worst > 0.1
+
+
+def test_a_file_of_a_block_gives_the_same_block(tmp_path):
+    block = make_nice_block(heads=2, dim=4, width=6, activation="relu", rng=0)
+    save_block(tmp_path / "block.safetensors", block)
+    read = load_block(tmp_path / "block.safetensors")
+    assert read.network.activation == "relu"
+    for part in ("layer", "network"):
+        given_arrays = getattr(block, part).parameters
+        assert all(
+            np.array_equal(getattr(read, part).parameters[name], given_arrays[name]) for name in given_arrays
+        )
+
+
+def test_a_file_of_a_layer_is_refused_as_a_block(tmp_path):
+    save_layer(tmp_path / "layer.safetensors", make_nice_layer(heads=1, dim=3, rng=0))
+    with pytest.raises(FileFormatError, match="'block' is needed"):
+        load_block(tmp_path / "layer.safetensors")
+
+
+def test_what_does_not_fit_together_is_refused():
+    layer, net = make_nice_layer(heads=1, dim=3, rng=0), make_nice_network(dim=4, width=5, rng=0)
+    with pytest.raises(ValueError, match="3 coordinates and the network 4"):
+        Block(layer, net)
+    with pytest.raises(ValueError, match="activation"):
+        FeedForward(net.w1, net.b1, net.w2, net.b2, "silu")
+    with pytest.raises(ValueError, match="coordinates|shape"):
+        net(np.ones((2, 5)))
+    with pytest.raises(ValueError, match="w2"):
+        FeedForward(net.w1, net.b1, net.w2 * np.nan, net.b2)
+    with pytest.raises(ValueError, match="one shape and kind"):
+        network_errors(net, make_nice_network(dim=4, width=6, rng=0))
+    assert isinstance(Block(AttentionLayer(layer.theta, layer.w), make_nice_network(dim=3, width=5)).dim, int)

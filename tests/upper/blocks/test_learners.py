@@ -1,0 +1,137 @@
+"""Networks and blocks are read back from value queries alone; what is no block ends with a reason."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attention import (
+    Block,
+    FeedForward,
+    Outcome,
+    ValueOracle,
+    block_errors,
+    make_nice_block,
+    make_nice_layer,
+    make_nice_network,
+    network_errors,
+    relative_error,
+)
+from upper import BlockByQueries, FeedForwardByQueries
+
+# Queries for each neuron, as goals have them.
+MOST = {"relu": 19, "gelu": 22}
+
+
+def function_error(fit, target, tokens, seed=99):
+    x = np.random.default_rng(seed).standard_normal((200, tokens, target.dim))
+    return relative_error(fit.predict(x), target(x))
+
+
+def read_network(net, seed):
+    fit = FeedForwardByQueries().fit(ValueOracle(net), rng=seed)
+    assert fit.outcome.succeeded, fit.trace
+    errors = network_errors(fit.details, net)
+    return fit, max(errors.w1.max(), errors.w2.max(), errors.b1.max())
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+@pytest.mark.parametrize(
+    ("dim", "width"),
+    [(16, 64), *(pytest.param(*size, marks=pytest.mark.slow) for size in [(32, 128), (64, 256)])],
+)
+def test_all_weights_of_a_network_are_read(dim, width, kind):
+    for seed in range(3):
+        net = make_nice_network(dim=dim, width=width, activation=kind, rng=seed)
+        fit, worst = read_network(net, seed)
+        assert fit.details.activation == kind
+        assert function_error(fit, net, 1) < 1e-8
+        assert worst < 1e-6
+        assert fit.examples_used < 1.5 * MOST[kind] * width
+
+
+def test_a_network_without_residual_is_found_to_have_none():
+    net = replace(make_nice_network(dim=16, width=32, rng=1), residual=False)
+    fit, worst = read_network(net, 2)
+    assert not fit.details.residual
+    assert worst < 1e-7
+
+
+def test_dead_and_equal_neurons_are_left_out_and_merged():
+    net = make_nice_network(dim=16, width=20, activation="relu", rng=0)
+    w1, b1, w2 = (np.array(array) for array in (net.w1, net.b1, net.w2))
+    w1[:, 1], b1[1] = w1[:, 0], b1[0]  # equal
+    w2[2] = 0.0  # without output
+    fit = FeedForwardByQueries().fit(ValueOracle(FeedForward(w1, b1, w2, net.b2, "relu")), rng=1)
+    assert fit.outcome.succeeded
+    assert fit.details.width == 18
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+@pytest.mark.parametrize(
+    ("dim", "width", "heads", "tokens"),
+    [(16, 64, 2, 2), pytest.param(32, 128, 4, 3, marks=pytest.mark.slow)],
+)
+def test_all_of_a_block_is_read_up_to_its_symmetries(dim, width, heads, tokens, kind):
+    for seed in range(2):
+        block = make_nice_block(heads=heads, dim=dim, width=width, activation=kind, rng=seed)
+        fit = BlockByQueries().fit(ValueOracle(block, tokens=tokens), rng=seed)
+        assert fit.outcome.succeeded, fit.trace
+        assert function_error(fit, block, tokens) < 1e-7
+        assert block_errors(fit.details, block).worst < 1e-6
+
+
+def test_a_block_whose_attention_has_no_residual_is_read_as_a_function():
+    nice = make_nice_block(heads=2, dim=16, width=32, rng=3)
+    block = Block(nice.layer, nice.network, residual=False)
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=1)
+    assert fit.outcome.succeeded
+    assert not fit.details.residual
+    assert function_error(fit, block, 2) < 1e-7
+
+
+def test_a_causal_block_is_found_to_be_causal():
+    nice = make_nice_block(heads=2, dim=16, width=32, rng=4)
+    block = Block(replace(nice.layer, causal=True), nice.network)
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=1)
+    assert fit.outcome.succeeded
+    assert fit.details.layer.causal
+    assert function_error(fit, block, 3) < 1e-7
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        make_nice_layer(heads=2, dim=8, rng=0),
+        make_nice_block(heads=1, dim=8, width=16, activation="tanh", rng=0),
+    ],
+    ids=["a layer", "tanh"],
+)
+def test_what_has_no_network_of_relu_or_gelu_ends_with_a_reason(target):
+    fit = BlockByQueries().fit(ValueOracle(target, tokens=2), rng=0)
+    assert fit.outcome is Outcome.NO_BLOCK
+    assert fit.details is None
+    assert fit.trace[-1].name.endswith(".")
+
+
+def test_a_function_that_is_no_network_ends_within_bounded_queries():
+    def cubic(x):
+        return x + np.abs(x) ** 1.5
+
+    oracle = ValueOracle.from_callable(cubic, 1, 8)
+    assert FeedForwardByQueries().fit(oracle, rng=0).outcome is Outcome.NO_BLOCK
+    assert oracle.drawn < 50_000
+
+
+def test_a_budget_is_kept():
+    oracle = ValueOracle(make_nice_network(dim=16, width=64, rng=0), budget=300)
+    fit = FeedForwardByQueries().fit(oracle, rng=0)
+    assert fit.outcome is Outcome.EXAMPLES_SPENT
+    assert oracle.drawn <= 300
+
+
+def test_what_cannot_be_read_is_refused_at_once():
+    with pytest.raises(ValueError, match="at least 4"):
+        FeedForwardByQueries().fit(ValueOracle(make_nice_network(dim=3, width=4), tokens=1))
+    with pytest.raises(ValueError, match="shows no attention"):
+        BlockByQueries().fit(ValueOracle(make_nice_block(heads=1, dim=8, width=8), tokens=1))
