@@ -73,7 +73,7 @@ def test_jacobians_give_the_weights_of_all_neurons(net, regions):
     margin = np.zeros(WIDTH)
     if net.activation == "gelu":
         margin = TUBE / tube_scales(net, regions, 2.0)
-        regions = regions.read_again(net, margin)
+    regions = regions.read_again(net, margin)
     u, uncertain = directions(net, regions, margin, np.random.default_rng(1))
     along = np.sum(regions.path.directions[regions.segment[regions.left]] * net.w1.T[neurons], axis=1)
     expected = net.w1.T[neurons] / along[:, None]
