@@ -155,18 +155,6 @@ class Contrasts:
         """Weighted root mean square of <v, Theta> - t, in logits."""
         return float(np.sqrt(np.sum(self._share * (self.apply(theta) - self.log_ratios) ** 2)))
 
-    def moment_matrix(self) -> Float[np.ndarray, "d2 d2"]:
-        """M itself, for small d; O(n d^4)."""
-        size = self.rows.shape[1] ** 2
-        total = np.zeros((size, size))
-        for start in range(0, len(self), 2048):  # in blocks, to save memory
-            part, share = self.chosen(slice(start, start + 2048)), self._share[start : start + 2048]
-            equations = part.rows[:, None, :, None] * part.differences[:, :, None, :]
-            share = np.broadcast_to(share, equations.shape[:2]).reshape(-1, 1)
-            equations = equations.reshape(-1, size)
-            total += equations.T @ (share * equations)
-        return total
-
     @cached_property
     def _share(self) -> Float[np.ndarray, "n 1"]:
         # as a column, since every equation of a row has the weight of the row
