@@ -17,7 +17,6 @@ __all__ = [
     "Contrasts",
     "certify_agreement",
     "contrasts_of",
-    "disagreement",
     "has_repeated_tokens",
 ]
 
@@ -83,22 +82,6 @@ def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]
         product = np.abs(np.einsum("nd,nd->n", x[:, a], x[:, b]))
         repeated |= product >= (1 - 1e-12) * size[:, a] * size[:, b]
     return repeated
-
-
-def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-    """How far the heads are from a common pattern in each row, in logits.
-
-    It is the largest difference of x_a Theta (x_b - x_c) between two heads, over all pairs of tokens b, c. It is
-    measured in logits, since saturated rows have nearly equal patterns for very different logits.
-    O(n k m d (d + k) + n k^2 m^2). For Gaussian tokens and d far above m and k, the (m - 1)(k - 1) differences of
-    logits have a bounded density at zero, so heads agree up to eps with probability of order eps^((m-1)(k-1)).
-    """
-    logits = np.moveaxis(layer.logits(x), -3, -2)  # n, k, m, k
-    worst = np.zeros(logits.shape[:2])
-    for i in range(layer.heads - 1):
-        gaps = logits[:, :, i + 1 :] - logits[:, :, i : i + 1]
-        worst = np.maximum(worst, np.max(gaps.max(axis=-1) - gaps.min(axis=-1), axis=-1))
-    return worst
 
 
 @dataclass(frozen=True, eq=False)
