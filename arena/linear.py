@@ -97,7 +97,7 @@ class LinearFound:
             ]
         for fit, error in self.by_gradient:
             took = f"{number_text(error)} in {fit.seconds:.1f} s"
-            rows.append((f"Adam, {plural(fit.predict.heads, 'head')}", took))
+            rows.append((f"Adam, {plural(fit.details.heads, 'head')}", took))
         return "\n  ".join([verdict, *aligned(rows, left=2).splitlines()])
 
     def panels(self) -> dict[str, Panel]:
@@ -128,7 +128,7 @@ class LinearFound:
                 name: getattr(heads, name) for name in ("tolerance", "tail", "lower_bound", "exact", "tried")
             }
         result["by_gradient"] = [
-            {"heads": fit.predict.heads, "seconds": fit.seconds, "error": error}
+            {"heads": fit.details.heads, "seconds": fit.seconds, "error": error}
             | {"steps": fit.trace[-1].measures["steps"]}
             for fit, error in self.by_gradient
         ]

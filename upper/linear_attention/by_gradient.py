@@ -51,7 +51,7 @@ def train_linear_attention(
     Returns
     -------
     Fit
-        `Fit.predict` is the trained `LinearAttention`. The trace has the relative error on the examples, at a hundred
+        `Fit.predict` and `Fit.details` are the trained `LinearAttention`. The trace has the relative error on the examples, at a hundred
         steps of the training and at its end.
 
     Raises
@@ -109,7 +109,8 @@ def train_linear_attention(
             measures = {"relative_error": seen, "steps": step}
             curve.append(Step(f"Step {step}", len(x), time.perf_counter() - began, measures))
     model = LinearAttention(v.numpy() * (label_unit / gram_unit), q.numpy().copy(), average)
-    return Fit(model, None, Outcome.WORK_SPENT, len(x), time.perf_counter() - began, tuple(curve))
+    seconds = time.perf_counter() - began
+    return Fit(model, None, Outcome.WORK_SPENT, len(x), seconds, tuple(curve), details=model)
 
 
 def _gradient(v: Any, q: Any, gram: Any, z: Any, y: Any) -> tuple[Any, Any, Any]:
