@@ -46,9 +46,9 @@ def log_ratios(scale: Scale, rng: Generator, *, rounding: float = 1e-10) -> Iter
     source=_SOURCE + "; that least squares may take its place is derived here",
     basis=Basis.PROVED,
     fault=Fault(
-        "upper.six_phase.agreement:_least_squares_of_pairs",
+        "upper.six_phase.agreement:_least_squares",
         returned(lambda pair: (pair[0][..., ::-1], pair[1])),
-        "the two weights of a pattern exchanged",
+        "the weights of a pattern in the opposite order",
     ),
 )
 def linear_program(scale: Scale, rng: Generator, *, rounding: float = 1e-7) -> Iterator[Comparison]:

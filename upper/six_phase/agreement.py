@@ -67,7 +67,7 @@ def certify_agreement(
         )
     # one product of all tokens; for a stack of matrices NumPy would make n small products
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
-    pattern, residual = (_least_squares_of_pairs if k == 2 else _least_squares)(values, y)
+    pattern, residual = _least_squares(values, y)
     size = _lengths(y)
     relative = _lengths(residual) / np.where(size > 0, size, 1.0)
     ruined = has_repeated_tokens(x)[:, None] | (size == 0) | ~np.isfinite(relative)
@@ -187,23 +187,14 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     k = values.shape[1]
     # the last weight is 1 minus the others; the solution does not depend on the choice of that token
     base = values[:, -1:]
-    differences, target = values[:, :-1] - base, y - base
-    gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
+    differences, residual = values[:, :-1] - base, y - base
+    # einsum, since matmul is slow on stacks of tiny matrices
+    gram = np.einsum("nid,njd->nij", differences, differences)
     scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
     # so close to singular, no pattern is determined
     safe = gram + 1e-10 * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
-    moments = np.matmul(target, np.swapaxes(differences, 1, 2))
-    free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
-    pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)
-    return pattern, target - np.matmul(free, differences)
-
-
-def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The case k = 2, with one unknown per row: no linear systems, no products of tiny matrices."""
-    base = values[:, 1]
-    difference, residual = values[:, 0] - base, y - base[:, None]
-    gram = np.einsum("nd,nd->n", difference, difference)
-    safe = gram + 1e-10 * np.where(gram > 0, gram, 1.0)
-    free = np.einsum("nad,nd->na", residual, difference) / safe[:, None]
-    residual -= free[:, :, None] * difference[:, None]
-    return np.stack([free, 1 - free], axis=-1), residual
+    moments = np.einsum("nid,nad->nia", differences, residual)
+    free = np.linalg.solve(safe, moments) if k > 2 else moments / safe
+    residual -= np.einsum("nia,nid->nad", free, differences)
+    free = np.swapaxes(free, 1, 2)
+    return np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1), residual
