@@ -51,8 +51,8 @@ def train_linear_attention(
     Returns
     -------
     Fit
-        `Fit.predict` and `Fit.details` are the trained `LinearAttention`. The trace has the relative error on the examples, at a hundred
-        steps of the training and at its end.
+        `Fit.predict` and `Fit.details` are the trained `LinearAttention`. The trace has the relative error on the
+        examples, at a hundred steps of the training and at its end.
 
     Raises
     ------
