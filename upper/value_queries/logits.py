@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from attention import AttentionLayer
 from upper.value_queries.queries import LinearPart, Tolerances, TwoTokens
 
-__all__ = ["Parameters", "read_logits", "read_noisy_logits"]
+__all__ = ["Parameters", "read_logits", "read_row_logits"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def read_logits(
     return Parameters(theta_values, w, bias.value @ directions, pairs.linear.bias)
 
 
-def read_noisy_logits(
+def read_row_logits(
     pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"]
 ) -> Parameters:
     """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.

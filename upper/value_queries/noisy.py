@@ -6,21 +6,19 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float
 
-from attention import AnswerPrecision, AttentionLayer, Recorder, ValueOracle
+from attention import AnswerPrecision, Recorder, ValueOracle
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
-from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
+from upper.value_queries.logits import Parameters
 from upper.value_queries.queries import (
     LinearPart,
     TwoTokens,
     find_scale,
     linear_part,
     orthonormal,
-    rank_of_values,
 )
-from upper.value_queries.separation import Refusal, separate_heads
 
-__all__ = ["recover_from_noise"]
+__all__ = ["choose_step_length", "fit_to_fresh", "linear_part_from_noise"]
 
 
 @dataclass(frozen=True)
@@ -60,63 +58,29 @@ class _Lengths:
 _BY = _Lengths()
 
 
-def recover_from_noise(
-    oracle: ValueOracle,
-    precision: AnswerPrecision,
-    *,
-    heads: int | None,
-    rng: np.random.Generator,
-    recorder: Recorder,
-) -> AttentionLayer | Refusal:
-    """All heads from answers with errors, or why they are not separated.
-
-    Heads are separated and followed as without errors. Then all parameters are fitted to fresh answers by Newton's
-    loop. Noise is outgrown by longer differences, as far as rounding, which grows with them, and biases allow. Where
-    biases limited the step length, the fit is repeated with a longer one.
-
-    Parameters
-    ----------
-    heads : int or None
-        Heads; None counts them.
-    """
-    linear = linear_part(oracle, opposite=True, length=_BY.equal)
+def linear_part_from_noise(oracle: ValueOracle, precision: AnswerPrecision, repeats: int = 1) -> LinearPart:
+    """The linear part from tokens as long as rounding allows, where noise counts least."""
+    linear = linear_part(oracle, opposite=True, length=_BY.equal, repeats=repeats)
     longest = _longest_allowed(linear, precision)
     if longest > 1:
-        linear = linear_part(oracle, opposite=True, length=_BY.equal * longest)
-    recorder.step("Equal tokens")
-    budget = None if oracle.remaining is None else oracle.remaining // (8 * oracle.dim)
-    steps = choose_step_length(TwoTokens(oracle, linear, precision), longest, budget, rng)
-    if steps is None:
-        return Parameters.alike(linear).layer()
-    if steps.pairs.repeats > 1:  # the linear part counts in every value
-        repeats = steps.pairs.repeats
         linear = linear_part(oracle, opposite=True, length=_BY.equal * longest, repeats=repeats)
-        steps = replace(steps, pairs=replace(steps.pairs, linear=linear))
-    pairs = steps.pairs
-    rank = rank_of_values(pairs, rng)
-    count = rank if heads is None else heads
-    recorder.step(
-        "Heads counted",
-        heads=count,
-        rank=rank,
-        scale=pairs.scale,
-        step_length=pairs.step_length,
-        repetitions=pairs.repeats,
-    )
-    separated = separate_heads(pairs, count, rank, rng, recorder)
-    if isinstance(separated, Refusal):
-        return separated
-    known = (read_logits if pairs.step_length == 1 else read_noisy_logits)(
-        pairs, separated.w, separated.directions
-    )
-    recorder.step("Logits", layer=_without_noise(known, steps).layer())
+    return linear
+
+
+def fit_to_fresh(
+    parameters: Parameters, steps: "StepLength", rng: np.random.Generator, recorder: Recorder
+) -> Parameters:
+    """The parameters fitted to fresh answers, again with longer differences where biases limited these.
+
+    Where biases are no larger than noise makes them, there are none.
+    """
     while True:
-        known = _fitted(steps.pairs, _without_noise(known, steps), rng)
-        layer, step_length = _without_noise(known, steps).layer(), steps.pairs.step_length
-        recorder.step("Fitted", layer=layer, step_length=step_length)
-        longer = lengthened(steps, Centre(known.theta, known.key_bias))
+        parameters = _fitted(steps.pairs, _without_noise(parameters, steps), rng)
+        parameters = _without_noise(parameters, steps)
+        recorder.step("Fitted", layer=parameters.layer(), step_length=steps.pairs.step_length)
+        longer = _lengthened(steps, Centre(parameters.theta, parameters.key_bias))
         if longer is None:
-            return layer
+            return parameters
         steps = longer
 
 
@@ -222,32 +186,33 @@ class StepLength:
         return self.pairs.value_noise / self.values
 
 
-def choose_step_length(
-    pairs: TwoTokens, longest: float, budget: int | None, rng: np.random.Generator
-) -> StepLength | None:
+def choose_step_length(pairs: TwoTokens, rng: np.random.Generator) -> StepLength | None:
     """The scale, and as long differences as noise asks for and biases allow; the rest is left to repetitions.
 
     A difference that is L times as long makes logits of L c_i . delta even at a zero token, so L is limited until c_i
     is known. None where the weights do not depend on the tokens.
     """
+    oracle, precision, d = pairs.oracle, pairs.precision, pairs.oracle.dim
+    longest = _longest_allowed(pairs.linear, precision)
+    budget = None if oracle.remaining is None else max(1, oracle.remaining // (8 * d))
     length = _even(pairs, longest, rng)
     pairs = replace(pairs, step_length=max(1.0, min(length, longest)))
     scale = find_scale(pairs, rng)
     if scale is None:
         return None
-    d = pairs.oracle.dim
     x = 2 * scale / np.sqrt(d) * rng.standard_normal((8, d))
     values = float(np.sqrt(np.mean(np.concatenate(pairs(x, scale * orthonormal(rng, 1, d)[0])) ** 2)))
     # values of one step length are as large as those of any other
-    wanted = float(np.clip(pairs.precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
+    wanted = float(np.clip(precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
     pairs = replace(pairs, step_length=max(1.0, min(wanted, length / scale))).at_scale(scale, values)
     steps = StepLength(pairs, values, wanted)
-    if pairs.precision.repeatable:
-        return steps
     repeats = int(np.clip(np.ceil((steps.noise_level / _BY.borne) ** 2), 1, _BY.repeats))
-    if budget is not None:
-        repeats = max(1, min(repeats, budget))
-    return replace(steps, pairs=replace(pairs, repeats=repeats))
+    repeats = min(repeats, budget or repeats)
+    if precision.repeatable or repeats == 1:
+        return steps
+    # the linear part counts in every value
+    linear = linear_part_from_noise(oracle, precision, repeats)
+    return replace(steps, pairs=replace(pairs, linear=linear, repeats=repeats))
 
 
 def _even(pairs: TwoTokens, longest: float, rng: np.random.Generator) -> float:
@@ -284,7 +249,7 @@ class Centre:
         return -(np.linalg.pinv(slopes) @ offsets)[..., 0]
 
 
-def lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
+def _lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
     """The next step length, with tokens counted from where the weights are even; None where it is as long as wanted.
 
     The centre is known as well as the parameters are, to some ten times the noise relative to g.

@@ -8,7 +8,7 @@ import scipy
 from jaxtyping import Bool, Float
 
 from attention import Recorder
-from attention.errors import relative_error
+from attention.evaluation import norm_ratio
 from upper.value_queries.queries import TwoTokens, orthonormal
 
 __all__ = ["Plane", "Refusal", "SeparatedHeads", "separate_heads"]
@@ -158,7 +158,7 @@ def separate_heads(
     heads = follow_heads(pairs, first, rng)
     if heads is None:
         return Refusal.FALL_TOGETHER
-    total = relative_error(heads.w.sum(axis=0)[None], pairs.linear.projection_sum[None])
+    total = norm_ratio(heads.w.sum(axis=0) - pairs.linear.projection_sum, pairs.linear.projection_sum)
     recorder.step("Projections", sum_error=total)
     # the sum is known best, from equal tokens
     closer = heads.w + (pairs.linear.projection_sum - heads.w.sum(axis=0)) / m
