@@ -1,6 +1,6 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -115,6 +115,7 @@ class SeparatedHeads:
 
     w: Float[np.ndarray, "m d d"]
     directions: Float[np.ndarray, "d d"]  #: the orthonormal directions of delta that were followed
+    change: float  #: the shortest change of delta along them, relative to its length
 
 
 class Refusal(Enum):
@@ -159,10 +160,10 @@ def separate_heads(
     if heads is None:
         return Refusal.FALL_TOGETHER
     total = norm_ratio(heads.w.sum(axis=0) - pairs.linear.projection_sum, pairs.linear.projection_sum)
-    recorder.step("Projections", sum_error=total)
+    recorder.step("Projections", sum_error=total, change=heads.change)
     # the sum is known best, from equal tokens
     closer = heads.w + (pairs.linear.projection_sum - heads.w.sum(axis=0)) / m
-    return SeparatedHeads(closer, heads.directions)
+    return replace(heads, w=closer)
 
 
 def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHeads | None:
@@ -270,9 +271,10 @@ def follow_heads(
             )
             projected[which[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(which[~right])
-        left, change = np.concatenate(failed), change if few else change / 2
+        left = np.concatenate(failed)
         if not len(left):
-            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
+            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q, change / pairs.scale)
+        change = change if few else change / 2
     return None
 
 
