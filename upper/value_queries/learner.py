@@ -21,8 +21,13 @@ from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
-from upper.value_queries.logits import Parameters, read_logits, read_row_logits
-from upper.value_queries.noisy import choose_step_length, fit_to_fresh, linear_part_from_noise
+from upper.value_queries.logits import Parameters, read_logits
+from upper.value_queries.noisy import (
+    choose_step_length,
+    fit_to_fresh,
+    linear_part_from_noise,
+    read_row_logits,
+)
 from upper.value_queries.queries import (
     LastRows,
     Tolerances,
