@@ -183,6 +183,18 @@ def test_an_attack_whose_samples_hold_fewer_bits_than_secrets_is_unconfirmed():
         assert learner.fit(ExampleOracle.from_arrays(x[chosen], y[chosen]), rng=0).outcome is outcome
 
 
+@pytest.mark.parametrize(("share", "outcome"), [(0.07, "NOTHING_LEARNED"), (0.12, "LOCAL_MINIMUM")])
+def test_an_error_two_standard_errors_below_that_of_zero_is_something(share, outcome):
+    x, y, noise = np.random.default_rng(1).standard_normal((3, 20, 3, 4))
+    noise -= np.sum(noise * y) / np.sum(y**2) * y
+    noise *= np.linalg.norm(y) / np.linalg.norm(noise)
+    found = HeldOut(x, y, x[:0]).verdict(
+        lambda _: share * y + 0.3 * noise, fitted=0.9, otherwise=Outcome.LOCAL_MINIMUM
+    )
+    assert found.held_out_error == pytest.approx(np.hypot(1 - share, 0.3))
+    assert found.outcome.name == outcome
+
+
 def test_random_labels_are_nothing_learned_and_no_noise():
     x = BooleanInputs(3, 6).sample(150, rng=0)
     oracle = ExampleOracle.from_arrays(x, np.random.default_rng(1).standard_normal(x.shape))
