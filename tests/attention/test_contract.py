@@ -91,10 +91,7 @@ BROKEN = [
     ({"drawn": lambda self, oracle, budget: draw_examples(oracle, budget + 1)}, "No more examples are drawn"),
     ({"shift": lambda self, rng, truth: np.random.default_rng(None).standard_normal()}, "same bits"),
     ({"shift": lambda self, rng, truth: 0.0 if truth is None else truth.y.mean(axis=0)}, "same bits"),
-    (
-        {"shift": lambda self, rng, truth: 10 * np.random.default_rng(rng).standard_normal()},
-        "says BEST_OF_CLASS agrees",
-    ),
+    ({"shift": lambda self, rng, truth: 1.9}, "says BEST_OF_CLASS agrees"),  # an error of 2.2
     ({"outcome": Outcome.EXACT}, "says EXACT agrees"),
     ({"outcome": Outcome.REACHED_TOLERANCE}, "says REACHED_TOLERANCE agrees"),
     ({"drawn": careless}, "NaN labels are an error"),
