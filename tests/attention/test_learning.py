@@ -43,6 +43,7 @@ class TestRecorder:
         recorder.step("a later step does not change an earlier fit")
         assert [step.examples for step in fit.trace] == [3, 7]
         assert fit.examples_used == 7
+        assert "2 heads, 7 examples, " in repr(fit)
 
     def test_measuring_stops_the_clock(self, monkeypatch):
         clock = SimpleNamespace(
