@@ -352,7 +352,7 @@ class TestConfig:
             assert ("The layer is causal" in notes_of(got)) is (prefix == "text")
 
     def test_encoder_and_decoder_have_their_own_heads(self, tmp_path):
-        heads = {"encoder": 2, "decoder": 4}
+        heads = {"encoder": 2, "decoder": 4, "encoder.decoder": 2}  # the first word counts
         tensors = {}
         for part in heads:
             tensors |= bart_tensors([four_by_four()], f"model.{part}.")
