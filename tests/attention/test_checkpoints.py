@@ -371,7 +371,7 @@ class TestTorchFiles:
         torch.manual_seed(0)
         return torch.nn.MultiheadAttention(6, 2, batch_first=True, **options).to(getattr(torch, dtype))
 
-    @pytest.mark.parametrize(("ending", "dtype", "zipped"), zip(*ENDINGS, strict=True))
+    @pytest.mark.parametrize(("ending", "dtype", "zipped"), list(zip(*ENDINGS, strict=True)))
     def test_a_module_computes_what_its_file_gives(self, torch, tmp_path, ending, dtype, zipped):
         """Whatever stands beside its tensors, and whatever precision they are in."""
         module = self.module(torch, dtype)

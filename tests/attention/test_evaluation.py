@@ -139,6 +139,13 @@ def test_what_a_fit_can_spare_is_held_out(n, least, held):
     assert which_held_out(GaussianInputs(3, 4).sample(n, rng=0), least=least).sum() == held
 
 
+def test_copies_count_as_one_input_held_out_whatever_their_order():
+    x = GaussianInputs(3, 4).sample(40, rng=0)
+    counts = {len({*orbits(y[which_held_out(y)])}) for y in (np.tile(x, (5, 1, 1)), np.repeat(x, 5, axis=0))}
+    assert len(counts) == 1
+    assert min(counts) > 1
+
+
 def test_inputs_of_unequal_tokens_are_fitted_too_where_they_are_rare():
     x = GaussianInputs(3, 4).sample(800, rng=0)
     x[40:] = x[40:, :1]
