@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from arena.own_files import object_of_file
-from arena.records import TargetRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ValueOracle
 from attention.errors import relative_error
@@ -61,9 +60,7 @@ class AskedFunction:
                 "A function does not say what it takes: give tokens and dim, the shape of a query."
             )
         zero = np.zeros((1, self.dim, self.dim))
-        record = TargetRecord("function", "Function", "file", 1, self.tokens, self.dim, inputs={}, how="")
-        inputs = BooleanInputs(self.tokens, self.dim)
-        return Target(record, AttentionLayer(zero, zero), inputs, instance=None, made={})
+        return Target("function", AttentionLayer(zero, zero), BooleanInputs(self.tokens, self.dim))
 
     def learned(
         self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import lwe
 import upper
-from arena.engines import placed
+from arena.engines import require_setting, with_settings
 from arena.names import find_names
 from attention.validation import checked
 from lwe import Attack, LearnerAttack
 
-__all__ = ["ATTACKS", "choose_attacks", "learners_on_engine"]
+__all__ = ["ATTACKS", "attacks_with", "choose_attacks"]
 
 ATTACKS: Mapping[str, Attack] = {
     **lwe.ATTACKS,
@@ -46,29 +47,22 @@ def choose_attacks(names: str | None = None) -> list[Attack]:
     return [ATTACKS[name] for name in find_names(names, ATTACKS, "attack")]
 
 
-def learners_on_engine(
-    attacks: Sequence[Attack], *, engine: str | None = None, device: str | None = None
-) -> list[Attack]:
-    """The attacks; learners that let one choose an engine or a device are built with the given choice.
+def attacks_with(attacks: Sequence[Attack], settings: Mapping[str, Any]) -> list[Attack]:
+    """The attacks; learners with such settings, an engine or a device, have the given ones.
 
     Raises
     ------
     ValueError
-        If none of them is a learner with such a choice.
+        If no learner is among them that has such a setting.
     """
-    could = {"engine": ("newton",), "device": ("newton", "adam")}
-    asked = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
-    for name in asked:
-        if not any(attack.name in could[name] for attack in attacks):
-            raise ValueError(
-                f"None of these attacks has a choice of {name}, which {' and '.join(could[name])} have: leave it out."
-            )
 
-    def placed_attack(attack: Attack) -> Attack:
-        if not asked or not isinstance(attack, LearnerAttack):
+    def changed(attack: Attack) -> Attack:
+        if not settings or not isinstance(attack, LearnerAttack):
             return attack
-        learner = attack.learner
-        made = (lambda heads: placed(learner(heads), asked)) if callable(learner) else placed(learner, asked)
-        return replace(attack, learner=made)
+        given = attack.learner
+        learner = (lambda heads: with_settings(given(heads), settings)) if callable(given) else given
+        return replace(attack, learner=learner if callable(given) else with_settings(given, settings))
 
-    return [placed_attack(attack) for attack in attacks]
+    own = [attack.learner for attack in attacks if isinstance(attack, LearnerAttack)]
+    require_setting([learner(1) if callable(learner) else learner for learner in own], settings, "attacks")
+    return [changed(attack) for attack in attacks]

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.learners import Budgets, DoesNotApplyError, LearnerEntry, set_up_for
+from arena.learner_table import Budgets, DoesNotApplyError, LearnerEntry
+from arena.learners import set_up_for
 from arena.records import Cell, Status, TracePoint
 from arena.targets import Target
 from attention import Fit, Learner, ValueOracle
@@ -150,7 +151,7 @@ def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets
         "set_up": fingerprint((learners or [entry.build, budgets], target.inputs, family)),
         "seed": seed,
     }
-    label = f"{entry.name} on {target.record.name}"
+    label = f"{entry.name} on {target.name}"
     cost = LEAST_COST + (entry.costs[target.instance is not None] if learners else 0)
     return EngineCell(_computed, arguments, {"objects": (target, entry, budgets)}, label, cost)
 

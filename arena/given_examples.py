@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from arena.cells import may_use_torch
-from arena.records import TargetRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome
 from attention.evaluation import HeldOut, orbits, which_held_out
@@ -74,8 +73,7 @@ class GivenExamples:
         k, d = self.x.shape[1:]
         zero = np.zeros((heads if isinstance(heads, int) else 1, d, d))
         layer = AttentionLayer(theta=zero, w=zero, causal=examples_are_causal(self.x, self.y))
-        record = TargetRecord("examples", "Examples", "file", len(zero), k, d, inputs={}, how="")
-        return Target(record, layer, BooleanInputs(k, d), instance=None, made={})
+        return Target("examples", layer, BooleanInputs(k, d))
 
     def learned(
         self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None

@@ -7,25 +7,14 @@ from itertools import count
 from typing import Any
 
 import upper
-from arena.learner_table import LEARNERS, PRESETS, Budgets, DoesNotApplyError, LearnerEntry, choose_budgets
+from arena.learner_table import LEARNERS, Budgets, LearnerEntry
 from arena.names import find_name
 from arena.own_files import object_of_file
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
 
-__all__ = [
-    "LEARNERS",
-    "PRESETS",
-    "Budgets",
-    "DoesNotApplyError",
-    "LearnerEntry",
-    "as_learners",
-    "choose_budgets",
-    "choose_learners",
-    "learner_of_file",
-    "set_up_for",
-]
+__all__ = ["as_learners", "choose_learners", "learner_of_file", "one_learner", "set_up_for"]
 
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
@@ -43,10 +32,9 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
     >>> [entry.title for entry in choose_learners("Newton, l-bfgs")]
     ['Newton', 'L-BFGS']
     """
-    if names is not None:
-        require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [entry for entry in LEARNERS.values() if entry.by_default]
+    require_instance("names", names, str, needed="a text with commas")
     chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:
@@ -67,21 +55,18 @@ def learner_of_file(place: str) -> LearnerEntry:
     ValueError
         If the file or the class is missing, the file does not run, or the class is not a learner.
     """
-    kind, (path, _, name) = object_of_file(place, "a learner of your own"), place.rpartition(":")
-    if not (
-        isinstance(kind, type) and dataclasses.is_dataclass(kind) and callable(getattr(kind, "fit", None))
-    ):
+    make: Any = object_of_file(place, "a learner of your own")
+    path, _, name = place.rpartition(":")
+    if not (isinstance(make, type) and hasattr(make, "__dataclass_fields__") and hasattr(make, "fit")):
         raise ValueError(
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
-    make: Any = kind
-    has_heads = any(field.name == "heads" for field in dataclasses.fields(kind))
-    build = (
-        (lambda target, budgets: make(heads=target.layer.heads))
-        if has_heads
-        else lambda target, budgets: make()
-    )
-    return LearnerEntry(name.lower(), name, _own_guarantee(kind), build)
+    shaped = any(field.name == "heads" for field in dataclasses.fields(make))
+
+    def build(target: Target, budgets: Budgets) -> Any:
+        return make(heads=target.layer.heads) if shaped else make()
+
+    return LearnerEntry(name.lower(), name, _own_guarantee(make), build)
 
 
 def as_learners(
@@ -102,22 +87,25 @@ def as_learners(
     """
     if learners is None or isinstance(learners, str):
         return choose_learners(learners)
-    one = (
-        isinstance(learners, LearnerEntry)
-        or hasattr(learners, "fit")
-        or not getattr(learners, "ndim", 1)
-        or not isinstance(learners, Iterable)
-    )
-    given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
+    several = isinstance(learners, Iterable) and not hasattr(learners, "fit")
+    given: list[Any] = list(learners) if several else [learners]  # type: ignore[arg-type]
     given = [each for item in given for each in (choose_learners(item) if isinstance(item, str) else [item])]
     taken = {item.name for item in given if isinstance(item, LearnerEntry)}  # entries keep their names
     entries: list[LearnerEntry] = []
     for item in given:
-        entries.append(item if isinstance(item, LearnerEntry) else _entry_of(item, taken=taken))
+        entries.append(item if isinstance(item, LearnerEntry) else _entry_of(item, taken))
         taken.add(entries[-1].name)
     if not entries:
         raise ValueError(f"No learner is given: name some of {', '.join(LEARNERS)}, or give learners.")
     return entries
+
+
+def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
+    """The entry of a learner. ValueError if it is not known, or several are named."""
+    entries = as_learners(learner if isinstance(learner, str) else [learner])
+    if len(entries) > 1:
+        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
+    return entries[0]
 
 
 def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets) -> list[Learner]:
@@ -143,7 +131,7 @@ def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets)
     return learners
 
 
-def _entry_of(learner: Learner, *, taken: set[str]) -> LearnerEntry:
+def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:
     """An entry for a learner that the caller has set up, the same for every target."""
     kind = type(learner)
     if not _is_learner(learner):
@@ -154,24 +142,21 @@ def _entry_of(learner: Learner, *, taken: set[str]) -> LearnerEntry:
         raise ValueError(
             f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
         )
-    number = next(n for n in count(1) if _numbered(kind.__name__.lower(), n, "-") not in taken)
+    title = kind.__name__
+    number = next(n for n in count(1) if (f"{title}-{n}" if n > 1 else title).lower() not in taken)
     return LearnerEntry(
-        name=_numbered(kind.__name__.lower(), number, "-"),
-        title=_numbered(kind.__name__, number, " "),
-        guarantee=_own_guarantee(kind),
-        build=lambda target, budgets: learner,
+        f"{title}-{number}".lower() if number > 1 else title.lower(),
+        f"{title} {number}" if number > 1 else title,
+        _own_guarantee(kind),
+        lambda target, budgets: learner,
         extra="torch" if isinstance(learner, upper.GradientDescent) else "",
     )
 
 
 def _own_guarantee(kind: type) -> str:
-    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return f"Set up by the caller. {said}".strip()
+    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return f"Set up by the caller. {summary}".strip()
 
 
 def _is_learner(given: Any) -> bool:
     return not isinstance(given, type) and callable(getattr(given, "fit", None))
-
-
-def _numbered(name: str, number: int, mark: str) -> str:
-    return name if number == 1 else f"{name}{mark}{number}"

@@ -12,15 +12,17 @@ from arena.cells import fit_target
 from arena.engines import require_engine
 from arena.given_examples import GivenExamples, holds_examples
 from arena.learned import Learned
-from arena.learners import LearnerEntry, as_learners, choose_budgets
-from arena.targets import InputsName, Target, load_target
+from arena.learner_table import PRESETS, LearnerEntry
+from arena.learners import one_learner
+from arena.target_files import load_target
+from arena.targets import InputsName, Target
 from attention import Learner
 from attention.fits import Progress
 from attention.learning import Access, access_of
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.engine import EngineName
 
-__all__ = ["Source", "learn", "one_learner", "open_source", "set_up"]
+__all__ = ["Source", "learn", "open_source", "set_up"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,14 +211,6 @@ def open_source(
     return load_target(source, tokens=tokens, inputs=inputs)
 
 
-def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
-    """The entry of a learner. ValueError if it is not known, or several are named."""
-    entries = as_learners(learner if isinstance(learner, str) else [learner])
-    if len(entries) > 1:
-        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
-    return entries[0]
-
-
 def set_up(target: Target, entry: LearnerEntry, *, preset: str = "full", **settings: Any) -> Any:
     """The learner of an entry with its settings for the target; a setting that is None is the learner's own.
 
@@ -225,7 +219,7 @@ def set_up(target: Target, entry: LearnerEntry, *, preset: str = "full", **setti
     DoesNotApplyError, ValueError, ImportError
         As `learn` does.
     """
-    built: Any = entry.build(target, choose_budgets(preset))
+    built: Any = entry.build(target, PRESETS[preset])
     changed = {name: value for name, value in settings.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(built)}
     for name in changed:

@@ -95,7 +95,7 @@ def lwr_reach(
         numbers=lambda rows: {},
         tables=lambda rows: _table(rows, sizes),
         figure=lambda rows: _figure(rows, sizes),
-        seconds=longest_seconds(Budget(seconds=budget)),
+        seconds=longest_seconds(budget),
         timed_out={
             "outcome": AttackOutcome.BUDGET_SPENT.name,
             "accuracy": None,

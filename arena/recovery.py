@@ -318,7 +318,7 @@ def _recovered(
         explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
         error_rate_bound=fit.error_rate_bound,
-        violated=() if target.conditions is None else target.conditions.violated,
+        violated=target.conditions.violated,
         heads_found=None if found is None else found.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
         used=sum(one.examples_used for one in fits),
@@ -348,7 +348,7 @@ def _heads(target: Target, found: AttentionLayer | None) -> tuple[dict[str, floa
     measures: dict[str, Any] = {}
     for name in ("theta", "w"):
         heads = getattr(truth, name)
-        incoherence = None if target.conditions is None else target.conditions[f"{name}_incoherence"].per_head
+        incoherence = target.conditions[f"{name}_incoherence"].per_head
         measures[f"{name}_norm"] = np.linalg.norm(heads, axis=(1, 2)).tolist()
         measures[f"{name}_rank"] = np.linalg.matrix_rank(heads).tolist()
         measures[f"{name}_incoherence"] = incoherence or [None] * m

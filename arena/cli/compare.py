@@ -20,11 +20,12 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.comparison import compare
-from arena.engines import require_engine, require_known_engine
-from arena.generated_targets import preset_targets
-from arena.learners import LEARNERS, choose_budgets, choose_learners
+from arena.engines import require_engine
+from arena.learner_table import LEARNERS, PRESETS
+from arena.learners import choose_learners
 from arena.results import Results
-from arena.targets import load_targets
+from arena.target_files import load_targets
+from arena.targets import preset_targets
 from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole
@@ -66,10 +67,10 @@ def compare_command(
     """
     entries = choose_learners(learners)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    (require_engine if run.dask is None else require_known_engine)(settings["engine"], settings["device"])
+    require_engine(settings["engine"], settings["device"], here=run.dask is None)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     options = run.begin(out, "runs")
-    total = len(targets) * len(entries) * (settings["seeds"] or choose_budgets(settings["preset"]).seeds)
+    total = len(targets) * len(entries) * (settings["seeds"] or PRESETS[settings["preset"]].seeds)
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below

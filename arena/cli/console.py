@@ -219,10 +219,10 @@ def write_target(target: "Target", out: Path, as_json: bool) -> None:
     OSError
         If the target cannot be written.
     """
-    from arena.targets import save_target
+    from arena.target_files import save_target
 
     save_target(out, target)
-    say(f"{out}: {target.record.title}.", quiet=as_json)
+    say(f"{out}: {target.title}.", quiet=as_json)
     if as_json:
         record = target.record
         shape = {

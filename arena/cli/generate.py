@@ -1,7 +1,7 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -19,7 +19,6 @@ from arena.cli.console import (
     say,
     write_target,
 )
-from arena.cli.main import LazyCommands
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
@@ -36,17 +35,17 @@ _PLAIN = (int, float, str, bool)
 class _FamilyCommands(typer.core.TyperGroup):
     """A group with its own commands and one command for each registered family."""
 
-    @property  # type: ignore[override]
-    def commands(self) -> Mapping[str, Any]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The group's own commands, and those of the families."""
-        return LazyCommands(
-            lambda: [*self._own, *sorted(registered_families())],
-            lambda name: self._own[name] if name in self._own else _command(registered_families()[name]),
-        )
+        for name, family in sorted(registered_families().items()):
+            self.commands[name] = _command(family)
+        return list(self.commands)
 
-    @commands.setter
-    def commands(self, own: Any) -> None:
-        self._own = own
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of that name; families are imported only for their own commands."""
+        if name not in self.commands:
+            self.list_commands(ctx)
+        return self.commands.get(name)
 
 
 generate_app = typer.Typer(
@@ -104,14 +103,14 @@ def samples_command(
 
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
-    from arena.attacking import open_samples
+    from arena.samples import open_samples
     from lwe import save_samples
 
     for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
     require_counts(number=number)
-    found = open_samples(source, number, rounding=rounding, seed=seed)
+    _, found = open_samples(source, number, rounding=rounding, seed=seed)
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
@@ -161,7 +160,7 @@ def checkpoint_command(
 
 @cache
 def _command(family: "type[Family]") -> Any:
-    from arena.generated_targets import family_target
+    from arena.targets import family_target
 
     parameters = {name: _option(name, option) for name, option in family.options().items()}
 

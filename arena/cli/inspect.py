@@ -1,17 +1,16 @@
 """``attention-bounds inspect``: the content of a file, and the conditions it meets."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from arena.attacking import open_samples
 from arena.cli.console import JsonOption, print_json, say
 from arena.cli.errors import WorkFailedError
 from arena.cli.options import takes
 from arena.inspection import inspect
+from arena.samples import open_samples
 from arena.targets import checkpoint_target
 from lwe import PRESETS, known_reductions
 from lwe.sample_files import kind_of_file
@@ -64,9 +63,9 @@ def inspect_command(
         found = inspect(file, tokens=tokens, verify=verify, thresholds=thresholds)
     else:
         target = checkpoint_target(file, layer=layer, tokens=tokens or 4, **reading)
-        found = dataclasses.replace(inspect(target, verify=verify, thresholds=thresholds), file=str(file))
+        found = inspect(target, verify=verify, thresholds=thresholds)
     if as_json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), "file": str(file)})
     else:
         say(str(found))
     if not found.holds:
@@ -75,7 +74,7 @@ def inspect_command(
 
 def _show_samples(file: Path, as_json: bool) -> None:
     """The number of samples and the reductions to their problem; of a set of parameters, the reductions alone."""
-    stored = open_samples(file) if os.path.exists(file) else None
+    stored = open_samples(file)[1] if os.path.exists(file) else None
     reductions = known_reductions(PRESETS[str(file)] if stored is None else stored.parameters)
     if as_json:
         held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}

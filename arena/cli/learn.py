@@ -10,8 +10,9 @@ import typer
 from arena.cli.console import JsonOption, print_json, require_layer_file, require_writable, say, showing_steps
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
-from arena.learners import LEARNERS, LearnerEntry
-from arena.learning import learn, one_learner, open_source
+from arena.learner_table import LEARNERS, LearnerEntry
+from arena.learners import one_learner
+from arena.learning import learn, open_source
 from arena.targets import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import Step, save_layer

@@ -24,7 +24,7 @@ def learners_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds learners
     """
-    from arena.learners import LEARNERS
+    from arena.learner_table import LEARNERS
 
     if as_json:
         names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}

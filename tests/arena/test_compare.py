@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from arena import Results, compare, lwr_target, nice_target, parity_target
-from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry, choose_learners
+from arena.learner_table import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
+from arena.learners import choose_learners
 from runs import Store, StoreError
 from upper import KnownPart
 
@@ -27,7 +28,7 @@ SMALL = "newton,linear,known-part,elimination"
 @pytest.fixture(scope="module", autouse=True)
 def short_effort():
     """A preset of few steps: what is tested here is the bookkeeping, not the learning."""
-    budgets = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    budgets = replace(PRESETS["quick"], steps=(60, 60), passes=(20_000, 300))
     patch = pytest.MonkeyPatch()
     patch.setitem(PRESETS, "quick", budgets)
     yield
@@ -177,7 +178,7 @@ def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets, log):
             name,
             name,
             "None.",
-            lambda target, budgets, name=name: _Logging(log=str(log), line=f"{name} {target.record.kind}"),
+            lambda target, budgets, name=name: _Logging(log=str(log), line=f"{name} {target.kind}"),
             costs=cost,
         )
         for name, cost in costs.items()

@@ -11,7 +11,7 @@ import pytest
 
 from arena import family_target
 from arena.cells import engine_cell
-from arena.learner_table import LEARNERS, choose_budgets
+from arena.learner_table import LEARNERS, PRESETS
 from attention import AttentionLayer
 from lower import FAMILIES, Heads, constructor, load_instance, save_instance, verify_instance
 from sq import ProfileFamily, two_head_families
@@ -99,6 +99,6 @@ def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):
 def test_its_cells_are_found_again_and_it_reaches_other_processes(stair):
     for family in (stair(dim=8, bits=3), ProfileFamily.bump(dim=8, bits=3)):
         target = family_target(family, seed=1)
-        cells = [engine_cell(target, LEARNERS["known-part"], 0, choose_budgets("quick")) for _ in range(2)]
+        cells = [engine_cell(target, LEARNERS["known-part"], 0, PRESETS["quick"]) for _ in range(2)]
         assert cells[0].arguments == cells[1].arguments
         assert pickle.loads(pickle.dumps(family.instance(2))).family == family

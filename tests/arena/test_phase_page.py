@@ -101,9 +101,7 @@ def test_the_details_are_written_with_their_arrays(paper, practical):
 
 def test_the_page_needs_nothing_else_and_has_what_the_phases_measured(every, parsed, tmp_path):
     for place, (target, learned) in enumerate(every):
-        target = replace(
-            target, record=replace(target.record, title="<script>document.title='taken'</script>")
-        )
+        target = replace(target, title="<script>document.title='taken'</script>")
         text = (save_phases(learned, target, tmp_path / str(place)) / "index.html").read_text("utf-8")
         page, drawings = parsed(text), draw_phases(learned.fit, target.layer)
         assert text.startswith("<!DOCTYPE html>")
