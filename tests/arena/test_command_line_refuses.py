@@ -168,11 +168,10 @@ WRONG = [
     ("curves examples x.npy x.npy x.npy", "3 files are named"),
     ("curves examples nice.safetensors --seeds 0", "--seeds is 0"),
     ("linear learn --dim 4 --examples 39", "39 examples and 40 features"),
-    ("linear learn --adam-heads 2", "adam_heads is for adam"),
-    ("linear learn linear.safetensors --dim 4", "dim is for what is drawn at random"),
+    ("linear learn linear.safetensors --dim 4", "dim and heads are for what is drawn at random"),
     ("linear learn --examples 1000000000000", "of memory"),
     ("linear certify --data boolean --domain gaussian", "give dim a number"),
-    ("linear experiment nothing", "There is no experiment 'nothing'"),
+    ("linear experiment nothing", "'nothing' is no experiment"),
 ]
 if TORCH:
     WRONG += [
