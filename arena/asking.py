@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from arena.learned import Learned
 from arena.own_files import object_of_file
+from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ValueOracle
 from attention.errors import relative_error
@@ -40,33 +42,22 @@ class AskedFunction:
     """
 
     function: str | Callable[[Any], Any]
-    tokens: int | None
-    dim: int | None
+    tokens: int
+    dim: int
     what: ClassVar[str] = "a function"
     access: ClassVar[Sequence[Access]] = ("value queries",)
-    usual_learner: ClassVar[str] = "by-queries"
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": "auto"}
 
     def stand_in(self, heads: int | str | None) -> Target:
-        """A target with the shape of the queries, to set a learner up.
-
-        Raises
-        ------
-        ValueError
-            If the shape is not given.
-        """
-        if self.tokens is None or self.dim is None:
-            raise ValueError(
-                "A function does not say what it takes: give tokens and dim, the shape of a query."
-            )
+        """A target with the shape of the queries, to set a learner up."""
         zero = np.zeros((1, self.dim, self.dim))
         return Target("function", AttentionLayer(zero, zero), BooleanInputs(self.tokens, self.dim))
 
     def learned(
-        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
-    ) -> dict[str, Any]:
-        """The fit of a learner, its error on fresh queries, and counts of random examples: as in `Learned`."""
-        tokens, dim, function = self.tokens or 1, self.dim or 1, self.function
+        self, record: LearnerRecord, learner: Any, *, seed: int, progress: Progress | None
+    ) -> Learned:
+        """The fit of a learner, its error on fresh queries, and the random examples that it would have taken."""
+        tokens, dim, function = self.tokens, self.dim, self.function
         name = (
             function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
         )
@@ -81,16 +72,11 @@ class AskedFunction:
         if (layer := fit.layer) is not None and fit.outcome.succeeded:
             known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
-            counts = {
-                "counting_floor": counting_floor(tokens=tokens, dim=dim, **known),
-                "examples_for_newton": newton,
-            }
-        return {
-            "fit": fit,
-            "source": f"{name}, {tokens} tokens in {dim} dimensions",
-            "measures": {"error": error},
-            "data": {"function": name, "tokens": tokens, "dim": dim, **counts},
-        }
+            floor = counting_floor(tokens=tokens, dim=dim, **known)
+            counts = {"counting_floor": floor, "examples_for_newton": newton}
+        source = f"{name}, {tokens} tokens in {dim} dimensions"
+        data = {"function": name, "tokens": tokens, "dim": dim, **counts}
+        return Learned(record, seed, fit, source, {"error": error}, data=data)
 
 
 def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
@@ -113,7 +99,7 @@ def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
         return None
 
     batch, alone = tried(f"{x.shape}", x), tried(f"{x[0].shape}", x[0])
-    if batch is not None and (alone is None or _close(batch[0], alone)):
+    if batch is not None and (alone is None or relative_error(batch[0], alone) <= _SAME):
         return lambda x: _as_array(function(x))
     if alone is not None:
         return lambda x: np.stack([_as_array(function(one)) for one in x])
@@ -121,10 +107,6 @@ def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
         f"The function that is asked is none of token matrices ({k}, {d}) or of arrays (n, {k}, {d}) to outputs of the "
         f"same shape: {'; '.join(wrong)}."
     )
-
-
-def _close(first: np.ndarray, second: np.ndarray) -> bool:
-    return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(second))
 
 
 def _as_array(answer: Any) -> np.ndarray:
@@ -158,15 +140,10 @@ def _of_module(torch: Any, module: Any, x: np.ndarray) -> np.ndarray:
 def _named(place: str) -> Any:
     if ".py:" not in place:
         raise ValueError(f"The function to ask is {place!r}: FILE.py:NAME is needed.")
-    function = object_of_file(place, "a function to ask")
-    path, _, name = place.rpartition(":")
+    function, (path, _, name) = object_of_file(place, "a function to ask"), place.rpartition(":")
     if function is None or not callable(function) or isinstance(function, type):
-        what = (
-            "has no function"
-            if function is None
-            else f"has {type(function).__name__} {name}, and no function"
-        )
+        what = "" if function is None else f"{type(function).__name__} {name}, and "
         raise ValueError(
-            f"{path} {what} {name!r}: a function of token matrices, or a torch module, is needed."
+            f"{path} has {what}no function {name!r}: a function of token matrices, or a torch module, is needed."
         )
     return function

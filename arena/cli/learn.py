@@ -96,9 +96,9 @@ def learn_command(
         print_json(result)
     else:
         say(str(learned))
-    if target is not None and folder is not None:
+    if folder is not None:
         say(f"\n{phase_table(learned.fit)}\n", quiet=as_json)
-        save_phases(learned, target, folder, result=result)
+        save_phases(learned, folder, result=result)
         say(f"  {'the six phases':<28} {folder / 'index.html'}", quiet=as_json)
     elif saved is not None:
         learned.save(saved)
