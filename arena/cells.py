@@ -23,9 +23,10 @@ from attention.learning import access_of
 from attention.validation import count
 from lower import FAMILIES
 from runs import Cell as EngineCell
-from runs import Result, Store, fingerprint, single_thread
+from runs import Result, fingerprint, single_thread
 
 __all__ = [
+    "CELL_NAME",
     "LEAST_COST",
     "PRELOADED",
     "engine_cell",
@@ -34,7 +35,6 @@ __all__ = [
     "may_use_torch",
     "run_cell",
     "stored_cell",
-    "stored_results",
     "target_stream",
 ]
 
@@ -165,21 +165,15 @@ def stored_cell(result: Result) -> Cell:
     return Cell(*names, Status(result.status), message=result.message)
 
 
-def stored_results(store: Store) -> list[Result]:
-    """The results of cells of comparisons that a store holds."""
-    name = EngineCell(_computed).name
-    return [
-        Result.from_json(EngineCell(_computed, data["arguments"]), data)
-        for data in store.values()
-        if data["function"] == name
-    ]
-
-
 def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **records: Any) -> dict[str, Any]:
     target, entry, budgets = objects
     cell = asdict(run_cell(target, entry, seed, budgets))
     msgspec.convert(cell, Cell)  # a learner may return anything
     return cell
+
+
+CELL_NAME = EngineCell(_computed).name
+"""The name of the function of these cells in a store."""
 
 
 def target_stream(target: Target) -> int:
