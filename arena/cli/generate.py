@@ -13,16 +13,15 @@ from arena.cli.console import (
     JsonOption,
     OutOption,
     SeedOption,
-    print_json,
-    require_counts,
+    report,
     require_writable,
     say,
-    write_target,
 )
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
+    from arena.targets import Target
     from lower import Family
     from lower.family import Option
     from lwe.sample_files import StoredSamples
@@ -60,6 +59,21 @@ generate_app = typer.Typer(
 )
 
 
+def _write(target: "Target", out: Path, as_json: bool) -> None:
+    """Write the target and report it."""
+    from arena.target_files import save_target
+    from attention.inputs import inputs_to_json
+
+    save_target(out, target)
+    shape: dict[str, Any] = {
+        "heads": target.layer.heads,
+        "tokens": target.inputs.tokens,
+        "dim": target.layer.dim,
+    }
+    shape |= {"kind": target.kind, "title": target.title, "inputs": inputs_to_json(target.inputs)}
+    report(f"{out}: {target.title}.", {"file": str(out), **shape, "made": target.made}, as_json)
+
+
 @generate_app.command("nice")
 @takes(nice_target, without=("name",))
 def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -> None:
@@ -67,7 +81,7 @@ def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    write_target(nice_target(**settings), out, as_json)
+    _write(nice_target(**settings), out, as_json)
 
 
 @generate_app.command("samples")
@@ -109,17 +123,16 @@ def samples_command(
     for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
-    require_counts(number=number)
     _, found = open_samples(source, number, rounding=rounding, seed=seed)
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
     save_samples(out, found.samples, found.parameters, secret=secret, labels_path=labels_out)
-    say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
+    data = {"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()}
+    text = f"{out}: {len(found.samples)} samples of {found.parameters}."
     if labels_out is not None:
-        say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found)}", quiet=as_json)
-    if as_json:
-        print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
+        text += f"\nMatrices hold no parameters: {_attack_on(out, labels_out, found)}"
+    report(text, data, as_json)
 
 
 def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
@@ -153,7 +166,7 @@ def checkpoint_command(
     """
     require_writable(out, source=checkpoint)
     target = checkpoint_target(checkpoint, **settings)
-    write_target(target, out, as_json)
+    _write(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
 
@@ -167,7 +180,7 @@ def _command(family: "type[Family]") -> Any:
     @takes({name: parameter for name, parameter in parameters.items() if parameter is not None})
     def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
-        write_target(family_target(made, seed=seed), out, as_json)
+        _write(family_target(made, seed=seed), out, as_json)
         if made.remark:
             say(made.remark, quiet=as_json)
 

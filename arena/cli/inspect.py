@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, print_json, say
+from arena.cli.console import JsonOption, report, say
 from arena.cli.errors import WorkFailedError
 from arena.cli.options import takes
 from arena.inspection import inspect
@@ -64,10 +64,7 @@ def inspect_command(
     else:
         target = checkpoint_target(file, layer=layer, tokens=tokens or 4, **reading)
         found = inspect(target, verify=verify, thresholds=thresholds)
-    if as_json:
-        print_json({**found.to_json(), "file": str(file)})
-    else:
-        say(str(found))
+    report(found, {**found.to_json(), "file": str(file)}, as_json)
     if not found.holds:
         raise WorkFailedError(f"{file} is not what it says it is; the reasons are listed above.")
 
@@ -76,14 +73,13 @@ def _show_samples(file: Path, as_json: bool) -> None:
     """The number of samples and the reductions to their problem; of a set of parameters, the reductions alone."""
     stored = open_samples(file)[1] if os.path.exists(file) else None
     reductions = known_reductions(PRESETS[str(file)] if stored is None else stored.parameters)
-    if as_json:
-        held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}
-        print_json({**held, **reductions.to_json()})
-        return
+    held: dict[str, Any] = {}
     if stored is not None:
+        held = {"file": str(file), "number": len(stored.samples)}
         known = "with" if stored.secret is not None else "without"
-        say(f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n")
-    say(str(reductions))
+        head = f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n"
+        say(head, quiet=as_json)
+    report(reductions, {**held, **reductions.to_json()}, as_json)
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

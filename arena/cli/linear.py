@@ -9,10 +9,10 @@ from arena.cli.console import (
     JsonOption,
     RunOptions,
     SeedOption,
-    print_json,
+    report,
     require_writable,
     say,
-    showing_steps,
+    showing_progress,
     write_json,
 )
 from arena.cli.options import takes
@@ -73,7 +73,7 @@ def linear_learn_command(
         raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
     if out is not None:
         require_writable(out, directory=True)
-    with showing_steps("Linear attention"):
+    with showing_progress("Linear attention"):
         learned = learn_linear(examples_from or file, **settings)
     details = learned.fit.details
     _show("learned", learned, details, out, as_json)
@@ -94,7 +94,7 @@ def linear_certify_command(out: FolderOption = None, as_json: JsonOption = False
     """
     if out is not None:
         require_writable(out, directory=True)
-    with showing_steps("Certificate"):
+    with showing_progress("Certificate"):
         certified = certify_linear(**settings)
     _show("certified", certified, certified, out, as_json)
 
@@ -129,10 +129,7 @@ def linear_experiment_command(
 
 def _show(name: str, result: Any, pictured: Any, out: Path | None, as_json: bool) -> None:
     """Print a result, and write it and its figures into a folder."""
-    if as_json:
-        print_json(result.to_json())
-    else:
-        say(str(result))
+    report(result, result.to_json(), as_json)
     if out is None:
         return
     for figure_name, panel in pictured.panels().items():
