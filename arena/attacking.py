@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from arena.engines import require_engine
 from arena.formats import aligned, folded
 from arena.samples import open_samples
 from arena.targets import Target
@@ -18,7 +17,6 @@ from lwe.attacks.attack import run_attack
 from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
 from runs import Cell, Result, run, versions
-from upper.engine import EngineName
 
 __all__ = ["PRELOADED", "Attacked", "attack", "longest_seconds"]
 
@@ -120,8 +118,6 @@ def attack(
     Xs: Distribution | str | None = None,
     Xe: Distribution | str | None = None,
     rounding: Rounding | None = None,
-    engine: EngineName | None = None,
-    device: str | None = None,
     jobs: PositiveInt = 1,
     seed: NonNegativeInt = 0,
     on_result: Callable[[Attacked], None] | None = None,
@@ -156,8 +152,6 @@ def attack(
         With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...
     rounding : {"down", "nearest"}, optional
         With samples and p: down, or nearest: floor(p x / q + 1/2). By default down, and nearest if that breaks nothing.
-    engine, device : str, optional
-        What Newton computes with (numpy, torch, or auto), and where Newton and Adam compute (cpu, cuda, cuda:1).
     jobs : int
         How many attacks run at once. They share the machine, so seconds are most comparable with one job.
     seed : int
@@ -186,12 +180,9 @@ def attack(
     >>> attacked.broken_by
     ('linearisation',)
     """
-    from arena.attacks import attacks_with, choose_attacks  # imports all learners
+    from arena.attacks import choose_attacks  # imports all learners
 
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    choice = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
-    require_engine(engine, device)
-    chosen = attacks_with(chosen, choice)
     problem = {"labels": labels, "q": q, "p": p, "matrix": matrix, "secret": secret, "Xs": Xs, "Xe": Xe}
     title, stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)
     given = any(value is not None for value in problem.values()) or not stored.rounding_known

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.engines import require_engine, require_setting, with_settings
+from arena.engines import require_engine, with_settings
 from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import as_learners, set_up_for
 from arena.records import Cell
@@ -98,7 +98,9 @@ def compare(
     require_engine(engine, device, here=False)
     entries = [_with_settings(entry, choice) for entry in as_learners(learners)]
     learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
-    require_setting((learner for set_up in learners_of for learner in set_up), choice, "learners")
+    for name in choice:
+        if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):
+            raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
     made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds}
     made |= {"jobs": options.get("jobs", 1), **choice}
     made |= {name: options[name] for name in ("timeout", "fresh") if options.get(name)}

@@ -2,23 +2,19 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import upper
 
-__all__ = ["require_engine", "require_setting", "with_settings"]
+__all__ = ["require_engine", "with_settings"]
 
 
 def require_engine(engine: str | None = None, device: str | None = None, *, here: bool = True) -> None:
     """Raise if an engine or a device is not known or, unless `here` is False, is missing on this machine.
 
-    Raises
-    ------
-    ValueError
-        If the two do not go together, the device is not known, or torch finds no such device.
-    ImportError
-        If torch is needed and not installed.
+    ValueError if the two do not go together, the device is not known, or torch finds no such device. ImportError if
+    torch is needed and not installed.
     """
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"The device is {device!r}: cpu, cuda, or cuda:1 for the second GPU, is needed.")
@@ -42,11 +38,3 @@ def with_settings(learner: Any, settings: Mapping[str, Any]) -> Any:
     )
     own = {name: value for name, value in settings.items() if name in fields}
     return dataclasses.replace(learner, **own) if own else learner
-
-
-def require_setting(learners: Iterable[Any], settings: Mapping[str, Any], what: str) -> None:
-    """ValueError if a setting is a field of none of the learners, which the message calls `what`."""
-    known = {field.name for learner in learners for field in dataclasses.fields(learner)}
-    for name in settings:
-        if name not in known:
-            raise ValueError(f"None of these {what} has a choice of {name}: leave it out.")

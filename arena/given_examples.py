@@ -54,12 +54,7 @@ class GivenExamples:
     def read(cls, files: Sequence[FilePath]) -> "GivenExamples":
         """The examples in two files with one array each, or in one with x and y.
 
-        Raises
-        ------
-        FileFormatError
-            If the files hold no examples.
-        ValueError
-            If there are not one or two files.
+        FileFormatError if the files hold no examples. ValueError if there are not one or two files.
         """
         if len(files) not in (1, 2):
             raise ValueError(
@@ -105,10 +100,7 @@ class GivenExamples:
 def holds_examples(file: Path) -> bool:
     """Whether a file holds examples x and y, and not a layer; if it cannot be read, reading it later gives the error.
 
-    Raises
-    ------
-    ValueError
-        If it holds something else that `arena.learn` cannot learn from, and another call can.
+    ValueError if it holds something else that `arena.learn` cannot learn from, and another call can.
     """
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as two files, X.npy and Y.npy.")

@@ -22,10 +22,7 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
 
     "all" names every learner, and FILE.py:CLASS the caller's own learner.
 
-    Raises
-    ------
-    ValueError
-        If a name is not known, or none is given.
+    ValueError if a name is not known, or none is given.
 
     Examples
     --------
@@ -50,10 +47,7 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
 def learner_of_file(place: str) -> LearnerEntry:
     """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `heads` gets the target's number of heads.
 
-    Raises
-    ------
-    ValueError
-        If the file or the class is missing, the file does not run, or the class is not a learner.
+    ValueError if the file or the class is missing, the file does not run, or the class is not a learner.
     """
     make: Any = object_of_file(place, "a learner of your own")
     path, _, name = place.rpartition(":")
@@ -74,10 +68,7 @@ def as_learners(
 ) -> list[LearnerEntry]:
     """Entries for names of learners, learners and entries; None gives the default ones.
 
-    Raises
-    ------
-    ValueError
-        If a name is not known, nothing is given, or an item is not a learner.
+    ValueError if a name is not known, nothing is given, or an item is not a learner.
 
     Examples
     --------
@@ -111,10 +102,7 @@ def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
 def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets) -> list[Learner]:
     """The learner set up for each target to which it applies; for other targets, the cell says why not.
 
-    Raises
-    ------
-    ValueError
-        If its build function returns something that is not a learner.
+    ValueError if its build function returns something that is not a learner.
     """
     learners: list[Learner] = []
     for target in targets:

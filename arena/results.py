@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
@@ -75,39 +75,33 @@ def summarise(cells: Sequence[Cell]) -> Summary:
     """The summary of the cells of one target and one learner, one per seed."""
     if not cells:
         return Summary()
-    gravity = list(Status).index
     done = [cell for cell in cells if cell.fitted]
+    gravity = list(Status).index
     others = sorted((cell for cell in cells if not cell.fitted), key=lambda cell: -gravity(cell.status))
     outcomes = Counter((cell.outcome, cell.outcome_text) for cell in cells if cell.outcome)
     outcome, text = outcomes.most_common(1)[0][0] if outcomes else ("", "")
     message = next((why for cell in others if (why := cell.message or cell.outcome_text)), "")
-    common = Summary(
-        others[0].status if others and others[0].status is not Status.DONE else Status.NOT_APPLICABLE,
-        outcome=outcome,
-        outcome_text=text,
-        seeds=len(cells),
-        message=message,
-    )
+    gravest = others[0].status if others else Status.DONE
+    status = Status.DONE if done else Status.NOT_APPLICABLE if gravest is Status.DONE else gravest
+    summary = Summary(status, outcome=outcome, outcome_text=text, seeds=len(cells), message=message)
     if not done:
-        return common
-    alike = [cell for cell in done if cell.outcome == outcome]
+        return summary
     errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
-    bounds = [cell.error_rate_bound for cell in alike if cell.error_rate_bound is not None]
+    alike = [cell for cell in done if cell.outcome == outcome]
     return replace(
-        common,
-        status=Status.DONE,
+        summary,
         error=median(errors),
         error_min=min(errors),
         error_max=max(errors),
-        examples=_median([cell.examples_used for cell in done]),
-        seconds=_median([cell.seconds for cell in done]),
-        error_rate_bound=max(bounds, default=None),
+        examples=_median(cell.examples_used for cell in done),
+        seconds=_median(cell.seconds for cell in done),
+        error_rate_bound=max((cell.error_rate_bound or 0 for cell in alike), default=0) or None,
         alone=Counter(cell.alone for cell in alike).most_common(1)[0][0],
         done=len(done),
     )
 
 
-def _median(values: Sequence[float | int | None]) -> float:
+def _median(values: Iterable[float | int | None]) -> float:
     present = [value for value in values if value is not None]
     return float(median(present)) if present else math.nan
 
@@ -229,20 +223,15 @@ class Results:
         ValueError
             If a target, a learner or a seed is not in the comparison.
         """
-        chosen_targets = _chosen("target", [target.name for target in self.targets], targets)
-        chosen_learners = _chosen("learner", [learner.name for learner in self.learners], learners)
-        chosen_seeds = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        shown = _chosen("target", [target.name for target in self.targets], targets)
+        asked = _chosen("learner", [learner.name for learner in self.learners], learners)
+        drawn = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        cells = (cell for cell in self.cells if cell.target in shown and cell.learner in asked)
         return Results(
-            made=self.made if seeds is None else {**self.made, "seeds": len(chosen_seeds)},
-            targets=tuple(target for target in self.targets if target.name in chosen_targets),
-            learners=tuple(learner for learner in self.learners if learner.name in chosen_learners),
-            cells=tuple(
-                cell
-                for cell in self.cells
-                if cell.target in chosen_targets
-                and cell.learner in chosen_learners
-                and cell.seed in chosen_seeds
-            ),
+            self.made if seeds is None else {**self.made, "seeds": len(drawn)},
+            tuple(target for target in self.targets if target.name in shown),
+            tuple(learner for learner in self.learners if learner.name in asked),
+            tuple(cell for cell in cells if cell.seed in drawn),
         )
 
     def without_seconds(self) -> "Results":
@@ -318,15 +307,14 @@ class Results:
         try:
             return cls.from_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise FileFormatError(
-                f"There is no file {path}: give a results.json, or a folder that holds one."
-            ) from None
+            why = f"There is no file {path}: give a results.json, or a folder that holds one."
         except OSError as error:
-            raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from None
+            why = f"{path} cannot be read: {error.strerror}."
         except UnicodeDecodeError:
-            raise FileFormatError(f"{path} is not UTF-8 text: give a whole results.json.") from None
+            why = f"{path} is not UTF-8 text: give a whole results.json."
         except ValueError as error:
-            raise FileFormatError(f"{path}: {error}") from None
+            why = f"{path}: {error}"
+        raise FileFormatError(why)
 
     # Views import results. The methods that show a comparison therefore import their view when they are called.
 

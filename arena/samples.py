@@ -94,11 +94,8 @@ def open_samples(
 def samples_of(target: Target, number: PositiveInt, *, seed: NonNegativeInt = 0) -> StoredSamples:
     """Samples of an instance: its labels, its parameters, its secret.
 
-    Raises
-    ------
-    ValueError
-        If the target is not an instance of learning with rounding or a parity, or the labels of its layer and of its
-        secret differ.
+    ValueError if the target is not an instance of learning with rounding or a parity, or the labels of its layer and of
+    its secret differ.
 
     Notes
     -----

@@ -74,17 +74,14 @@ def load_targets(
 ) -> list[Target]:
     """Read several targets for a comparison; names and titles show the file of each.
 
+    FileFormatError, ValueError as for `load_target`.
+
     Parameters
     ----------
     paths : sequence of path
         The files; their stems name the targets. If two stems are equal, the whole paths do.
     tokens, inputs
         As for `load_target`, for all of them.
-
-    Raises
-    ------
-    FileFormatError, ValueError
-        As for `load_target`.
     """
     targets = [load_target(Path(path), tokens=tokens, inputs=inputs) for path in paths]
     stems = [target.name for target in targets]

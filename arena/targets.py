@@ -387,10 +387,7 @@ def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
 def inputs_named(name: str, tokens: int | None, dim: int) -> Inputs:
     """The distribution with that name.
 
-    Raises
-    ------
-    ValueError
-        If the name is not in `INPUTS`, or a number is out of range.
+    ValueError if the name is not in `INPUTS`, or a number is out of range.
     """
     if not isinstance(name, str) or name not in INPUTS:
         raise ValueError(f"The inputs are named {shown(name)}: {', '.join(INPUTS)} are known.")

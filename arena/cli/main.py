@@ -124,10 +124,7 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; an error is one line on standard error.
 
-    Raises
-    ------
-    Exception
-        Only for a defect of this program, with its traceback.
+    Exception only for a defect of this program, with its traceback.
     """
     try:
         with _ended_politely():

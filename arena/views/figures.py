@@ -62,10 +62,7 @@ def heat_map(results: Results) -> Drawing:
 def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
-    Raises
-    ------
-    ValueError
-        If there is no such target or axis.
+    ValueError if there is no such target or axis.
     """
     from matplotlib import rc_context
 

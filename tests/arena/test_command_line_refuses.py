@@ -130,7 +130,6 @@ WRONG = [
     ("attack nice.safetensors", "no instance of learning with rounding"),
     ("attack lwr.safetensors --attacks bkv", "'bkw'"),
     ("learn s.npz", "give it to attention-bounds attack"),
-    ("attack lwr.safetensors --attacks bkw --device cpu", "None of these attacks"),
     ("attack s.npz --q 8", "s.npz says itself that it is LWR n=4 q=8 p=2"),
     ("attack s.npz --labels b.npy --q 8", "is no matrix: leave labels_path out"),
     ("attack cut.txt", "cut.txt: it has 2 rows of A and says that m is 3"),
@@ -177,7 +176,6 @@ if TORCH:
     WRONG += [
         ("learn nice.safetensors --device cuda:99", "which PyTorch does not find here"),
         ("compare nice.safetensors --device meta -o r", "cuda:1 for the second GPU"),
-        ("attack lwr.safetensors --attacks newton --device cuda:99", "which PyTorch does not find here"),
     ]
 
 

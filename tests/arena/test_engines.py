@@ -9,7 +9,6 @@ from importlib.util import find_spec
 import pytest
 
 from arena import compare, learn
-from arena.attacks import attacks_with, choose_attacks
 from arena.cells import identity
 from arena.engines import require_engine, with_settings
 from arena.learner_table import LEARNERS, PRESETS
@@ -48,15 +47,6 @@ def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nic
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
     assert linear == built[2]
-
-
-def test_attacks_that_are_learners_have_the_choice_too():
-    newton, adam, bkw = attacks_with(choose_attacks("newton,adam,bkw"), {"engine": "numpy", "device": "cpu"})
-    assert (newton.learner(4).engine, newton.learner(4).device) == ("numpy", "cpu")
-    assert adam.learner(4).device == "cpu"
-    assert bkw == choose_attacks("bkw")[0]
-    with pytest.raises(ValueError, match="None of these attacks has a choice of engine"):
-        attacks_with(choose_attacks("adam"), {"engine": "numpy"})
 
 
 @pytest.mark.slow
