@@ -21,7 +21,6 @@ from arena.targets import InputsName, Target, checkpoint_target, inputs_named
 from arena.views.page import template
 from attention import AttentionLayer, Fit, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
-from attention.conversion import Biases
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
@@ -42,6 +41,7 @@ _ERRORS = {
     "b": "bias_error",
 }
 _SHAPE = ("layer", "heads", "dim", "head_dim", "biased")
+_READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
 _EXAMPLES = 3  # times Newton's default
@@ -176,10 +176,6 @@ def recover(
     tokens: PositiveInt = 4,
     inputs: InputsName = "boolean",
     examples: PositiveInt | None = None,
-    heads: PositiveInt | None = None,
-    prefix: str | None = None,
-    biases: Biases = "kept",
-    coordinates: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     timeout: PositiveFloat | None = None,
     **options: Any,
@@ -201,20 +197,13 @@ def recover(
         Distribution of the tokens.
     examples : int, optional
         Budget in examples or queries for each layer; by default enough: for Newton three times its default.
-    heads : int, optional
-        Number m of heads of a layer; by default as in config.json.
-    prefix : str, optional
-        Prefix of the names of the layers, if the checkpoint holds several models.
-    biases : "kept" or "dropped"
-        Biases of the layers: kept, or dropped.
-    coordinates : int, optional
-        Number of first coordinates of a layer to keep; by default all.
     seed : int
         Seed of every random choice.
     timeout : float, optional
         Seconds a layer may take; by default no limit.
     **options
-        As for `runs.run`: jobs, cluster, store, fresh, isolated, progress.
+        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates. As for `runs.run`: jobs, cluster,
+        store, fresh, isolated, progress.
 
     Returns
     -------
@@ -227,11 +216,11 @@ def recover(
         If a layer cannot be read, or a setting is out of range.
     """
     settings = {"by": by, "tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
-    reading = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
+    reading = {name: options.pop(name, default) for name, default in _READING.items()}
     path, cells = Path(checkpoint), []
-    for number in _chosen(layers, checkpoint_layers(path, prefix=prefix)):
+    for number in _chosen(layers, checkpoint_layers(path, prefix=reading["prefix"])):
         with single_thread():  # the last digits of products depend on the number of threads
-            imported = read_checkpoint_layer(path, layer=number, **reading)  # type: ignore[arg-type]
+            imported = read_checkpoint_layer(path, layer=number, **reading)
         layer = imported.layer
         # known by the layer's content: a moved or renamed file is the same
         shape = {

@@ -24,7 +24,6 @@ from attention import (
 )
 from attention._arrays import shown, to_numpy
 from attention.conditions import ConditionReport, check_conditions
-from attention.conversion import Biases
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
@@ -254,14 +253,11 @@ def checkpoint_target(
     *,
     layer: NonNegativeInt,
     tokens: PositiveInt = 4,
-    heads: PositiveInt | None = None,
-    prefix: str | None = None,
-    biases: Biases = "kept",
-    coordinates: PositiveInt | None = None,
     inputs: InputsName = "boolean",
     name: str = "",
+    **reading: Any,
 ) -> Target:
-    """An attention layer of a trained model, as read by `attention.read_checkpoint_layer`.
+    """An attention layer of a trained model.
 
     Parameters
     ----------
@@ -271,18 +267,12 @@ def checkpoint_target(
         Number of the layer, from 0.
     tokens : int
         Number k of tokens.
-    heads : int, optional
-        Number m of heads of a checkpoint's layer; by default as in its config.json.
-    prefix : str, optional
-        Prefix of the names of a checkpoint's layer, if it holds several models.
-    biases : "kept" or "dropped"
-        Biases of a checkpoint's layer: kept, or dropped.
-    coordinates : int, optional
-        Number of first coordinates of a checkpoint's layer to keep; by default all.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     name : str
         The unique name; if empty, made from the file name and the layer's number.
+    **reading
+        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates.
 
     Raises
     ------
@@ -294,9 +284,7 @@ def checkpoint_target(
     from attention import read_checkpoint_layer
 
     path = Path(path)
-    imported = read_checkpoint_layer(
-        path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
-    )
+    imported = read_checkpoint_layer(path, layer=layer, **reading)
     folder, stem = (path if path.is_dir() else path.parent).resolve().name, imported.source.split(".")[0]
     if stem == "model" and folder:  # the files of all models are named so
         imported, stem = replace(imported, source=f"{folder}/{imported.source}"), folder.split(".")[0]

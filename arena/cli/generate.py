@@ -19,6 +19,7 @@ from arena.cli.console import (
 )
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
+from attention import read_checkpoint_layer
 
 if TYPE_CHECKING:
     from arena.targets import Target
@@ -151,7 +152,7 @@ def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
 
 
 @generate_app.command("from-checkpoint")
-@takes(checkpoint_target, without=("name",))
+@takes(checkpoint_target, read_checkpoint_layer, without=("name",))
 def checkpoint_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")

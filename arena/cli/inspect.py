@@ -12,13 +12,14 @@ from arena.cli.options import takes
 from arena.inspection import inspect
 from arena.samples import open_samples
 from arena.targets import checkpoint_target
+from attention import read_checkpoint_layer
 from lwe import PRESETS, known_reductions
 from lwe.sample_files import kind_of_file
 
 __all__ = ["inspect_command"]
 
 
-@takes(checkpoint_target, without=("inputs", "name"))
+@takes(read_checkpoint_layer)
 def inspect_command(
     file: Annotated[
         Path,

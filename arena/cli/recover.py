@@ -10,11 +10,12 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import plural
 from arena.recovery import recover
+from attention import read_checkpoint_layer
 
 __all__ = ["recover_command"]
 
 
-@takes(recover)
+@takes(recover, read_checkpoint_layer, without=("layer",))
 def recover_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
