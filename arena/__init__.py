@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from arena.attacking import attack
-    from arena.attacks import ATTACKS
+    from arena.attacking import ATTACKS, attack
     from arena.comparison import compare
     from arena.inspection import inspect
     from arena.learned import Learned

@@ -1,29 +1,72 @@
-"""Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
+"""Attacks by name, and side by side on the same samples: each in a process of its own, with a table of the results."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import lwe
+import upper
 from arena.formats import aligned, folded
+from arena.names import find_names
 from arena.samples import open_samples
 from arena.targets import Target
 from attention.foreign import printable
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
-from lwe import Attack, AttackOutcome, AttackResult, Budget, Distribution, LWEParameters, LWRSamples
+from lwe import (
+    Attack,
+    AttackOutcome,
+    AttackResult,
+    Budget,
+    Distribution,
+    LearnerAttack,
+    LWEParameters,
+    LWRSamples,
+)
 from lwe.attacks.attack import run_attack
 from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
 from runs import Cell, Result, run, versions
 
-__all__ = ["PRELOADED", "Attacked", "attack", "longest_seconds"]
+__all__ = ["ATTACKS", "PRELOADED", "Attacked", "attack", "choose_attacks", "longest_seconds"]
 
-PRELOADED = ("arena.attacks", "scipy.linalg", "scipy.special", "scipy.stats")
+PRELOADED = ("upper", "scipy.linalg", "scipy.special", "scipy.stats")
 """What the processes of attacks import before they compute."""
 
 _GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
+
+
+ATTACKS: Mapping[str, Attack] = {
+    **lwe.ATTACKS,
+    "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
+    "adam": LearnerAttack(
+        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01),
+        name="adam",
+    ),
+    # its theorem assumes uniform tokens
+    "six-phase": LearnerAttack(
+        lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"
+    ),
+}
+"""The registry `lwe.ATTACKS` with three learners of attention layers, in the order of tables."""
+
+
+@checked
+def choose_attacks(names: str | None = None) -> list[Attack]:
+    """The attacks in a comma-separated list of names; if None, all attacks that are not learners.
+
+    ValueError if a name is not known, or none is given.
+
+    Examples
+    --------
+    >>> [attack.title for attack in choose_attacks("least-squares, BKW")]
+    ['Least squares', 'BKW']
+    """
+    if names is None:
+        return list(lwe.ATTACKS.values())
+    return [ATTACKS[name] for name in find_names(names, ATTACKS, "attack")]
 
 
 @dataclass(frozen=True)
@@ -180,8 +223,6 @@ def attack(
     >>> attacked.broken_by
     ('linearisation',)
     """
-    from arena.attacks import choose_attacks  # imports all learners
-
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
     problem = {"labels": labels, "q": q, "p": p, "matrix": matrix, "secret": secret, "Xs": Xs, "Xe": Xe}
     title, stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)

@@ -11,9 +11,8 @@ from itertools import product
 from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.engines import require_engine, with_settings
 from arena.learner_table import PRESETS, LearnerEntry
-from arena.learners import as_learners, set_up_for
+from arena.learners import as_learners, require_engine, set_up_for, with_settings
 from arena.records import Cell
 from arena.results import Results
 from arena.target_files import load_targets
@@ -140,7 +139,8 @@ def _open(targets: Any) -> list[Target]:
     given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
     if not given:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    files = iter(load_targets([target for target in given if not isinstance(target, Target)]))
+    paths = [target for target in given if not isinstance(target, Target)]
+    files = iter(load_targets(paths) if paths else ())
     opened = [target if isinstance(target, Target) else next(files) for target in given]
     times = Counter(target.title for target in opened)
     return [

@@ -1,8 +1,9 @@
-"""The learners of a comparison: choose them by name or take the caller's own, and set them up for targets."""
+"""The learners of a comparison: chosen by name or the caller's own, set up for targets, engines and devices."""
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,15 @@ from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
 
-__all__ = ["as_learners", "choose_learners", "learner_of_file", "one_learner", "set_up_for"]
+__all__ = [
+    "as_learners",
+    "choose_learners",
+    "learner_of_file",
+    "one_learner",
+    "require_engine",
+    "set_up_for",
+    "with_settings",
+]
 
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
@@ -117,6 +126,36 @@ def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets)
             )
         learners.append(learner)
     return learners
+
+
+def require_engine(engine: str | None = None, device: str | None = None, *, here: bool = True) -> None:
+    """Raise if an engine or a device is not known or, unless `here` is False, is missing on this machine.
+
+    ValueError if the two do not go together, the device is not known, or torch finds no such device. ImportError if
+    torch is needed and not installed.
+    """
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"The device is {device!r}: cpu, cuda, or cuda:1 for the second GPU, is needed.")
+    if engine == "numpy" and device not in (None, "cpu"):
+        raise ValueError(f"The device is {device}, and NumPy computes on the CPU: leave out the engine.")
+    if not here or (device is None and engine != "torch"):
+        return
+    try:
+        upper.choose_engine(engine or "auto", device)  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(
+            f"The device is {device}, which PyTorch does not find here: cpu always is there, and cuda where PyTorch "
+            "was installed for it and sees a GPU."
+        ) from None
+
+
+def with_settings(learner: Any, settings: Mapping[str, Any]) -> Any:
+    """The learner with those settings that are fields of it."""
+    fields = (
+        {field.name for field in dataclasses.fields(learner)} if dataclasses.is_dataclass(learner) else ()
+    )
+    own = {name: value for name, value in settings.items() if name in fields}
+    return dataclasses.replace(learner, **own) if own else learner
 
 
 def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:

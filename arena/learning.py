@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from arena.asking import AskedFunction
 from arena.cells import fit_target
-from arena.engines import require_engine
 from arena.given_examples import GivenExamples, holds_examples
 from arena.learned import Learned
 from arena.learner_table import PRESETS, LearnerEntry
-from arena.learners import one_learner
+from arena.learners import one_learner, require_engine
 from arena.target_files import load_target
 from arena.targets import InputsName, Target
 from attention import Learner

@@ -5,8 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from arena.attacking import longest_seconds
-from arena.attacks import ATTACKS, choose_attacks
+from arena.attacking import ATTACKS, choose_attacks, longest_seconds
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.attacks.attack import run_attack

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.attacking import attack
-from arena.attacks import ATTACKS
+from arena.attacking import ATTACKS, attack
 from arena.cli.console import JsonOption, report, require_writable, say, write_json
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes

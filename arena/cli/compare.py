@@ -20,9 +20,8 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.comparison import compare
-from arena.engines import require_engine
 from arena.learner_table import LEARNERS, PRESETS
-from arena.learners import choose_learners
+from arena.learners import choose_learners, require_engine
 from arena.results import Results
 from arena.target_files import load_targets
 from arena.targets import preset_targets

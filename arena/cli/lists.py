@@ -42,7 +42,7 @@ def attacks_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds attacks
     """
-    from arena.attacks import ATTACKS
+    from arena.attacking import ATTACKS
     from lwe import LearnerAttack
 
     learners = {name: isinstance(attack, LearnerAttack) for name, attack in ATTACKS.items()}

@@ -10,8 +10,8 @@ import pytest
 
 from arena import compare, learn
 from arena.cells import identity
-from arena.engines import require_engine, with_settings
 from arena.learner_table import LEARNERS, PRESETS
+from arena.learners import require_engine, with_settings
 from arena.run_store import stored_cells
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton

@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from arena.attacks import ATTACKS
+from arena.attacking import ATTACKS
 from arena.samples import samples_of
 from arena.target_files import load_target, save_target
 from arena.targets import family_target
