@@ -30,20 +30,13 @@ _SAME = 0.05
 
 @dataclass(frozen=True, eq=False)
 class AskedFunction:
-    """A function that is asked at inputs of a learner's choice: a source for `arena.learn`.
+    """A function that is asked at inputs of a learner's choice: a source for `arena.learn`."""
 
-    Attributes
-    ----------
-    function : callable or str
-        A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch;
-        or FILE.py:NAME of one. The file is executed alone.
-    tokens, dim : int
-        The numbers k and d of a query.
-    """
-
+    #: a function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch; or
+    #: FILE.py:NAME of one: the file is executed alone
     function: str | Callable[[Any], Any]
-    tokens: int
-    dim: int
+    tokens: int  #: k of a query
+    dim: int  #: d of a query
     what: ClassVar[str] = "a function"
     access: ClassVar[Sequence[Access]] = ("value queries",)
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": "auto"}

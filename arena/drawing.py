@@ -20,18 +20,10 @@ __all__ = ["Drawing"]
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure. A notebook shows it as a picture if a cell ends with it.
+    """A figure. A notebook shows it as a picture if a cell ends with it."""
 
-    Attributes
-    ----------
-    figure : matplotlib.figure.Figure
-        The figure.
-    words : str
-        A description of the figure, for readers who cannot see it.
-    """
-
-    figure: Any = field(repr=False)
-    words: str = "A figure"
+    figure: Any = field(repr=False)  #: of matplotlib
+    words: str = "A figure"  #: a description, for readers who cannot see it
 
     @cached_property
     def svg(self) -> str:

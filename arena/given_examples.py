@@ -33,19 +33,11 @@ _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
 @dataclass(frozen=True, eq=False)
 class GivenExamples:
-    """Token matrices and their labels, read from files: a source for `arena.learn`.
+    """Token matrices and their labels, read from files: a source for `arena.learn`."""
 
-    Attributes
-    ----------
-    x, y : array (n, k, d)
-        The token matrices and their labels.
-    files : tuple of path
-        Where they are from.
-    """
-
-    x: Float[np.ndarray, "n k d"]
-    y: Float[np.ndarray, "n k d"]
-    files: tuple[Path, ...] = ()
+    x: Float[np.ndarray, "n k d"]  #: the token matrices
+    y: Float[np.ndarray, "n k d"]  #: their labels
+    files: tuple[Path, ...] = ()  #: where they are from
     what: ClassVar[str] = "given examples"
     access: ClassVar[Sequence[Access]] = ("random examples", "samples of rounding")
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": None, "biases": "auto"}

@@ -28,24 +28,13 @@ _SHOWN = ("kind", "title", "heads", "tokens", "dim", "inputs", "known")
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What is known of a target; prints as text.
+    """What is known of a target; prints as text."""
 
-    Attributes
-    ----------
-    target : Target or None
-        The target; None if the file of a layer does not store the number of tokens.
-    conditions : ConditionReport
-        The non-degeneracy conditions, measured.
-    verification : Verification or None
-        The check of a hard instance against its definition; None if not requested.
-    file : str or None
-        The file of the target.
-    """
-
-    target: Target | None
-    conditions: ConditionReport
+    target: Target | None  #: None if the file of a layer does not store the number of tokens
+    conditions: ConditionReport  #: the non-degeneracy conditions, measured
+    #: the check of a hard instance against its definition; None if not requested
     verification: Verification | None = None
-    file: str | None = None
+    file: str | None = None  #: of the target
 
     @property
     def record(self) -> TargetRecord | None:

@@ -29,31 +29,16 @@ class DoesNotApplyError(ValueError):
 class Budgets:
     """The budgets of the learners, so that results do not depend on the machine.
 
-    The pairs are for targets without and with a secret.
-
-    Attributes
-    ----------
-    steps : tuple of int
-        Steps of Adam and of gradient descent.
-    tolerance : float
-        The error at which these learners stop.
-    passes : tuple of int
-        Passes over the data for Newton, for L-BFGS and for the last of the six phases.
-    seeds : int
-        The default number of seeds.
-    accept : tuple of float or None
-        The share of rows that the six-phase learners certify. The smaller the share, the more rows they examine. None
-        keeps the learner's default.
-    tuples : int or None
-        Tuples of the net of the six phases in paper mode; None keeps the learner's default.
+    The pairs are for targets without and with a secret; None keeps the learner's default.
     """
 
-    steps: tuple[int, int]
-    tolerance: float
-    passes: tuple[int, int]
-    seeds: int
+    steps: tuple[int, int]  #: of Adam and of gradient descent
+    tolerance: float  #: the error at which these learners stop
+    passes: tuple[int, int]  #: over the data for Newton, for L-BFGS and for the last of the six phases
+    seeds: int  #: the default number of seeds
+    #: the share of rows that the six-phase learners certify; the smaller, the more rows they examine
     accept: tuple[float | None, float | None] = (None, None)
-    tuples: int | None = None
+    tuples: int | None = None  #: of the net of the six phases in paper mode
 
 
 PRESETS: Mapping[str, Budgets] = {

@@ -48,28 +48,16 @@ _OF_HEADS = ("tolerance", "tail", "lower_bound", "exact", "tried")
 
 @dataclass(frozen=True, eq=False)
 class LinearFound:
-    """What a regression found of linear attention: the `Fit.details` of `learn_linear`.
+    """What a regression found of linear attention: the `Fit.details` of `learn_linear`."""
 
-    Attributes
-    ----------
-    regression, seconds : CubicRegression, float
-        The tensor with its rank, and the seconds of the regression.
-    heads : HeadsFound or None
-        The tensor as heads; None above 800 features, or if the rank is not full.
-    heads_error : float or None
-        Relative error of the model with these heads on the same unseen examples.
-    by_gradient : tuple of (GradientFit, float)
-        Each fit by Adam, and its relative error on the same unseen examples.
-    curve : tuple of (int, float)
-        Number of examples and relative error, for regressions on fewer examples.
-    """
-
-    regression: CubicRegression
-    seconds: float
-    heads: HeadsFound | None
-    heads_error: float | None
-    by_gradient: tuple[tuple[GradientFit, float], ...]
-    curve: tuple[tuple[int, float], ...]
+    regression: CubicRegression  #: the tensor with its rank
+    seconds: float  #: of the regression
+    heads: HeadsFound | None  #: the tensor as heads; None above 800 features, or if the rank is not full
+    heads_error: float | None  #: relative error of the model with these heads on the same unseen examples
+    by_gradient: tuple[
+        tuple[GradientFit, float], ...
+    ]  #: each fit by Adam, and its error on the same examples
+    curve: tuple[tuple[int, float], ...]  #: number of examples and error, for regressions on fewer examples
 
     @property
     def model(self) -> LinearAttention:

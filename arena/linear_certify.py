@@ -28,22 +28,12 @@ _CERTIFIED = (
 
 @dataclass(frozen=True, eq=False)
 class TokenSource:
-    """A source of tokens: a population whose exact moment is known, or a file.
+    """A source of tokens: a population whose exact moment is known, or a file."""
 
-    Attributes
-    ----------
-    name : str
-        The population, or the file.
-    dim, tokens : int
-        Dimension of the tokens, including the constant coordinate, and tokens per sequence.
-    examples : array (N, n, d) or None
-        The content of the file; None for a population.
-    """
-
-    name: Any
-    dim: int
-    tokens: int
-    examples: Float[np.ndarray, "N n d"] | None = None
+    name: Any  #: the population, or the file
+    dim: int  #: of the tokens, including the constant coordinate
+    tokens: int  #: per sequence
+    examples: Float[np.ndarray, "N n d"] | None = None  #: the content of the file; None for a population
 
     def moment(self) -> Float[np.ndarray, "D D"]:
         """The mean of phi phi^T, exact for a population."""
@@ -67,22 +57,12 @@ class TokenSource:
 
 @dataclass(frozen=True, eq=False)
 class LinearCertified:
-    """A certificate with its two sources of tokens and the spectra that support it.
+    """A certificate with its two sources of tokens and the spectra that support it."""
 
-    Attributes
-    ----------
-    data, domain : TokenSource
-        The source of the training data, and the domain on which errors count.
-    certificate : Certificate
-        The verdict.
-    spectra : dict of str to array
-        The eigenvalues of both moments, "data" and "domain", largest first.
-    """
-
-    data: TokenSource
-    domain: TokenSource
-    certificate: Certificate
-    spectra: dict[str, np.ndarray]
+    data: TokenSource  #: the source of the training data
+    domain: TokenSource  #: the inputs on which errors count
+    certificate: Certificate  #: the verdict
+    spectra: dict[str, np.ndarray]  #: the eigenvalues of both moments, "data" and "domain", largest first
 
     def __str__(self) -> str:
         sources = f"Learned from: {self.data}\nCared about:  {self.domain}"
