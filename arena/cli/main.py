@@ -2,12 +2,10 @@
 
 import errno
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -124,22 +122,19 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; an error is one line on standard error.
 
-    Exception only for a defect of this program, with its traceback.
+    Only a defect of this program raises, with its traceback.
     """
     try:
-        with _ended_politely():
-            status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
+        status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
         sys.stdout.flush()
-        if status == _INTERRUPTED:
-            return _complain("Interrupted.", _INTERRUPTED)
-        return status if isinstance(status, int) else _OK
     except typer.Exit as error:
-        return error.exit_code if error.exit_code != _INTERRUPTED else _complain("Interrupted.", _INTERRUPTED)
+        status = error.exit_code
     except _CommandLineError as error:
+        message = error.format_message()  # type: ignore[attr-defined]
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
-            typer.echo(error.format_message())  # type: ignore[attr-defined]
+            typer.echo(message)
             return _WRONG_USE
-        return _complain(error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
+        return _complain(message, _WRONG_USE)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
@@ -165,30 +160,9 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ != "PanicException":  # of a library in Rust, which has no more memory
             raise
         return _complain(f"The work failed: {error}", _FAILED)
-
-
-@contextmanager
-def _ended_politely() -> Iterator[None]:
-    """Treat a request to end, or a lost terminal, like Ctrl-C: the command keeps its results."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    # an ignored signal stays ignored, because nohup relies on it
-    names = [
-        name
-        for name in ("SIGTERM", "SIGHUP")
-        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) not in (signal.SIG_IGN, None)
-    ]
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+    if status == _INTERRUPTED:
+        return _complain("Interrupted.", _INTERRUPTED)
+    return status if isinstance(status, int) else _OK
 
 
 def _complain(message: str, status: int) -> int:
@@ -200,9 +174,7 @@ def _complain(message: str, status: int) -> int:
 
 def _one_sentence(message: str) -> str:
     """A message on one line without terminal control characters, shortened in the middle, with a full stop."""
-    from attention.foreign import (
-        printable,  # importing the package takes long, and most commands end without an error
-    )
+    from attention.foreign import printable  # the import takes long, and most commands end without an error
 
     line = printable(" ".join(message.split()))
     if len(line) > _LONGEST:
