@@ -49,6 +49,8 @@ PRELOADED = (
     "upper.linear_attention",
 )
 """What the processes of a comparison import before they compute."""
+_ERRORS = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+_OF_THE_FIT = ("error_rate_bound", "examples_used", "seconds", "engine", "alone")
 LEAST_COST = 0.05
 """The cost of a learner that takes milliseconds, in seconds."""
 
@@ -60,37 +62,23 @@ def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -
     -----
     Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
+    key = (target.name, entry.name, seed)
     try:
         fit, measures = fit_target(target, entry.build(target, budgets), seed)
     except DoesNotApplyError as error:
-        return Cell(target.name, entry.name, seed, Status.NOT_APPLICABLE, message=str(error))
+        return Cell(*key, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
         if not entry.extra or find_spec(entry.extra) is not None:
             raise
-        return Cell(target.name, entry.name, seed, Status.NOT_INSTALLED, message=str(error))
+        return Cell(*key, Status.NOT_INSTALLED, message=str(error))
     trace = [
         TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
         for step in fit.trace
     ]
-    return Cell(
-        target.name,
-        entry.name,
-        seed,
-        Status.DONE,
-        outcome=fit.outcome.name,
-        outcome_text=fit.explanation,
-        succeeded=fit.outcome.succeeded,
-        relative_error=measures["relative_error"],
-        unknown_part_error=measures["unknown_part_error"],
-        theta_error=measures.get("theta_error"),
-        w_error=measures.get("w_error"),
-        error_rate_bound=fit.error_rate_bound,
-        examples_used=fit.examples_used,
-        seconds=fit.seconds,
-        engine=fit.engine,
-        alone=fit.alone,
-        trace=tuple(trace),
-    )
+    fields: dict[str, Any] = {name: measures.get(name) for name in _ERRORS}
+    fields |= {name: getattr(fit, name) for name in _OF_THE_FIT}
+    fields |= {"outcome": fit.outcome.name, "outcome_text": fit.explanation}
+    return Cell(*key, Status.DONE, succeeded=fit.outcome.succeeded, **fields, trace=tuple(trace))
 
 
 def fit_target(

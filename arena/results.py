@@ -30,7 +30,6 @@ TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
 """What a row about a fit says of its target; the names of these columns begin with ``target_``."""
 
 _FORMAT = "attention-bounds results 2"
-_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
 
 
 @dataclass(frozen=True)
@@ -233,15 +232,6 @@ class Results:
             tuple(learner for learner in self.learners if learner.name in asked),
             tuple(cell for cell in cells if cell.seed in drawn),
         )
-
-    def without_seconds(self) -> "Results":
-        """The same without times and without how the run was started, so that two runs can be compared bit for bit."""
-        cells = (
-            replace(cell, seconds=None, trace=tuple(replace(point, seconds=None) for point in cell.trace))
-            for cell in self.cells
-        )
-        made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
-        return replace(self, made=made, cells=tuple(cells))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per cell, without its trace, with what is known of target and learner."""

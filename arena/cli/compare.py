@@ -109,9 +109,8 @@ def compare_command(
 def _interruption(results: Results, total: int) -> WorkFailedError:
     store_error, done = results.made["interrupted"], f"{len(results.cells)} of {total} cells"
     by_hand = store_error is True
-    error, why = (
-        (WorkInterruptedError, "Interrupted") if by_hand else (WorkFailedError, store_error.rstrip("."))
-    )
+    error = WorkInterruptedError if by_hand else WorkFailedError
+    why = "Interrupted" if by_hand else store_error.rstrip(".")
     if results.made.get("fresh"):
         return error(f"{why}: {done} were computed afresh; of the others, the store keeps what it had.")
     return error(f"{why}: {done} are done{' and kept' if by_hand else ''}; the same command goes on.")

@@ -138,16 +138,11 @@ def samples_command(
 
 def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
     """The command that attacks samples in two files of matrices."""
-    parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
-    given = {
-        "q": parameters.q,
-        "p": None if parameters.p == parameters.q else parameters.p,
-        "matrix": "uniform" if parameters.gadget else parameters.matrix,
-        "Xs": parameters.Xs.words,
-        "Xe": parameters.Xe.words,
-        "rounding": "nearest" if nearest else None,
-    }
-    options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+    parameters = stored.parameters
+    options = f"--q {parameters.q}" + ("" if parameters.p == parameters.q else f" --p {parameters.p}")
+    options += f" --matrix {'uniform' if parameters.gadget else parameters.matrix}"
+    options += f" --Xs {parameters.Xs.words} --Xe {parameters.Xe.words}"
+    options += " --rounding nearest" if stored.samples.rounding == "nearest" else ""
     return f"attention-bounds attack {matrix} --labels {labels} {options}"
 
 

@@ -36,12 +36,7 @@ def render_page(results: Results) -> str:
     return template("index.html.j2").render(
         results=results,
         rows=rows,
-        idle=[
-            pair
-            for _, pairs in rows
-            for pair in pairs
-            if not pair["summary"].done and not pair["summary"].lost
-        ],
+        idle=[one for _, pairs in rows for one in pairs if not (one["summary"].done or one["summary"].lost)],
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
@@ -103,21 +98,12 @@ def template(name: str) -> Any:
 
 def _rows(results: Results) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
     """Each target with its learners and their summaries, in the order of display."""
-    return [
-        (
-            target,
-            [
-                {
-                    "target": target,
-                    "learner": learner,
-                    "summary": results.summary(target.name, learner.name),
-                    "seeds": results.seeds,
-                }
-                for learner in results.learners
-            ],
-        )
-        for target in results.shown
-    ]
+
+    def pair(target: TargetRecord, learner: LearnerRecord) -> dict[str, Any]:
+        summary = results.summary(target.name, learner.name)
+        return {"target": target, "learner": learner, "summary": summary, "seeds": results.seeds}
+
+    return [(target, [pair(target, one) for one in results.learners]) for target in results.shown]
 
 
 def _ended(summary: Summary) -> str:
@@ -129,12 +115,12 @@ def _ended(summary: Summary) -> str:
 
 def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
     """The figures of a target against examples and against time; a curve's title has a line for each point."""
-    cells = [cell for cell in results.cells if cell.target == target.name]
     drawn = []
     for against in ("examples", "seconds"):
         titles = {
             f"curve-{cell.learner}-{cell.seed}": _points_text(cell, results.learner(cell.learner), against)
-            for cell in cells
+            for cell in results.cells
+            if cell.target == target.name
         }
         drawing = learning_curves(results, target.name, against)
         drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
