@@ -37,45 +37,26 @@ _CERTIFIED = (
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """One run of a learner on a target, on given examples, or on a function that is asked.
+    """One run of a learner on a target, on given examples, or on a function that is asked."""
 
-    Attributes
-    ----------
-    learner : LearnerRecord
-        The learner and its parameters in this run.
-    seed : int
-        The seed of the fit; of given examples it also decides which are held out.
-    fit : Fit
-        What the learner returned.
-    source : str
-        What it learned from, in words.
-    measures : mapping of str to float
-        Relative errors. On fresh inputs of a target: ``relative_error`` and ``unknown_part_error``, and
-        ``theta_error``, ``w_error`` of the worst head if the layers have the same shape. On given examples:
-        ``held_out_error``, absolute if their labels are 0. Of a function: ``error``, on fresh queries.
-    target : Target or None
-        The target; None if there is none to compare with.
-    noise : float
-        Standard deviation of the noise added to the labels of a target; the measures use labels without noise.
-    data : mapping
-        Facts on the examples or on the function, as JSON values: ``files`` or ``function``, sizes, and of a function
-        the random examples that it would have taken.
-    certificate : LayerCertificate or None
-        Of given examples: which directions of the parameters they determine, and to what error.
-    uncertified : str
-        Why there is no certificate.
-    """
-
-    learner: LearnerRecord
-    seed: int
-    fit: Fit
-    source: str
+    learner: LearnerRecord  #: the learner and its parameters in this run
+    seed: int  #: of the fit; of given examples it also decides which are held out
+    fit: Fit  #: what the learner returned
+    source: str  #: what it learned from, in words
+    #: Relative errors. On fresh inputs of a target: ``relative_error`` and ``unknown_part_error``, and ``theta_error``,
+    #: ``w_error`` of the worst head if the layers have the same shape. On given examples: ``held_out_error``, absolute
+    #: if their labels are 0. Of a function: ``error``, on fresh queries.
     measures: Mapping[str, float]
-    target: Target | None = None
-    noise: float = 0.0
+    target: Target | None = None  #: None if there is none to compare with
+    noise: float = (
+        0.0  #: standard deviation of what was added to the labels of a target; measures are without it
+    )
+    #: facts on the examples or on the function, as JSON values: ``files`` or ``function``, sizes, and of a function the
+    #: random examples that it would have taken
     data: Mapping[str, Any] = field(default_factory=dict)
+    #: of given examples: which directions of the parameters they determine, and to what error
     certificate: LayerCertificate | None = None
-    uncertified: str = ""
+    uncertified: str = ""  #: why there is no certificate
 
     @property
     def layer(self) -> AttentionLayer | None:

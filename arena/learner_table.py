@@ -50,34 +50,18 @@ PRESETS: Mapping[str, Budgets] = {
 
 @dataclass(frozen=True)
 class LearnerEntry:
-    """A learner by name.
+    """A learner by name."""
 
-    Attributes
-    ----------
-    name, title : str
-        The name on the command line, and the title on the page.
-    guarantee : str
-        The guarantee and its source.
-    build : callable
-        Sets the learner up for a target within budgets; raises `DoesNotApplyError` if it does not apply to the target.
-    proper : bool
-        Whether its fit is an attention layer, so that it can be saved.
-    extra : str
-        The optional dependency that it needs, if any.
-    by_default : bool
-        Whether it runs if no learner is named.
-    costs : tuple of float
-        About how many seconds it takes on a nice target and on a hard instance, at the sizes of `compare`; 0 for
-        milliseconds. Progress estimates the time left by them.
-    """
-
-    name: str
-    title: str
-    guarantee: str
+    name: str  #: on the command line
+    title: str  #: on the page
+    guarantee: str  #: and its source
+    #: sets the learner up for a target within budgets; raises `DoesNotApplyError` if it does not apply to the target
     build: Callable[[Target, Budgets], Learner]
-    proper: bool = True
-    extra: str = ""
-    by_default: bool = True
+    proper: bool = True  #: whether its fit is an attention layer, so that it can be saved
+    extra: str = ""  #: the optional dependency that it needs, if any
+    by_default: bool = True  #: whether it runs if no learner is named
+    #: about how many seconds it takes on a nice target and on a hard instance, at the sizes of `compare`; 0 for
+    #: milliseconds; progress estimates the time left by them
     costs: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:

@@ -53,33 +53,15 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A layer to learn, and what is known about it.
+    """A layer to learn, and what is known about it."""
 
-    Attributes
-    ----------
-    name : str
-        The unique name.
-    layer : AttentionLayer
-        The layer to learn.
-    inputs : Inputs
-        The distribution of the tokens.
-    instance : HardInstance or None
-        The hard instance, with its secret and its known part; None for other layers.
-    made : mapping
-        How it was made, as stored in files.
-    title : str
-        The title in tables; if empty, made of the family, or of the numbers of heads and tokens.
-    from_file : bool
-        Whether `made` is what a file says, which nothing checks.
-    """
-
-    name: str
+    name: str  #: unique
     layer: AttentionLayer
-    inputs: Inputs
-    instance: HardInstance | None = None
-    made: Mapping[str, Any] = field(default_factory=dict)
-    title: str = ""
-    from_file: bool = False
+    inputs: Inputs  #: the distribution of the tokens
+    instance: HardInstance | None = None  #: with its secret and its known part; None for other layers
+    made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
+    title: str = ""  #: in tables; if empty, made of the family, or of the numbers of heads and tokens
+    from_file: bool = False  #: whether `made` is what a file says, which nothing checks
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", printable(self.name))
