@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
 from arena.learned import Learned
 from arena.own_files import object_of_file
@@ -78,20 +77,18 @@ def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
     if torch is not None and isinstance(function, torch.nn.Module):
         return lambda x: _of_module(torch, function, x)
     x = np.random.default_rng(0).standard_normal((2, k, d))
+    answers: list[np.ndarray | None] = []
     wrong: list[str] = []
-
-    def tried(name: str, x: np.ndarray) -> Float[np.ndarray, "..."] | None:
+    for given in (x, x[0]):
         try:
-            answer = _as_array(function(x))
+            answer = _as_array(function(given))
         except Exception as error:
-            wrong.append(f"on an array {name} it raised {type(error).__name__}: {error}")
-            return None
-        if answer.shape == x.shape:
-            return answer
-        wrong.append(f"on an array {name} it gave the shape {answer.shape}")
-        return None
-
-    batch, alone = tried(f"{x.shape}", x), tried(f"{x[0].shape}", x[0])
+            answers.append(None)
+            wrong.append(f"on an array {given.shape} it raised {type(error).__name__}: {error}")
+            continue
+        answers.append(answer if answer.shape == given.shape else None)
+        wrong.append(f"on an array {given.shape} it gave the shape {answer.shape}")
+    batch, alone = answers
     if batch is not None and (alone is None or relative_error(batch[0], alone) <= _SAME):
         return lambda x: _as_array(function(x))
     if alone is not None:

@@ -1,6 +1,5 @@
 """The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
 
-import base64
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import make_printable
 from arena.recovery_map import head_map
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named
-from arena.views.page import template
+from arena.views.page import data_link, template
 from attention import AttentionLayer, Fit, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
 from attention.evaluation import CONFIDENCE, percent
@@ -159,10 +158,8 @@ class Recovery:
         text = json_text(self.to_json()) + "\n"
         write_whole(folder / "recovered.json", text.encode())
         self.drawing.save(folder / "heads.svg")
-        data = base64.b64encode(text.encode()).decode()
-        page = template("recover.html.j2").render(
-            told=self, drawing=self.drawing, data=f"data:application/json;charset=utf-8;base64,{data}"
-        )
+        data = data_link("application/json", text)
+        page = template("recover.html.j2").render(told=self, drawing=self.drawing, data=data)
         write_whole(folder / "index.html", page.encode())
         return folder / "index.html"
 

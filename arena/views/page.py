@@ -17,7 +17,7 @@ from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
-__all__ = ["render_map", "render_page", "template"]
+__all__ = ["data_link", "render_map", "render_page", "template"]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -46,8 +46,8 @@ def render_page(results: Results) -> str:
         looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
-        heat_map=_link("image/svg+xml", heat_map(results).svg),
-        fits=_link("text/csv", results.to_csv()),
+        heat_map=data_link("image/svg+xml", heat_map(results).svg),
+        fits=data_link("text/csv", results.to_csv()),
         made=made,
         json=_json_in_script(results.to_json()),
         script=script,
@@ -133,7 +133,8 @@ def _points_text(cell: Cell, learner: LearnerRecord, against: str) -> str:
     return "\n".join(f"{error_text(error)} after {text(cost)}{unit}" for cost, error in cell.points(against))
 
 
-def _link(kind: str, text: str) -> str:
+def data_link(kind: str, text: str) -> str:
+    """A link that holds its content."""
     return f"data:{kind};charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
 

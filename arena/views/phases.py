@@ -1,6 +1,5 @@
 """What the six phases found on one target: a table for the terminal, and a folder with figures and a page."""
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Literal
 
 from arena.formats import aligned, as_plain, number_text
 from arena.learned import Learned
-from arena.views.page import template
+from arena.views.page import data_link, template
 from arena.views.phase_figures import draw_phases
 from attention import Fit
 from attention.files import FilePath, write_whole
@@ -127,7 +126,7 @@ def save_phases(learned: Learned, folder: FilePath, *, result: Mapping[str, Any]
         rows=phase_rows(learned.fit),
         target=learned.target.record,
         figures=drawings,
-        data="data:application/json;charset=utf-8;base64," + base64.b64encode(text.encode()).decode(),
+        data=data_link("application/json", text),
     )
     write_whole(folder / "index.html", page.lstrip().encode())
     return folder
