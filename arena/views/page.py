@@ -12,7 +12,8 @@ from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, TargetRecord
-from arena.results import Results, Summary
+from arena.results import Results
+from arena.summary import Summary
 from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arena import Results
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-from arena.results import summarise
+from arena.summary import summarise
 from attention import FileFormatError
 from attention.foreign import printable
 
