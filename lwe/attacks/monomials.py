@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from lower.gf2 import pack_gf2, unpack_gf2
-from lwe.costs.algebra import monomials, monomials_by_degree
+from lwe.costs.combinatorial import monomials, monomials_by_degree
 
 __all__ = ["BinomialMonomials"]
 
@@ -46,7 +46,7 @@ class BinomialMonomials:
 
     @property
     def size(self) -> int:
-        """How many there are, of any size: see `lwe.costs.monomials`."""
+        """How many there are, of any size: see `lwe.costs.combinatorial.monomials`."""
         return monomials(self.columns, self.degree, largest=self.largest)
 
     def table(self) -> Int[np.ndarray, "monomials columns"]:

@@ -6,12 +6,10 @@ import pytest
 
 from lwe import LWEParameters
 from lwe.costs import COST_MODELS, estimate
-from lwe.costs.algebra import linearisation_cost
-from lwe.costs.bkw import bkw_cost
+from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
 from lwe.costs.deviations import error_character, lengths_tell
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import best_primal_shape, fewest_samples, primal_cost
-from lwe.costs.search import meet_in_the_middle_cost
 from lwe.distributions import (
     BINARY,
     NO_NOISE,
@@ -143,12 +141,12 @@ def test_a_row_that_fails_leaves_the_others(monkeypatch):
     module = importlib.import_module("lwe.costs.estimate")
     parameters = LWEParameters(64, 257, **TERNARY_SECRETS)
     whole = estimate(parameters)
-    monkeypatch.setattr(module, "coded_bkw_cost", failing)
+    monkeypatch.setattr(module, "bkw_cost", failing)
     costs = estimate(parameters)
-    assert [cost for cost in costs if cost.attack != "bkw"] == [
-        cost for cost in whole if cost.attack != "bkw"
+    assert [cost for cost in costs if cost.attack != "plain-bkw"] == [
+        cost for cost in whole if cost.attack != "plain-bkw"
     ]
-    assert str(costs[-1]) == "bkw: not computed: a number was too large"
+    assert str(costs[-1]) == "plain-bkw: not computed: a number was too large"
     assert costs[-1].to_json()["log2_rop"] is None
 
 
