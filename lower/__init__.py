@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lower.gf2 import solve_gf2
     from lower.heads import Heads
     from lower.instance import HardInstance, load_instance, save_instance
-    from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
+    from lower.known import KnownComponent
     from lower.low_degree import SecretPairs
     from lower.verify import Verification, verify_instance
     from lower.walsh import all_sign_matrices
@@ -26,12 +26,10 @@ __all__ = [
     "Certificate",
     "Fact",
     "Family",
-    "GatedKnownPart",
     "HardInstance",
     "Heads",
     "Key",
-    "KnownPart",
-    "LinearKnownPart",
+    "KnownComponent",
     "Option",
     "SecretPairs",
     "Status",

@@ -20,7 +20,7 @@ from attention.validation import checked, real_array
 from lower.certificate import Certificate, Fact
 from lower.heads import Heads
 from lower.instance import HardInstance
-from lower.known import KnownPart, LinearKnownPart
+from lower.known import KnownComponent
 
 __all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "option", "register"]
 
@@ -172,9 +172,9 @@ class Family(ABC):
         """Heuristic estimates by this version, from public parameters alone: shown, but not stored in files."""
         return ()
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """The part of a target that everybody knows in advance: zero."""
-        return LinearKnownPart.zero(self.tokens, self.dim)
+        return KnownComponent.zero(self.tokens, self.dim)
 
     def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
         """Facts about an instance that files hold beside the family's fields."""

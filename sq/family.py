@@ -22,13 +22,12 @@ from lower import (
     HardInstance,
     Heads,
     Key,
-    LinearKnownPart,
+    KnownComponent,
     SecretPairs,
     Status,
     Word,
     query_lower_bound,
 )
-from lower.known import KnownPart
 from lower.low_degree import flip_factor
 from sq.labels import flipped_examples
 from sq.secret_set import SecretSet
@@ -220,9 +219,9 @@ class SQFamily(TargetFamily):
         """The heads that hide a secret."""
         return self.heads.placed(secret, dim=self.dim, direction=direction)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2."""
-        return LinearKnownPart.from_gate(self.c, self.c0, gate=0, direction=direction)
+        return KnownComponent.from_gate(self.c, self.c0, gate=0, direction=direction)
 
     def error(self) -> float:
         """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""

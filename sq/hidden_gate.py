@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Word, option, register
+from lower import FAMILIES, Heads, KnownComponent, SecretPairs, Word, option, register
 from lower.family import Option
-from lower.known import KnownPart
 from sq.family import SQFamily, makes
 from sq.profile_family import ProfileFamily, gated_values
 from sq.secret_set import GateAndSecretSet
@@ -132,9 +131,9 @@ class HiddenGateFamily(SQFamily):
         """The heads that hide a gate and a set."""
         return self.heads.placed(secret[1:], dim=self.dim, gate=int(secret[0]), direction=direction)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """Nothing is known in advance."""
-        return LinearKnownPart.zero(2, self.dim)
+        return KnownComponent.zero(2, self.dim)
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f: on the hidden gate the normalised profile at N_S, with opposite signs in the two rows."""

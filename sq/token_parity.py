@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
-from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, Word, option, register
+from lower import Heads, KnownComponent, SecretPairs, Word, option, register
 from lower.heads import SATURATED_SLOPE
 from lower.low_degree import FlipRate
 from sq.family import DIM, NOISE, SQFamily, require_realisable
@@ -129,18 +129,15 @@ class TokenParityFamily(SQFamily):
         """Theta_i = beta v_i e_1^T."""
         return self.heads.placed(secret, dim=self.dim, direction=direction, columns=0, offset=1)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> GatedKnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """K: c0 x_r2 w on the gate and C x_11 w off it."""
         require_memory(
             f"The known part of {self.tokens} tokens", 8 * 4 * self.tokens**2, advice="take fewer tokens"
         )
         same, units = np.eye(self.tokens), np.zeros((2, self.dim))
         units[[0, 1], [0, 1]] = 1.0
-        return GatedKnownPart(
-            gate=0,
-            on=LinearKnownPart(mixing=self.c0 * same, projection=np.outer(units[1], direction)),
-            off=LinearKnownPart(mixing=self.c * same, projection=np.outer(units[0], direction)),
-        )
+        off = KnownComponent(mixing=self.c * same, projection=np.outer(units[0], direction))
+        return KnownComponent(self.c0 * same, np.outer(units[1], direction), gate=0, off=off)
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S: on the gate (-1)^(l+1) x_r2^(l+1) chi_S(x_r) / scale in row r, off it 0."""

@@ -18,10 +18,9 @@ from attention.files import read_tensors, write_tensors
 from lower import (
     Certificate,
     Fact,
-    GatedKnownPart,
     HardInstance,
     Key,
-    LinearKnownPart,
+    KnownComponent,
     Status,
     Word,
     load_instance,
@@ -72,20 +71,20 @@ def changed_value(value):
 def known_parts(instance):
     """Other known parts, by what is wrong with them."""
     k, d, known = instance.inputs.tokens, instance.layer.dim, instance.known
-    sevens = LinearKnownPart(mixing=np.eye(k), projection=7 * np.eye(d))
+    sevens = KnownComponent(mixing=np.eye(k), projection=7 * np.eye(d))
     yield "7 X", sevens
     yield (
         "none" if not known.is_zero else "another",
-        LinearKnownPart(mixing=np.zeros((k, k)), projection=np.eye(d)),
+        KnownComponent(mixing=np.zeros((k, k)), projection=np.eye(d)),
     )
-    if isinstance(known, GatedKnownPart):
+    if known.off is not None:
         yield "another gate", replace(known, gate=1)
-        yield "7 X on the gate", replace(known, on=sevens)
+        yield "7 X on the gate", replace(sevens, gate=known.gate, off=known.off)
     else:
         spoilt = known.mixing.copy()
         spoilt[0, 1] += 1e-6
-        yield "mixing", LinearKnownPart(mixing=spoilt, projection=known.projection)
-        yield "gated", GatedKnownPart(gate=0, on=known, off=known)
+        yield "mixing", KnownComponent(mixing=spoilt, projection=known.projection)
+        yield "gated", replace(known, gate=0, off=known)
 
 
 def forgeries(instance: HardInstance):
@@ -141,7 +140,7 @@ def forgeries(instance: HardInstance):
     if isinstance(instance.inputs, MarkedInputs):
         marks = instance.inputs.positions * (1 + 1e-10)
         yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
-    tokens = LinearKnownPart.zero(instance.inputs.tokens + 1, d)
+    tokens = KnownComponent.zero(instance.inputs.tokens + 1, d)
     yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.tokens, d), known=tokens)
     for kind in ("pair", "parity-B", "lwr", "bump", "hidden-gate-two-slope"):
         family = honest(kind).family
