@@ -226,7 +226,8 @@ class Fact:
 
     def agrees(self, computed: "Fact") -> bool:
         """Whether this may be the same fact as one computed on another machine."""
-        given, own = self.value, computed.value
+        given: Any = self.value
+        own: Any = computed.value
         if replace(computed, value=given) != self or type(given) is not type(own):
             return False
         if given == own or isinstance(given, Word | tuple):

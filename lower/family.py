@@ -204,11 +204,6 @@ class Family(ABC):
         return f"{self.name}-{heads}-{self.dim}"
 
     @property
-    def remark(self) -> str:
-        """The message that is printed when an instance is made; empty if there is none."""
-        return ""
-
-    @property
     def kind(self) -> str:
         """The family's name in tables."""
         return self.name.removeprefix("sq-")
@@ -283,8 +278,10 @@ class Family(ABC):
         """The arguments as plain JSON values; `from_json` gives the family back."""
         given, plain = self.arguments(), {}
         for name, one in FAMILIES[self.name].options().items():
-            if name in given and not (one.omitted and given[name] == one.preset):
-                plain[name] = _plain(given[name], one)
+            value = given.get(name)
+            if name in given and not (one.omitted and value == one.preset):
+                own = {"family": value.name, **value.to_json()} if isinstance(value, Family) else value
+                plain[name] = own if one.write is None else one.write(own)
         return plain
 
     @classmethod
@@ -323,21 +320,13 @@ def _with_parameters(text: str, options: Mapping[str, Option]) -> str:
     return "\n\n".join([parts[0], "\n".join(["    Parameters\n    ----------", *described]), *parts[1:]])
 
 
-def _plain(value: Any, option: Option) -> Any:
-    if isinstance(value, Family):
-        return {"family": value.name, **value.to_json()}
-    return value if option.write is None else option.write(value)
-
-
 def _from_json(options: Mapping[str, Option], data: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: one.preset for name, one in options.items() if one.omitted} | {**data}
-    return {name: _read(given[name], one) for name, one in options.items()}
-
-
-def _read(value: Any, option: Option) -> Any:
-    if isinstance(value, Mapping):
-        return FAMILIES[value["family"]].from_json(value)
-    return value if option.read is None else option.read(value)
+    values = {}
+    for name, one in options.items():
+        value = data.get(name, one.preset) if one.omitted else data[name]
+        value = FAMILIES[value["family"]].from_json(value) if isinstance(value, Mapping) else value
+        values[name] = value if one.read is None else one.read(value)
+    return values
 
 
 def _unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, " d"]:

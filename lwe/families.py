@@ -174,12 +174,6 @@ class LWRFamily(Family):
         errors = "" if self.Xe == NO_NOISE else f", {self.Xe.words} errors"
         return f"{rounding}, n = {self.n}, q = {self.q}, p = {self.p}{secret}{errors}"
 
-    @property
-    def remark(self) -> str:
-        """A remark that nothing is hidden, if there is only one secret."""
-        hidden = self.Xs.secrets(self.n, self.q) > 0
-        return "" if hidden else f"Nothing is hidden: {self.Xs} is the distribution of a single secret."
-
     def label(self, heads: int) -> str:
         """The name of an instance in a table."""
         rows = "" if self.matrix == "binary" else f"{self.matrix}-"

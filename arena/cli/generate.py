@@ -169,8 +169,6 @@ def _command(family: "type[Family]") -> Any:
     def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
         write_target(family_target(made, seed=seed), out, as_json)
-        if made.remark:
-            say(made.remark, quiet=as_json)
 
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]
