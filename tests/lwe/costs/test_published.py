@@ -15,15 +15,14 @@ import math
 import pytest
 
 from lwe import LWEParameters
+from lwe.costs.decoding import decoding_cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.hybrid import decoding_cost, hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.presets import PRESETS
 
 KYBER, KYBER768, KYBER1024 = (PRESETS[f"kyber{n}"] for n in (512, 768, 1024))
 LIGHT, SABER, FIRE = (PRESETS[name] for name in ("lightsaber", "saber", "firesaber"))
-SPARSE_KYBER = KYBER.updated(Xs=SparseSigned(32))
 
 
 def plain(n, q, secret, sigma):
@@ -40,7 +39,6 @@ def tuniform(bits):
 
 
 CORE, MATZOV = {"model": "core-SVP"}, {"model": "MATZOV"}
-MEET = {"model": "MATZOV", "meet": True}
 
 PUBLISHED = [
     ("kyber512", primal_cost, KYBER, 512, CORE, 118.6),
@@ -64,8 +62,6 @@ PUBLISHED = [
         MATZOV,
         43.6,
     ),
-    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MATZOV, 87.9),
-    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MEET, 85.4),
     ("kyber512", dual_cost, KYBER, 512, MATZOV, 149.9),
     ("n=1024 binary", dual_cost, wide(BINARY), None, MATZOV, 107.0),
     ("n=1024, 64 nonzero", dual_cost, wide(SparseSigned(64)), None, MATZOV, 103.4),
