@@ -146,7 +146,7 @@ class _Contract:
 
     def honest(self, fit: Fit) -> None:
         self._claims_no_more(fit, self.truth, "fresh examples")
-        noise_only = self.oracle(noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
+        noise_only = self.oracle(noise=lambda x, y, rng: 3.7 * rng.standard_normal(y.shape))
         outcome = self.fit(noise_only).outcome
         _require(
             not outcome.succeeded,
@@ -199,9 +199,9 @@ class _Contract:
         if self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim) == 0:
             return
         for oracle, sentence in (
-            (self.oracle(noise=lambda y, rng: _last_is_nan(y)), "NaN labels are an error."),
+            (self.oracle(noise=lambda x, y, rng: _last_is_nan(y)), "NaN labels are an error."),
             (
-                self.oracle(noise=lambda y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
+                self.oracle(noise=lambda x, y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
                 "Wrong shapes are an error.",
             ),
             (self.oracle(_NotANumberTokens), "NaN tokens are an error."),
@@ -226,15 +226,17 @@ class _QueryContract(_Contract):
         noise = options.get("noise")
         answer, rng = self.target, np.random.default_rng([self.seed, _EXAMPLES])
         k, d = self.inputs.tokens, self.inputs.dim
-        return ValueOracle.from_callable(answer if noise is None else lambda x: noise(answer(x), rng), k, d)
+        return ValueOracle.from_callable(
+            answer if noise is None else lambda x: noise(x, answer(x), rng), k, d
+        )
 
     def served(self, n: int) -> Any:
         return ValueOracle.from_callable(self.target, self.inputs.tokens, self.inputs.dim, budget=max(n, 1))
 
     def bad_examples_refused(self) -> None:
         for noise, sentence in (
-            (lambda y, rng: _last_is_nan(y), "NaN answers are an error."),
-            (lambda y, rng: y[:, :1, :-1], "Wrong shapes are an error."),
+            (lambda x, y, rng: _last_is_nan(y), "NaN answers are an error."),
+            (lambda x, y, rng: y[:, :1, :-1], "Wrong shapes are an error."),
         ):
             _require_error(lambda noise=noise: self.fit(self.oracle(noise=noise)), sentence)  # type: ignore[misc]
 

@@ -23,7 +23,7 @@ from lwe.heads import Deviations, kept_range, lwr_heads, truncation_failure, val
 from lwe.labels import low_degree_weights, root_mean_square_correlation, weights_computable
 from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
-from lwe.tokens import with_errors, with_products
+from lwe.tokens import covariates_of
 from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
 __all__ = ["LWRFamily"]
@@ -166,13 +166,18 @@ class LWRFamily(Family):
         """
         if not self.noisy:
             return super().examples(instance, rng=rng)
-        form = covariate_form(instance.secret, self.parameters)
-        return ExampleOracle(
-            partial(with_products, instance.layer, form, self.parameters, self._covered(form)),
-            instance.inputs,
-            noise=partial(with_errors, self.parameters),
-            rng=rng,
-        )
+        noise = partial(self._with_errors, covariate_form(instance.secret, self.parameters))
+        return ExampleOracle(instance.layer, instance.inputs, noise=noise, rng=rng)
+
+    def _with_errors(
+        self, form: np.ndarray, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    ) -> Float[np.ndarray, "N 2 d"]:
+        t = np.clip(covariates_of(x, self.parameters) @ form, *self._covered(form))
+        errors = self.Xe.draw(len(y), self.q, rng=rng)
+        changes = rounded(t + errors, self.q, self.p) - rounded(t, self.q, self.p)
+        noisy, on_gate = y.copy(), x[:, [0], 0] != x[:, [1], 0]
+        noisy[:, :, 0] += np.where(on_gate, x[:, :, 0], 0) * changes[:, None]
+        return noisy
 
     @property
     def title(self) -> str:

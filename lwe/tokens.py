@@ -6,11 +6,11 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle
+from attention import BooleanInputs, ExampleOracle
 from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import Real, checked, count
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "rows_of_tokens",
     "samples_from_examples",
     "token_examples",
-    "with_errors",
-    "with_products",
 ]
 
 _GATE = 0
@@ -218,31 +216,6 @@ class SampleOracle(ExampleOracle):
     def split(self, workers: int) -> list[ExampleOracle]:
         """The same oracle for each of `workers` workers, which draw from it in turn."""
         return [self] * count("workers", workers)
-
-
-def with_products(
-    layer: AttentionLayer,
-    form: np.ndarray,
-    parameters: LWEParameters,
-    covered: tuple[int, int],
-    x: np.ndarray,
-) -> Float[np.ndarray, "N 2 columns"]:
-    """The outputs of a layer, T = <v, a> held in the range of its heads and, on the gate, x_rg: for `with_errors`."""
-    t = np.clip(covariates_of(x, parameters) @ form, *covered)
-    signs = np.where(x[:, [0], 0] != x[:, [1], 0], x[:, :, 0], 0)
-    return np.concatenate([layer(x), np.stack(np.broadcast_arrays(t[:, None], signs), axis=2)], axis=2)
-
-
-def with_errors(
-    parameters: LWEParameters, y: np.ndarray, rng: np.random.Generator
-) -> Float[np.ndarray, "N 2 d"]:
-    """The outputs with errors in their labels, from what `with_products` returns."""
-    q, p = parameters.q, parameters.p
-    t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
-    errors = parameters.Xe.draw(len(y), q, rng=rng)
-    noisy = y[:, :, :-2].copy()
-    noisy[:, :, 0] += signs * (rounded(t + errors, q, p) - rounded(t, q, p))[:, None]
-    return noisy
 
 
 def _covariates(public: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, "N n"]:
