@@ -68,8 +68,8 @@ def samples_from_examples(
 ) -> LWRSamples:
     """The samples (A, b) in examples of a layer of the family "lwr": one for every example on the gate; O(N d).
 
-    ValueError if the arrays are not (N, 2, d), no example is on the gate, or the labels are not whole numbers from 0 to
-    p - 1 that both rows agree on.
+    ValueError if the arrays are not (N, 2, d), no example is on the gate, or the outputs are not those of labels from 0
+    to p - 1.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def samples_from_examples(
     parameters : LWEParameters
         The parameters of the layer.
     allowed_error : float
-        How far an output may be from a whole label. For layers with a small slope use `HardInstance.allowed_error`.
+        How far an output may be from that of a label. For layers with a small slope use `HardInstance.allowed_error`.
 
     Returns
     -------
@@ -97,17 +97,14 @@ def samples_from_examples(
     public, on = rows_of_tokens(x, parameters)
     if not on.any():
         raise ValueError(f"x has {len(x)} examples, none on the gate: more are needed.")
-    values = x[on, :, 0] * y[on, :, 0] + parameters.centre
-    labels = np.rint(values)
-    wrong = np.abs(values - labels).max(axis=1) > allowed_error
-    wrong |= (labels[:, 0] != labels[:, 1]) | (labels.min(axis=1) < 0) | (labels.max(axis=1) >= parameters.p)
-    if wrong.any():
-        first, second = values[wrong][0]
+    labels = np.rint(labels_of_outputs(x, y, parameters)).astype(np.int64)
+    error = float(np.abs(outputs_of_labels(x, labels, parameters) - y).max())
+    if error > allowed_error:
         raise ValueError(
-            f"y has the labels {first:g} and {second:g} in the two rows of an example on the gate: equal whole numbers "
-            f"from 0 to {parameters.p - 1}, up to {allowed_error:g}, are needed for {parameters}."
+            f"y has an entry that is off by {error:.3g}: labels from 0 to {parameters.p - 1} on the gate, equal in "
+            f"both rows, and 0 elsewhere, up to {allowed_error:g}, are needed for {parameters}."
         )
-    return LWRSamples(public[on], labels[:, 0].astype(np.int64))
+    return LWRSamples(public[on], labels[on])
 
 
 def realised(parameters: LWEParameters) -> LWEParameters | None:
