@@ -1,4 +1,4 @@
-"""What every hard instance shares: families, heads, the known part, certificates, bounds, files, verification.
+"""What every hard instance shares: families, heads, the known component, certificates, bounds, files, verification.
 
 What has no reference is derived here.
 """

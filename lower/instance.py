@@ -1,4 +1,4 @@
-"""A hard instance: a layer, its secret, its known part and its certificate; also stored as one file."""
+"""A hard instance: a layer, its secret, its known component and its certificate; also stored as one file."""
 
 import json
 import math
