@@ -414,8 +414,6 @@ def _parity_samples(
 
 def _kept(x: np.ndarray, secret: np.ndarray, family: LWRFamily) -> np.ndarray:
     """Which examples have an inner product in the range of the heads."""
-    if family.deviations is None:
-        return np.ones(len(x), dtype=bool)
     parameters = family.parameters
     form = covariate_form(secret, parameters)
     low, high = kept_range(form, parameters.matrix, family.deviations)

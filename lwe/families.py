@@ -172,7 +172,7 @@ class LWRFamily(Family):
     def _with_errors(
         self, form: np.ndarray, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
     ) -> Float[np.ndarray, "N 2 d"]:
-        t = np.clip(covariates_of(x, self.parameters) @ form, *self._covered(form))
+        t = np.clip(covariates_of(x, self.parameters) @ form, *kept_range(form, self.matrix, self.deviations))
         errors = self.Xe.draw(len(y), self.q, rng=rng)
         changes = rounded(t + errors, self.q, self.p) - rounded(t, self.q, self.p)
         noisy, on_gate = y.copy(), x[:, [0], 0] != x[:, [1], 0]
@@ -210,7 +210,7 @@ class LWRFamily(Family):
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """One head per jump, and two pads."""
         form = covariate_form(secret, self.parameters)
-        low, high = self._covered(form)
+        low, high = kept_range(form, self.matrix, self.deviations)
         heads = self.p * (high - low) / self.q + 2
         if heads * self.dim**2 > _MOST_NUMBERS:
             raise ValueError(
@@ -228,7 +228,7 @@ class LWRFamily(Family):
         so where neither grows from one T to another, all T between need no comparison.
         """
         form, q, p = covariate_form(secret, self.parameters), self.q, self.p
-        extremes, covered = value_range(form, self.matrix), self._covered(form)
+        extremes, covered = value_range(form, self.matrix), kept_range(form, self.matrix, self.deviations)
         order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
         sums = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
         below = np.floor(heads.thresholds).astype(np.int64)
@@ -269,7 +269,7 @@ class LWRFamily(Family):
             correlation, source = root_mean_square_correlation(parameters), "lwe.root_mean_square_correlation"
             facts.append(Fact(Key.SECRET_CORRELATION, correlation, Status.COMPUTED, source))
         if self.deviations is not None:
-            ranges = (*self._covered(form), *value_range(form, matrix))
+            ranges = (*kept_range(form, self.matrix, self.deviations), *value_range(form, matrix))
             source = "Hoeffding's inequality; lwe.heads.truncation_failure"
             facts += [
                 Fact(Key.TRUNCATION, truncation_failure(self.deviations), Status.PROVED, source),
@@ -345,9 +345,3 @@ class LWRFamily(Family):
     @property
     def _uniform_bits(self) -> bool:
         return self.matrix == "binary" and self.Xs == UNIFORM
-
-    def _covered(self, form: np.ndarray) -> tuple[int, int]:
-        """The least and the greatest T that the heads cover."""
-        if self.deviations is None:
-            return value_range(form, self.matrix)
-        return kept_range(form, self.matrix, self.deviations)
