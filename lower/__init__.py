@@ -10,7 +10,7 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from lower.bounds import eliminated_per_query, query_lower_bound
     from lower.certificate import Certificate, Fact, Key, Status, Word
-    from lower.family import FAMILIES, Family, Option, constructor, option, register
+    from lower.family import FAMILIES, Family, Option, constructor, register
     from lower.gf2 import solve_gf2
     from lower.heads import Heads
     from lower.instance import HardInstance, load_instance, save_instance
@@ -39,7 +39,6 @@ __all__ = [
     "constructor",
     "eliminated_per_query",
     "load_instance",
-    "option",
     "query_lower_bound",
     "register",
     "save_instance",

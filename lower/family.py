@@ -4,7 +4,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
@@ -22,7 +22,7 @@ from lower.heads import Heads
 from lower.instance import HardInstance
 from lower.known import KnownComponent
 
-__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "option", "register"]
+__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "register"]
 
 Kind = TypeVar("Kind", bound="type[Family]")
 Own = TypeVar("Own", bound="Family")
@@ -35,7 +35,7 @@ FAMILIES: dict[str, "type[Family] | FamilyConstructor"] = {}
 
 @dataclass(frozen=True)
 class Option:
-    """What commands and files know of a parameter, as an annotation or made by `option`.
+    """What commands and files know of a parameter: a part of its annotation, ``Annotated[TYPE, Option(...)]``.
 
     Numbers, texts, sequences of them and families need no conversion in files.
     """
@@ -50,23 +50,16 @@ class Option:
     kind: Any = None  #: the annotated type
 
 
-def option(help: str, *, default: Any = MISSING, **others: Any) -> Any:
-    """A field of a family with an `Option`; a field without a default is required."""
-    return field(default=default, metadata={"option": Option(help, **others)})
-
-
 def options_of(make: Callable[..., Any]) -> dict[str, Option]:
     """The parameters of a family's class or constructor that have an `Option`, by name."""
     hints = get_type_hints(vars(make)["__init__"] if isinstance(make, type) else make, include_extras=True)
-    declared = {one.name: one.metadata.get("option") for one in fields(make)} if is_dataclass(make) else {}
     options = {}
     for name, parameter in inspect.signature(make).parameters.items():
         kind = hints.get(name)
-        parts = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-        for found in (declared.get(name), *parts):
-            if isinstance(found, Option):
-                preset = parameter.default if found.preset is _LEFT_OUT else found.preset
-                options[name] = replace(found, kind=kind, preset=preset)
+        for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
+            if isinstance(part, Option):
+                preset = parameter.default if part.preset is _LEFT_OUT else part.preset
+                options[name] = replace(part, kind=kind, preset=preset)
     return options
 
 
@@ -124,7 +117,7 @@ class FamilyConstructor:
 
 @dataclass(frozen=True, kw_only=True)
 class Family(ABC):
-    """Hard instances of one kind; the fields of a subclass, made by `option`, are its parameters.
+    """Hard instances of one kind; the fields of a subclass that have an `Option` are its parameters.
 
     A subclass is a frozen dataclass, decorated with `register`. It defines the heads that hide a secret and what is
     known about them. Its instances, their verification, its command ``generate NAME`` and its titles follow from that.

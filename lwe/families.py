@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,7 +14,7 @@ from attention import ExampleOracle
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
-from lower import Fact, HardInstance, Heads, Key, Status, Word, option, register
+from lower import Fact, HardInstance, Heads, Key, Option, Status, Word, register
 from lower.certificate import BOUND_ROOM
 from lower.family import Family
 from lower.heads import SATURATED_SLOPE
@@ -89,31 +89,39 @@ class LWRFamily(Family):
         {"n": 24, "q": 64, "p": 2},
         {"n": 6, "q": 16, "p": 2, "matrix": "gadget"},
     )
-    n: PositiveInt = option("Number of entries of the secret.", preset=24)
-    q: PositiveInt = option("Modulus.", preset=64)
-    p: PositiveInt = option("Rounding levels.", preset=2)
-    matrix: Literal["binary", "ternary", "gadget"] = option(
-        "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard).",
-        default="binary",
-    )
-    Xs: Distribution = option(
-        "Distribution of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
-        default=UNIFORM,
-        read=_distribution,
-        write=distribution_words,
-    )
-    Xe: Distribution = option(
-        "Distribution of the errors in the labels of examples: zero, gaussian:3, binomial:2, flip:0.1 (which adds 1; "
-        "with q = 2 that is parity with noise).",
-        default=NO_NOISE,
-        read=_distribution,
-        write=distribution_words,
-    )
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
-    deviations: Deviations | None = option(
-        "Leave out heads of sums beyond so many standard deviations, at least 2: there the last label is held.",
-        default=None,
-    )
+    n: Annotated[PositiveInt, Option("Number of entries of the secret.", preset=24)]
+    q: Annotated[PositiveInt, Option("Modulus.", preset=64)]
+    p: Annotated[PositiveInt, Option("Rounding levels.", preset=2)]
+    matrix: Annotated[
+        Literal["binary", "ternary", "gadget"],
+        Option(
+            "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard)."
+        ),
+    ] = "binary"
+    Xs: Annotated[
+        Distribution,
+        Option(
+            "Distribution of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
+            read=_distribution,
+            write=distribution_words,
+        ),
+    ] = UNIFORM
+    Xe: Annotated[
+        Distribution,
+        Option(
+            "Distribution of the errors in the labels of examples: zero, gaussian:3, binomial:2, flip:0.1 (which adds "
+            "1; with q = 2 that is parity with noise).",
+            read=_distribution,
+            write=distribution_words,
+        ),
+    ] = NO_NOISE
+    beta: Annotated[PositiveFloat, Option("Slope of all heads.")] = SATURATED_SLOPE
+    deviations: Annotated[
+        Deviations | None,
+        Option(
+            "Leave out heads of sums beyond so many standard deviations, at least 2: there the last label is held."
+        ),
+    ] = None
     gate = 0
 
     def __post_init__(self) -> None:

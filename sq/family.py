@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,18 +23,19 @@ from lower import (
     Heads,
     Key,
     KnownComponent,
+    Option,
     SecretPairs,
     Status,
     Word,
     query_lower_bound,
 )
-from lower.low_degree import flip_factor
+from lower.low_degree import FlipRate, flip_factor
 from sq.labels import flipped_examples
 from sq.secret_set import SecretSet
 
 __all__ = [
-    "DIM",
-    "NOISE",
+    "Dim",
+    "Noise",
     "SQFamily",
     "TargetFamily",
     "makes",
@@ -43,15 +44,15 @@ __all__ = [
     "two_head_families",
 ]
 
-DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
-"""The options of the field `dim` in all families."""
-
-NOISE: Mapping[str, Any] = {
-    "help": "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
-    "preset": 0.0,
-    "omitted": True,
-}
-"""The options of the field `noise` in all families."""
+Dim = Annotated[PositiveInt, Option("Number d of coordinates of a token.", preset=48)]
+Noise = Annotated[
+    FlipRate,
+    Option(
+        "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
+        preset=0.0,
+        omitted=True,
+    ),
+]
 
 _MOST_BITS = 2048  # the errors of more heads would take hours
 _TOLERANCES = (0.3, 0.1, 0.05)

@@ -3,18 +3,19 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import FAMILIES, Heads, KnownComponent, SecretPairs, Word, option, register
-from lower.family import Option
+from lower import FAMILIES, Heads, KnownComponent, Option, SecretPairs, Word, register
 from sq.family import SQFamily, makes
 from sq.profile_family import ProfileFamily, gated_values
 from sq.secret_set import GateAndSecretSet
 
 __all__ = ["HiddenGateFamily"]
+
+_BASE = Option("The family whose gate is hidden; its c0 must be 0.")
 
 
 def _of_base(name: str) -> Any:
@@ -57,7 +58,7 @@ class HiddenGateFamily(SQFamily):
     called = "Hidden gate, {base}"
     tabled: ClassVar = ({"bits": 1},)
     documented: ClassVar = {"bits": 3}
-    base: ProfileFamily = option("The family whose gate is hidden; its c0 must be 0.")
+    base: Annotated[ProfileFamily, _BASE]
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
@@ -71,11 +72,7 @@ class HiddenGateFamily(SQFamily):
     def options(cls) -> dict[str, Option]:
         """The name of a base, and the options of all bases."""
         bases = _bases()
-        found = {
-            "base": Option(
-                "The family whose gate is hidden; its c0 must be 0.", "parity", kind=Literal[tuple(bases)]
-            )
-        }
+        found = {"base": replace(_BASE, preset="parity", kind=Literal[tuple(bases)])}
         for name, one in (pair for base in bases.values() for pair in base.options().items()):
             found.setdefault(name, replace(one, kind=one.kind | None, preset=None))
         return found

@@ -12,10 +12,9 @@ from jaxtyping import Float, Int
 
 from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
-from lower import Heads, KnownComponent, SecretPairs, Word, option, register
+from lower import Heads, KnownComponent, Option, SecretPairs, Word, register
 from lower.heads import SATURATED_SLOPE
-from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, SQFamily, require_realisable
+from sq.family import Dim, Noise, SQFamily, require_realisable
 from sq.secret_set import SecretSet
 
 __all__ = ["TokenParityFamily"]
@@ -61,11 +60,11 @@ class TokenParityFamily(SQFamily):
     called = "Parity of each token, {bits}, {heads}, {tokens}"
     tabled: ClassVar = ({"bits": 2},)
     documented: ClassVar = {"bits": 2, "tokens": 3}
-    dim: PositiveInt = option(**DIM)
-    tokens: Annotated[int, Whole(2)] = option("Number k of tokens.", default=3)
-    bits: PositiveInt = option("Number l of hidden coordinates.", default=2)
-    noise: FlipRate = option(**NOISE, default=0.0)
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
+    dim: Dim
+    tokens: Annotated[int, Whole(2), Option("Number k of tokens.")] = 3
+    bits: Annotated[PositiveInt, Option("Number l of hidden coordinates.")] = 2
+    noise: Noise = 0.0
+    beta: Annotated[PositiveFloat, Option("Slope of all heads.")] = SATURATED_SLOPE
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]

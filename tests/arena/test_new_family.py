@@ -15,7 +15,8 @@ from arena.learner_table import LEARNERS, choose_budgets
 from attention import AttentionLayer
 from lower import FAMILIES, Heads, constructor, load_instance, save_instance, verify_instance
 from sq import ProfileFamily, two_head_families
-from sq.profiles import Bits, Dim, Slope
+from sq.family import Dim
+from sq.profiles import Bits, Slope
 from studies import run_study
 from studies.query_curves import query_curves
 
