@@ -36,7 +36,7 @@ from attention.validation import (
     PositiveInt,
     checked,
 )
-from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
+from lower import FAMILIES, HardInstance, load_instance, save_instance
 from lower.family import FamilyConstructor
 
 __all__ = [
@@ -299,7 +299,7 @@ def checkpoint_target(
     )
 
 
-def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
+def registered_families() -> Mapping[str, FamilyConstructor]:
     """The families of hard instances by name, whose packages are imported only here."""
     import lwe  # noqa: F401 - both register their families
     import sq  # noqa: F401

@@ -329,7 +329,7 @@ def two_head_families(*, bits: PositiveInt = 8, dim: PositiveInt = 40) -> tuple[
 
 def makes(entry: Any, kind: type | tuple[type, ...]) -> bool:
     """Whether an entry of `lower.FAMILIES` makes families of a class."""
-    return issubclass(getattr(entry, "result", entry), kind)
+    return issubclass(entry.result, kind)
 
 
 def plural(many: int, what: str) -> str:

@@ -69,7 +69,7 @@ class HiddenGateFamily(SQFamily):
             )
 
     @classmethod
-    def options(cls) -> dict[str, Option]:
+    def preset_options(cls) -> dict[str, Option]:
         """The name of a base, and the options of all bases."""
         bases = _bases()
         found = {"base": replace(_BASE, preset="parity", kind=Literal[tuple(bases)])}
@@ -78,7 +78,7 @@ class HiddenGateFamily(SQFamily):
         return found
 
     @classmethod
-    def preset(cls, base: str = "parity", **parameters: Any) -> "HiddenGateFamily":
+    def of_presets(cls, base: str = "parity", **parameters: Any) -> "HiddenGateFamily":
         """The family of a base with presets for what is left out."""
         kind = _bases()[base]
         if unused := set(parameters) - set(kind.options()):

@@ -24,8 +24,7 @@ from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
 
 if TYPE_CHECKING:
-    from lower import Family
-    from lower.family import Option
+    from lower.family import FamilyConstructor, Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
@@ -160,7 +159,7 @@ def checkpoint_command(
 
 
 @cache
-def _command(family: "type[Family]") -> Any:
+def _command(family: "FamilyConstructor") -> Any:
     from arena.generated_targets import family_target
 
     parameters = {name: _option(name, option) for name, option in family.options().items()}
