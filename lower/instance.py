@@ -60,13 +60,12 @@ class HardInstance:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
-        sizes = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
-        sizes["direction"] = len(self.direction)
-        if len(set(sizes.values())) != 1:
-            raise ValueError(f"The dimensions differ, {sizes}: they must agree.")
-        sizes = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
-        if len(set(sizes.values())) != 1:
-            raise ValueError(f"The numbers of tokens differ, {sizes}: they must agree.")
+        dims = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
+        dims["direction"] = len(self.direction)
+        tokens = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
+        for what, sizes in (("dimensions", dims), ("numbers of tokens", tokens)):
+            if len(set(sizes.values())) != 1:
+                raise ValueError(f"The {what} differ, {sizes}: they must agree.")
         if not self.secret.size:
             raise ValueError("secret is empty: at least one whole number is needed.")
         secret = np.array(self.secret, dtype=np.int64)
