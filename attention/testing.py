@@ -211,7 +211,8 @@ class _Contract:
         nan = self.oracle(lambda x, y, rng: _last_is_nan(y))
         self._refuses(nan, f"NaN {'answers' if self.queries else 'labels'} are an error.")
         self._refuses(
-            self.oracle(lambda x, y, rng: np.concatenate([y, y[..., :1]], axis=-1)), "Wrong shapes are an error."
+            self.oracle(lambda x, y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
+            "Wrong shapes are an error.",
         )
         if not self.queries:
             self._refuses(self.oracle(kind=_NotANumberTokens), "NaN tokens are an error.")
