@@ -31,7 +31,6 @@ from upper.linear_attention import (
     train_linear_attention,
 )
 from upper.linear_attention import fit_heads as _fit_heads
-from upper.linear_attention.by_gradient import GradientFit
 from upper.linear_attention.heads import HeadsFound, Tolerance
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.regression import CubicRegression, Method
@@ -56,7 +55,7 @@ class LinearFound:
         The tensor as heads, if requested and tried.
     heads_error, heads_seconds : float or None, float
         Relative error of the model with these heads on the same unseen examples, and the seconds of finding them.
-    by_gradient : tuple of (GradientFit, float)
+    by_gradient : tuple of (Fit, float)
         Each fit by Adam, and its relative error on the same unseen examples.
     curve : tuple of (int, float)
         Number of examples and relative error, for regressions on fewer examples.
@@ -67,7 +66,7 @@ class LinearFound:
     heads: HeadsFound | None
     heads_error: float | None
     heads_seconds: float
-    by_gradient: tuple[tuple[GradientFit, float], ...]
+    by_gradient: tuple[tuple[Fit, float], ...]
     curve: tuple[tuple[int, float], ...]
 
     @property
@@ -98,7 +97,7 @@ class LinearFound:
             ]
         for fit, error in self.by_gradient:
             took = f"{number_text(error)} in {fit.seconds:.1f} s"
-            rows.append((f"Adam, {plural(fit.model.heads, 'head')}", took))
+            rows.append((f"Adam, {plural(fit.details.heads, 'head')}", took))
         return "\n  ".join([verdict, *aligned(rows, left=2).splitlines()])
 
     def panels(self) -> dict[str, Panel]:
@@ -129,7 +128,8 @@ class LinearFound:
                 name: getattr(heads, name) for name in ("tolerance", "tail", "lower_bound", "exact", "tried")
             }
         result["by_gradient"] = [
-            {"heads": fit.model.heads, "seconds": fit.seconds, "steps": fit.steps, "error": error}
+            {"heads": fit.details.heads, "seconds": fit.seconds, "error": error}
+            | {"steps": fit.trace[-1].measures["steps"]}
             for fit, error in self.by_gradient
         ]
         return result | {"curve": [{"examples": n, "error": error} for n, error in self.curve]}
@@ -292,7 +292,7 @@ def learn_linear(
     trained, numbers = [], () if given.model is None else (given.model.heads, 2 * given.model.heads)
     for number in (numbers if adam_heads is None else (adam_heads,)) if adam else ():
         fit = train_linear_attention(x, y, heads=number, steps=adam, average=given.average, rng=rng)
-        trained.append((fit, given.error(fit.model)))
+        trained.append((fit, given.error(fit.predict)))
         on_step(f"Adam, {plural(number, 'head')}")
     curve = given.curve() if features <= _MOST_FEATURES else ()
     on_step("curve")

@@ -95,7 +95,7 @@ def test_the_details_are_written_with_their_arrays(paper, practical):
         # examples that determine no pattern, as with repeated tokens, have no residual
         seen = [sum(data["histogram"][:below]), sum(data["histogram"])]
         assert phases.hull.accepted <= seen[0] <= seen[1] <= phases.hull.rows
-        assert written["span"]["reach"] == phases.span.reach.tolist()
+        assert written["span"]["reach"] == phases.span.reach
     assert practical.to_json()["details"]["crude_hull"] is None
 
 
