@@ -184,7 +184,7 @@ def identity(value: Any) -> Any:
             for field in dataclasses.fields(part)
             if not (field.default in (None, False) and getattr(part, field.name) is field.default)
         }
-        name = f"{type(part).__module__}.{type(part).__qualname__}"
+        name = getattr(part, "stream_name", f"{type(part).__module__}.{type(part).__qualname__}")
         described.append({"dataclass": [{"named": name}, fields]})
     return {"is": top, "parts": described}
 

@@ -119,12 +119,11 @@ def samples_of(target: Target, number: PositiveInt, *, seed: NonNegativeInt = 0)
     drawn, secret = make_samples(parameters, number, secret=instance.secret, rng=[seed, 0])
     if not parameters.noisy:
         x, y = family.examples(instance, rng=[seed, 1]).draw(_COMPARED)
-        if family.deviations is not None:
-            form = covariate_form(secret, parameters)
-            low, high = kept_range(form, parameters.matrix, family.deviations)
-            products = covariates_of(x, parameters) @ form
-            inside = (low <= products) & (products <= high)
-            x, y = x[inside], y[inside]
+        form = covariate_form(secret, parameters)
+        low, high = kept_range(form, parameters.matrix, family.deviations)
+        products = covariates_of(x, parameters) @ form
+        inside = (low <= products) & (products <= high)
+        x, y = x[inside], y[inside]
         allowed = min(0.49, max(1e-6, instance.allowed_error))
         own = samples_from_examples(x, y, parameters, allowed_error=allowed)
         if np.any(secret_predictor(secret, parameters)(own.public) != own.labels):

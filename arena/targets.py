@@ -346,7 +346,7 @@ def preset_targets(seed: NonNegativeInt = 0) -> list[Target]:
     ]
 
 
-def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
+def registered_families() -> Mapping[str, FamilyConstructor]:
     """The families of hard instances by name, whose packages are imported only here."""
     import lwe  # noqa: F401 - both register their families
     import sq  # noqa: F401

@@ -23,8 +23,7 @@ from attention import read_checkpoint_layer
 
 if TYPE_CHECKING:
     from arena.targets import Target
-    from lower import Family
-    from lower.family import Option
+    from lower.family import FamilyConstructor, Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
@@ -168,7 +167,7 @@ def checkpoint_command(
 
 
 @cache
-def _command(family: "type[Family]") -> Any:
+def _command(family: "FamilyConstructor") -> Any:
     from arena.targets import family_target
 
     parameters = {name: _option(name, option) for name, option in family.options().items()}
@@ -177,8 +176,6 @@ def _command(family: "type[Family]") -> Any:
     def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
         _write(family_target(made, seed=seed), out, as_json)
-        if made.remark:
-            say(made.remark, quiet=as_json)
 
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]

@@ -96,14 +96,14 @@ def reduction_floor(dim: int) -> float:
 
 
 def chunks_of_blocks(
-    most: int, *, least: int = 2
+    most: int,
 ) -> Iterator[tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]]:
-    """Block sizes up to `most` or 2^16, and the logarithms of their root-Hermite factors, in parts.
+    """Block sizes from 2 to `most` or 2^16, and the logarithms of their root-Hermite factors, in parts.
 
     Often the first part is enough.
     """
     blocks, factors = (column[: max(most, 2) - 1] for column in _block_table())
-    start, end = least - 2, _FIRST_BLOCKS
+    start, end = 0, _FIRST_BLOCKS
     while start < len(blocks):
         yield blocks[start:end], factors[start:end]
         start, end = end, 2 * end
@@ -159,11 +159,8 @@ class CostModel:
         return np.logaddexp2(floor, calls) if self.progressive else np.maximum(floor, calls)
 
     def short_vectors(
-        self,
-        blocks: Int[np.ndarray, " n"],
-        dim: int,
-        wanted: Float[np.ndarray, "*many n"],
-    ) -> Float[np.ndarray, "*many n"]:
+        self, blocks: Int[np.ndarray, " n"], dim: int, wanted: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"]:
         """log2 of the cost of 2^wanted short vectors; each reduction is followed by a sieve if all calls count."""
         calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
         more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)

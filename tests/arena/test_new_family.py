@@ -13,7 +13,8 @@ from arena.cells import engine_cell
 from arena.learner_table import LEARNERS, PRESETS
 from lower import FAMILIES, Heads, constructor
 from sq import ProfileFamily, two_head_families
-from sq.profiles import Bits, Dim, Slope
+from sq.family import Dim
+from sq.profiles import Bits, Slope
 from studies import run_study
 from studies.query_curves import query_curves
 

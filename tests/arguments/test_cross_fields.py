@@ -24,7 +24,7 @@ X, Y = attention.ExampleOracle(LAYER, INPUTS, rng=0).draw(60)
 VALUES = Y.sum(axis=1)
 PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
 INSTANCE, SECRETS = PARITY.instance(1), sq.SecretSet(dim=6, bits=2)
-ZERO = lower.LinearKnownPart.zero(2, 3)
+ZERO = lower.KnownComponent.zero(2, 3)
 KERNEL = OverlapGram(SECRETS, (0, 0, 0.5))
 SMALL = LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
@@ -87,8 +87,8 @@ LOWER = [
     (lambda: changed(layer=layer(2, 4)), "dimensions"),
     (lambda: changed(inputs=BooleanInputs(3, 5)), "tokens"),
     (lambda: changed(known=ZERO), "dimensions"),
-    (lambda: lower.GatedKnownPart(gate=3, on=ZERO, off=ZERO), "gate"),
-    (lambda: lower.GatedKnownPart(gate=0, on=ZERO, off=lower.LinearKnownPart.zero(2, 4)), "agree"),
+    (lambda: dataclasses.replace(ZERO, gate=3, off=ZERO), "gate"),
+    (lambda: dataclasses.replace(ZERO, gate=0, off=lower.KnownComponent.zero(2, 4)), "agree"),
     (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
     (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
     (lambda: lower.all_sign_matrices(8, 8), "62"),

@@ -35,7 +35,7 @@ class TestDraw:
             np.testing.assert_array_equal(y, LAYER(x))
         assert (oracle.tokens, oracle.dim, oracle.remaining, oracle.drawn) == (4, 3, None, sum(draws))
 
-    @pytest.mark.parametrize("noise", [0.0, 0.3, lambda y, rng: y + rng.standard_normal(y.shape)])
+    @pytest.mark.parametrize("noise", [0.0, 0.3, lambda x, y, rng: y + rng.standard_normal(y.shape)])
     def test_same_seed_same_bits_and_no_example_twice(self, noise):
         one, other, another = (
             ExampleOracle(LAYER, GaussianInputs(4, 3), noise=noise, rng=seed)

@@ -158,8 +158,8 @@ def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
             return np.full((n, self.tokens, self.dim), np.inf)
 
     for source, match in [
-        (oracle(noise=lambda y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
-        (oracle(noise=lambda y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
+        (oracle(noise=lambda x, y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
+        (oracle(noise=lambda x, y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
         (ExampleOracle(np.zeros_like, Broken(2, 3)), "x is an array with NaN or infinite"),
     ]:
         with pytest.raises(ValueError, match=f"oracle's {match}"):
