@@ -54,7 +54,7 @@ def estimate_command(
     """Estimate the cost of each known attack on a problem, the cheapest first. This is no claim of security.
 
     The columns are named as the lattice estimator names them: rop operations, mem words of memory, m samples, beta
-    block size, d dimension, eta last sieve, zeta columns left out.
+    block size, d dimension, eta last sieve, zeta guessed entries.
 
     Example: attention-bounds estimate kyber512
     """

@@ -23,7 +23,7 @@ class Cost:
 
     Names are those of the lattice estimator: rop are the operations, mem is the memory in words, m are the samples,
     beta is the block size, d the dimension of the lattice, eta the dimension of a last sieve, zeta the number of
-    columns that are left out.
+    guessed entries, t the number of transformed entries.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from lwe.costs.cost import Cost, refine
 from lwe.costs.deviations import Deviations, normal_form
 from lwe.costs.reduction import (
+    BLOCKS,
     COST_MODELS,
     CostModel,
     CostModelName,
@@ -22,7 +23,6 @@ from lwe.parameters import LWEParameters
 
 __all__ = ["decoding_cost"]
 
-_BLOCKS = range(40, 1755)  # a classical sieve in the largest is beyond 2^512
 _SUCCESS = 0.99
 _LONGEST = 4096  # lattices of larger dimensions have a last block below it
 
@@ -64,7 +64,7 @@ def decoding_cost(
         return None
     plan = cache(partial(_plan, form, COST_MODELS[model]))
     bound = cache(COST_MODELS[model].least)
-    least, most = _BLOCKS[0], _BLOCKS[-1]
+    least, most = BLOCKS[0], BLOCKS[-1]
     block = refine(lambda block: plan(block).exponent, range(least, most, 120), least, most, bound)
     # a basis smaller than the one with the shortest vectors may suffice
     fewest, most = max(block, form.n + 1), plan(block).dim
@@ -104,9 +104,7 @@ def _plan(form: Deviations, model: CostModel, block: int, dim: int | None = None
 
 def _final_sieve(dim: int, log_volume: float, log_delta: float, log_error: float) -> int:
     """The dimension of the last block in which the projected error is the shortest vector; at least 1."""
-    size, of_size = (
-        one[: _BLOCKS[-1] if dim > _LONGEST else dim] for one in _shortest()
-    )  # of the last block
+    size, of_size = (one[: BLOCKS[-1] if dim > _LONGEST else dim] for one in _shortest())  # of the last block
     volume = size / dim * log_volume - (dim - size) * size * log_delta + log_error
     short = np.flatnonzero(volume - of_size < (size + 1) * log_error)
     return int(size[short[-1]]) + 1 if len(short) else 1

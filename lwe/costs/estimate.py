@@ -8,7 +8,7 @@ from attention.validation import checked
 from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
 from lwe.costs.cost import Cost
 from lwe.costs.decoding import decoding_cost
-from lwe.costs.dual import dual_cost
+from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import drop_and_solve_cost, primal_cost
 from lwe.costs.reduction import CostModelName
 from lwe.parameters import LWEParameters
@@ -39,11 +39,11 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
     Notes
     -----
     Each number is a heuristic estimate of the cost of one attack. Lattice estimates in the core-SVP model are low on
-    purpose: they count only one call of a sieve. Another attack may cost less than all of these, so a large exponent is
-    no claim of security: not estimated are, for example, hybrids that guess entries before they decode or before they
-    look for short dual vectors, BKW with lattice codes, and Arora and Ge's equations. At toy sizes the asymptotic
-    formulas say little, and an exponent does not predict seconds. Where the parameters have no `m`, the list may
-    contain an attack that needs more samples than a scheme makes public.
+    purpose: they count only one call of a sieve. Another attack may cost less than all of these, such as a hybrid that
+    guesses entries before it decodes, BKW with lattice codes, or Arora and Ge's equations, so a large exponent is no
+    claim of security. At toy sizes the asymptotic formulas say little, and an exponent does not predict seconds. Not
+    all attacks are implemented in `lwe.attacks`. Where the parameters have no `m`, the list may contain an attack that
+    needs more samples than a scheme makes public.
 
     ValueError if n is above 2^18.
 
@@ -61,6 +61,7 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
         "drop-and-solve": partial(drop_and_solve_cost, model=model),
         "bdd": partial(decoding_cost, model=model),
         "dual": partial(dual_cost, model=model),
+        "dual_hybrid": partial(dual_hybrid_cost, model=model),
         "mitm": meet_in_the_middle_cost,
         "linearisation": linearisation_cost,
         "plain-bkw": bkw_cost,

@@ -13,6 +13,7 @@ from lwe.costs.cost import Cost
 from lwe.parameters import LWEParameters
 
 __all__ = [
+    "BLOCKS",
     "COST_MODELS",
     "CostModel",
     "CostModelName",
@@ -32,6 +33,9 @@ _SIEVE_VECTORS = 0.2075
 _LARGEST_BLOCK = 1 << 16  # a sieve in it costs more than 2^17000; dimensions have no bound
 
 _FIRST_BLOCKS = 512
+
+BLOCKS = range(40, 1755)
+"""The blocks that decoding and the dual hybrid attack try; a classical sieve in the largest is beyond 2^512."""
 
 # below this dimension the fit of MATZOV does not hold, and enumeration is counted
 _LEAST_SIEVE = 20
@@ -96,14 +100,14 @@ def reduction_floor(dim: int) -> float:
 
 
 def chunks_of_blocks(
-    most: int,
+    most: int, *, least: int = 2
 ) -> Iterator[tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]]:
-    """Block sizes from 2 to `most` or 2^16, and the logarithms of their root-Hermite factors, in parts.
+    """Block sizes up to `most` or 2^16, and the logarithms of their root-Hermite factors, in parts.
 
     Often the first part is enough.
     """
     blocks, factors = (column[: max(most, 2) - 1] for column in _block_table())
-    start, end = 0, _FIRST_BLOCKS
+    start, end = least - 2, _FIRST_BLOCKS
     while start < len(blocks):
         yield blocks[start:end], factors[start:end]
         start, end = end, 2 * end
@@ -159,8 +163,11 @@ class CostModel:
         return np.logaddexp2(floor, calls) if self.progressive else np.maximum(floor, calls)
 
     def short_vectors(
-        self, blocks: Int[np.ndarray, " n"], dim: int, wanted: Float[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " n"]:
+        self,
+        blocks: Int[np.ndarray, " n"],
+        dim: int,
+        wanted: Float[np.ndarray, "*many n"],
+    ) -> Float[np.ndarray, "*many n"]:
         """log2 of the cost of 2^wanted short vectors; each reduction is followed by a sieve if all calls count."""
         calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
         more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)

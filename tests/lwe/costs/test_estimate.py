@@ -8,7 +8,7 @@ from lwe import LWEParameters
 from lwe.costs import COST_MODELS, estimate
 from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
 from lwe.costs.deviations import error_character, lengths_tell
-from lwe.costs.dual import dual_cost
+from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import best_primal_shape, drop_and_solve_cost, fewest_samples, primal_cost
 from lwe.distributions import (
     BINARY,
@@ -130,7 +130,7 @@ def test_dimensions_and_moduli_of_any_size_have_every_row(n, q, secret):
     parameters = LWEParameters(n, q, **TERNARY_SECRETS | {"Xs": secret})
     for one in (parameters, parameters.updated(m=2 * n)):
         costs = estimate(one)
-        assert {"usvp", "bdd", "dual"} <= {cost.attack for cost in costs}
+        assert {"usvp", "bdd", "dual", "dual_hybrid"} <= {cost.attack for cost in costs}
         assert all(not cost.failure and math.isfinite(cost.log2_rop) for cost in costs)
 
 
@@ -150,11 +150,20 @@ def test_a_row_that_fails_leaves_the_others(monkeypatch):
     assert costs[-1].to_json()["log2_rop"] is None
 
 
+@pytest.mark.parametrize("model", COST_MODELS)
+@pytest.mark.parametrize("secret", [UNIFORM, BINARY, DiscreteGaussian(1e6), SparseSigned(9)], ids=str)
+@pytest.mark.parametrize("m", [None, 150])
+def test_the_dual_hybrid_costs_no_more_than_the_dual_attack(secret, m, model):
+    parameters = LWEParameters(256, 2**40, **TERNARY_SECRETS | {"Xs": secret}, m=m)
+    dual, hybrid = dual_cost(parameters, model=model), dual_hybrid_cost(parameters, model=model)
+    assert dual is None or hybrid.log2_rop <= dual.log2_rop
+
+
 @pytest.mark.parametrize("name", ["frodo640", "ntru-hps2048509"])
 def test_attacks_on_a_scheme_take_no_more_samples_than_it_makes_public(name):
     parameters = PRESETS[name]
     costs = estimate(parameters)
-    assert costs
+    assert costs[0].attack in ("dual_hybrid", "dual")
     assert all(cost.log2_m <= math.log2(parameters.m) + 1e-9 for cost in costs)
 
 

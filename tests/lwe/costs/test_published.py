@@ -16,7 +16,7 @@ import pytest
 
 from lwe import LWEParameters
 from lwe.costs.decoding import decoding_cost
-from lwe.costs.dual import dual_cost
+from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.presets import PRESETS
@@ -33,12 +33,18 @@ def wide(secret):
     return plain(1024, 2**32, secret, 3.0)
 
 
+def tuniform(bits):
+    """The deviation of their law "TUniform"."""
+    return math.sqrt((2 ** (2 * bits + 1) + 1) / 6)
+
+
 CORE, MATZOV = {"model": "core-SVP"}, {"model": "MATZOV"}
 
 PUBLISHED = [
     ("kyber512", primal_cost, KYBER, 512, CORE, 118.6),
     ("kyber768", primal_cost, KYBER768, 768, CORE, 182.2),
     ("kyber1024", primal_cost, KYBER1024, 1024, CORE, 256.5),
+    ("kyber512", dual_hybrid_cost, KYBER, 512, CORE, 115.5),
     ("kyber512", primal_cost, KYBER, 512, MATZOV, 143.8),
     ("kyber512", decoding_cost, KYBER, 512, MATZOV, 140.2),
     ("kyber768", decoding_cost, KYBER768, 768, MATZOV, 201.0),
@@ -69,6 +75,9 @@ PUBLISHED = [
         MATZOV,
         206.8,
     ),
+    ("kyber512", dual_hybrid_cost, KYBER, 512, MATZOV, 139.7),
+    ("TFHErs_LWE", dual_hybrid_cost, plain(918, 2**64, BINARY, tuniform(45)), None, MATZOV, 134.9),
+    ("TFHErs_RLWE", dual_hybrid_cost, plain(2048, 2**64, BINARY, tuniform(17)), None, MATZOV, 134.8),
     ("frodo640", primal_cost, PRESETS["frodo640"], 656, CORE, 142),
     ("dilithium2", primal_cost, PRESETS["dilithium2"], 1024, CORE, 123),
     ("saber", primal_cost, SABER, 768, CORE, 189),
@@ -77,6 +86,7 @@ PUBLISHED = [
     ("ntru-hps4096821", decoding_cost, PRESETS["ntru-hps4096821"], 820, MATZOV, 199.6),
     ("ntru-hrss701", decoding_cost, PRESETS["ntru-hrss701"], 700, MATZOV, 158.6),
     ("hesv2-131072-128", decoding_cost, PRESETS["hesv2-131072-128"], None, MATZOV, 127.9),
+    ("seal22-8192", dual_hybrid_cost, PRESETS["seal22-8192"], None, MATZOV, 121.8),
 ]
 
 
