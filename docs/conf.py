@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "myst_parser",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
