@@ -50,10 +50,10 @@ results
 
 # %%
 # The number is the error on what is *not* known in advance. 1 means that nothing was learned beyond the known part, and
-# 1e-15 that every digit was learned. That Newton learns the nice layers is measured; no theorem says that it must.
-# Elimination provably finds a noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of
-# tries. That Newton does not find it is only measured: the certificate bounds correlational queries, and Newton
-# looks at the examples themselves. The learner that asks value queries finds all three: nothing here is hard for it.
+# 1e-15 that every digit was learned. That Newton learns the nice layers is measured. Elimination provably finds a
+# noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of tries. That Newton does not find
+# it is only measured: the certificate bounds correlational queries, and Newton looks at the examples themselves. The
+# learner that asks value queries finds all three.
 
 # %%
 # Pictures
@@ -80,16 +80,7 @@ print(summary.verdict, summary.outcome)
 print(f"errors from {summary.error_min:.0e} to {summary.error_max:.0e}")
 
 # %%
-# A part of the comparison by name; ``print`` gives the table of the command line.
-
-part = results.only("sq-parity-2-16", ["newton", "elimination", "by-queries"])
-print(part)
-
-# %%
-# Every fit is a row of a pandas data frame.
-
-shown = ["target", "learner", "seed", "unknown_part_error", "examples_used"]
-print(results.to_pandas()[shown].dropna().to_string(index=False))
+# ``results.to_pandas()`` is a data frame with a row for each fit, and ``results.only`` a part of the comparison.
 
 # %%
 # Keeping it

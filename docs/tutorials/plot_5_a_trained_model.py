@@ -103,36 +103,7 @@ if checkpoint:
 recovery.drawing if checkpoint else None
 
 # %%
-# One head
-# --------
-#
-# The tokens of a real input are no random ones. What the examples do not determine is said by the certificate of the
-# activations: see :doc:`/how-to/your-own-model`. Here is the matrix of one head, which makes its logits.
-
-if checkpoint:
-    from matplotlib.figure import Figure
-
-    from arena.drawing import Drawing
-
-    theta = layers[0].theta[0]
-    figure = Figure(figsize=(4.4, 3.6))
-    axes = figure.subplots()
-    largest = abs(theta).max()
-    mesh = axes.pcolormesh(theta, cmap="RdBu_r", vmin=-largest, vmax=largest, rasterized=True)
-    axes.set(
-        title="Theta of head 0 in layer 0", xlabel="coordinate of the key", ylabel="coordinate of the query"
-    )
-    figure.colorbar(mesh)
-    head = Drawing(figure, "The matrix Theta of head 0 in layer 0")
-head if checkpoint else None
-
-# %%
-# Few directions carry it, as its singular values show.
-
-import numpy as np
-
-if checkpoint:
-    print(np.linalg.svd(theta)[1][:8].round(3))
+# The tokens of a real input are not random. :doc:`/how-to/your-own-model` shows the certificate of what they determine.
 
 # %%
 # At the end the checkpoint of the small encoder is deleted.
