@@ -55,7 +55,7 @@ print(layer.patterns(x)[0].round(2))
 
 # %%
 # On some rows the heads agree, and the theorem uses these rows. If all heads have the same pattern p, the label of the
-# row is :math:`p X \sum_i W_i`. It depends only on the sum of the projections. Agreement up to a tolerance in logits
+# row is :math:`p X \sum_i W_i`, which depends only on the sum of the projections. Agreement up to a tolerance in logits
 # has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`. Here the exponent is 1: half the tolerance, half the
 # rows. Many heads or tokens are expensive.
 
@@ -69,17 +69,12 @@ for tolerance in (0.4, 0.2, 0.1):
 
 # %%
 # Is the layer nice? `attention.check_conditions` measures what the theorem requires of a layer, as far as that is known
-# to us. Random layers meet the conditions more often as d grows (measured). This layer meets all of them.
+# to us. This layer meets all conditions.
 
 from attention import check_conditions
 
 report = check_conditions(layer, tokens=k)
 print(report)
-
-# %%
-# The report explains what a condition means and why the theorem requires it:
-
-print(report["theta_stable_rank"].explanation)
 
 # %%
 # Learned by Newton's method
@@ -131,8 +126,8 @@ drawings[3, "sum"]
 drawings[6, "net"]
 
 # %%
-# Both learners have learned the layer. The six phases have a theorem (for conditions whose constants we do not know)
-# and need hundreds of times as many examples. Newton has no theorem, only measurements, and finds all digits.
+# Both learners have learned the layer. The six phases have a theorem and need hundreds of times as many examples. Newton
+# has measurements only, and finds all digits.
 
 for name, one in {"Newton": learned, "six phases": phases}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")

@@ -95,13 +95,6 @@ if has_torch:
         print("-", note)
 
 # %%
-# In one example, tokens attend as the task requires:
-
-if has_torch:
-    print("first coordinates:", x[0, :, 0].tolist())
-    print(trained.patterns(x[:1].double().numpy())[0, 0].round(2))
-
-# %%
 # Inspected
 # ---------
 #

@@ -2,9 +2,8 @@ r"""
 3. A first comparison
 =====================
 
-A multi-head attention layer :math:`F(X) = \sum_i \mathrm{softmax}(X \Theta_i X^\top) X W_i` is hidden. A learner
-sees random examples :math:`(X, F(X))` and has to predict :math:`F` on fresh ones. Which learner learns which layer, and
-which layer is learned from examples by none but an attack made for it? Runs in about fifteen seconds.
+Which learner learns which layer, and which layer is learned from examples by none but an attack made for it? Runs in
+about fifteen seconds.
 """
 
 # %%
@@ -41,8 +40,7 @@ for statement in hard.certificate:
 # -------------
 #
 # Newton's method, least squares, the part of the target that is known in advance, and Gaussian elimination, an attack
-# on parities and on nothing else. The fifth sees more: it asks for :math:`F(X)` at an :math:`X` of its choice. Each
-# runs with two seeds on every target.
+# on parities only. The fifth asks for :math:`F(X)` at an :math:`X` of its choice. Each runs with two seeds.
 
 learners = ["newton", "linear", "known-part", "elimination", "by-queries"]
 results = compare(targets, learners, seeds=2)
@@ -100,5 +98,4 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 # ``compare(..., store="runs.sqlite")`` stores every fit as soon as it is done, so an interrupted comparison can resume.
-# ``jobs=2`` runs two fits at once and gives the same numbers. On the command line all of this is ``attention-bounds
-# compare``.
+# On the command line all of this is ``attention-bounds compare``.

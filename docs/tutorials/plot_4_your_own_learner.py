@@ -41,7 +41,7 @@ def features(x):
 # with it and with what the oracle has. `attention.draw_examples` refuses examples that are not finite or have a wrong
 # shape. The recorder keeps the time, the number of examples and the trace. The ground truth measures and never helps.
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attention import Outcome, Recorder, check_budget, draw_examples
 
@@ -92,23 +92,6 @@ from attention.testing import check_learner
 layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(tokens=2, dim=4)
 fit = check_learner(CubicRidge(examples=300), layer, inputs)
 print(fit.outcome.name)
-
-# %%
-# The test detects a learner with a false claim.
-
-
-@dataclass(frozen=True)
-class Boastful(CubicRidge):
-    """The same, with a claim that it cannot keep."""
-
-    def fit(self, oracle, **options):
-        return replace(super().fit(oracle, **options), outcome=Outcome.EXACT)
-
-
-try:
-    check_learner(Boastful(examples=300), layer, inputs)
-except AssertionError as sentence:
-    print(sentence)
 
 # %%
 # Beside the others

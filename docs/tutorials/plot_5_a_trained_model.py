@@ -81,14 +81,12 @@ if checkpoint:
         print(f"Layer {n}:", ", ".join(one.name for one in report.conditions if not one.verdict))
 
 # %%
-# A layer with a condition in its row is outside the theorem of Chen and Li. Random layers of this size satisfy more of
-# them. No lower bound follows: a layer outside the theorem need not be hard.
+# A layer with a condition in its row is outside the theorem of Chen and Li. It need not be hard.
 #
 # Recovered by examples and by queries
 # ------------------------------------
 #
-# Each layer is hidden behind its outputs, on random Boolean tokens or on tokens that the learner chooses.
-# ``attention-bounds recover FOLDER`` does the same.
+# Learners see the outputs on random Boolean tokens, or on tokens of their choice, as in ``attention-bounds recover``.
 
 import arena
 
