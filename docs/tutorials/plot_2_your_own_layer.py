@@ -3,8 +3,7 @@ r"""
 =================
 
 Does a layer of your own satisfy the conditions under which learning is proved to be possible? Can it be learned back
-even if it does not? This page takes a layer from plain arrays, and one from a PyTorch module that it trains. Runs in
-about half a minute.
+even if it does not? This page takes a layer from arrays, and one from a PyTorch module that it trains. Runs in seconds.
 """
 
 # %%
@@ -58,8 +57,8 @@ print(learned)
 # A layer that was trained
 # ------------------------
 #
-# Trained matrices differ from random ones. Here PyTorch trains a module for some seconds on a task about one
-# coordinate: every token must output the mean of the tokens with the same first coordinate.
+# PyTorch trains a module for some seconds: every token must output the mean of the tokens with the same first
+# coordinate.
 
 from importlib.util import find_spec
 
@@ -120,15 +119,13 @@ if has_torch:
 # Learned back nevertheless
 # -------------------------
 #
-# That the theorem does not apply is no lower bound. Newton recovers this layer to the last digits. This is one
-# measurement and no promise for other layers.
+# Newton recovers this layer to the last digits. This is one measurement and no promise for other layers.
 
 if has_torch:
     learned = learn(own, "newton", seed=0)
     print(learned)
 
 # %%
-# The command line takes a trained module as a file. `attention.save_layer` writes it: ``save_layer("own.safetensors",
-# trained)``. Then ``attention-bounds inspect own.safetensors --tokens 3`` and ``attention-bounds learn own.safetensors
-# --tokens 3`` do what this page did. :doc:`/how-to/your-own-model` is about a checkpoint on disk.
+# ``save_layer("own.safetensors", trained)`` of `attention` writes it for the command line, where ``inspect`` and
+# ``learn`` do what this page did. :doc:`/how-to/your-own-model` is about a checkpoint on disk.
 # :doc:`plot_3_first_comparison` shows layers that, as far as is known, cannot be learned back.
