@@ -84,7 +84,15 @@ def make_degrees(out: Path) -> None:
 
 def make_families(out: Path) -> None:
     """The table of all families: those with numbered secrets out of one certificate each."""
-    heads = ["family", "take it for", "broken by", "targets", "lowest degree", "orthogonal", "queries, tau = .1"]
+    heads = [
+        "family",
+        "take it for",
+        "broken by",
+        "targets",
+        "lowest degree",
+        "orthogonal",
+        "queries, tau = .1",
+    ]
     rows = [["``nice``", _TAKE_IT_FOR["nice"], "Newton, by-queries, six phases"]]
     for family in hard_families(_DIM):
         values = {fact.name: fact.value for fact in family.instance(0).certificate}
@@ -94,7 +102,9 @@ def make_families(out: Path) -> None:
                 f"``{family.name}``: {family.title}",
                 _TAKE_IT_FOR.get(family.name, ""),
                 ", ".join(family.broken_by),
-                f"{targets:,}" if targets < 10**6 else f"{targets:.1e}".replace("e+0", "e").replace("e+", "e"),
+                f"{targets:,}"
+                if targets < 10**6
+                else f"{targets:.1e}".replace("e+0", "e").replace("e+", "e"),
                 values["lowest degree of the unknown part"],
                 "yes" if family.orthonormal else "no",
                 f"{values['queries at tolerance 0.1']:,}",

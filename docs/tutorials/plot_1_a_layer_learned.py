@@ -126,8 +126,8 @@ drawings[3, "sum"]
 drawings[6, "net"]
 
 # %%
-# Both learners have learned the layer. The six phases have a theorem and need hundreds of times as many examples. Newton
-# has measurements only, and finds all digits.
+# Both learners have learned the layer. The six phases have a theorem and need hundreds of times as many examples.
+# Newton has measurements only, and finds all digits.
 
 for name, one in {"Newton": learned, "six phases": phases}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")

@@ -3,8 +3,8 @@ r"""
 =================
 
 Does a layer of your own satisfy the conditions under which learning is proved to be possible? Can it be learned back
-even if it does not? This page takes a layer from arrays, and one from a PyTorch module that it trains. Runs in about ten
-seconds.
+even if it does not? This page takes a layer from arrays, and one from a PyTorch module that it trains. Runs in about
+ten seconds.
 """
 
 # %%

@@ -15,9 +15,9 @@ all learners, and compares it with the built-in ones. Runs in about half a minut
 # .. math:: F(X)_a \approx \sum_i \Big(\bar x + x_a \Theta_i \, C\Big) W_i, \qquad
 #           C = \frac1k \sum_b x_b^\top (x_b - \bar x),
 #
-# where :math:`\bar x` is the mean token. So every attention layer is nearly linear in the mean token, and in the products
-# of a coordinate of the token with an entry of the symmetric matrix C. A ridge regression on these features can learn
-# the first order, and no more, even from unlimited examples.
+# where :math:`\bar x` is the mean token. So every attention layer is nearly linear in the mean token, and in the
+# products of a coordinate of the token with an entry of the symmetric matrix C. A ridge regression on these features
+# can learn the first order, and no more, even from unlimited examples.
 
 import numpy as np
 
