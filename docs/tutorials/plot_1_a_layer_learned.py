@@ -2,8 +2,8 @@ r"""
 1. A layer hidden, and learned
 ==============================
 
-This page explains the problem and makes a nice layer. Two learners then learn it from examples: the one to use in
-practice, and the one that has a theorem. Runs in about ten seconds.
+Two learners learn a nice layer from examples: the one to use in practice, and the one that has a theorem. Runs in about
+ten seconds.
 """
 
 # %%
@@ -133,6 +133,5 @@ for name, one in {"Newton": learned, "six phases": phases}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")
 
 # %%
-# Gradient methods learn such layers too. Adam does so from hundreds of thousands of examples, up to the rounding of
-# float32. :doc:`plot_3_first_comparison` shows a *hard* layer. The next page is about a layer of your own,
-# :doc:`plot_2_your_own_layer`.
+# Adam learns such layers too, from hundreds of thousands of examples and up to the rounding of float32.
+# :doc:`plot_3_first_comparison` shows a *hard* layer.

