@@ -52,9 +52,6 @@ learned = learn(target, "newton", seed=1)
 print(learned)
 
 # %%
-# ``learned.save("fitted.safetensors")`` writes it as a file that every command reads.
-
-# %%
 # A layer that was trained
 # ------------------------
 #

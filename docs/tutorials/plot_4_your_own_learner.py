@@ -123,6 +123,5 @@ for line in targets[2].record.certificate:
         print(textwrap.fill(str(line), 72))
 
 # %%
-# The same as a picture, rows in the order of the table.
 
 results.plot()
