@@ -14,7 +14,7 @@ from arena.records import TargetRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome
 from attention.evaluation import HeldOut, orbits, which_held_out
-from attention.files import FilePath, tensor_types
+from attention.files import FilePath, stored_tensors
 from attention.fits import Progress
 from attention.learning import Access
 from runs import single_thread
@@ -124,7 +124,7 @@ def holds_examples(file: Path) -> bool:
                 )
         return True
     try:
-        names = set(tensor_types(file))
+        names = set(stored_tensors(file))
     except FileFormatError:
         return False
     return {"x", "y"} <= names and "theta" not in names

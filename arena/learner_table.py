@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import lwe
 import sq
@@ -14,7 +14,7 @@ from arena.targets import Target
 from attention import Learner
 from attention.foreign import printable
 from attention.learning import access_of
-from attention.validation import one_of
+from attention.validation import check
 from runs.figures import line_look
 
 __all__ = [
@@ -105,8 +105,7 @@ def choose_budgets(preset: str) -> Budgets:
     ValueError
         If the preset is not known.
     """
-    one_of("preset", preset, tuple(PRESETS))
-    return PRESETS[preset]
+    return PRESETS[check("preset", preset, Literal[tuple(PRESETS)])]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,9 @@ if TYPE_CHECKING:
     from attention.conversion import convert_torch_module
     from attention.errors import parameter_errors, relative_error, unknown_part_error
     from attention.examples import ExampleOracle, ExamplesExhaustedError
-    from attention.files import (
-        FileFormatError,
-        load_layer,
-        save_layer,
-        write_examples,
-    )
+    from attention.files import load_layer, save_layer, write_examples
     from attention.fits import Fit, GroundTruth, Step
+    from attention.foreign import FileFormatError
     from attention.generators import (
         make_affinely_dependent_layer,
         make_block_diagonal_layer,

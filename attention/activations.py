@@ -8,8 +8,6 @@ import numpy as np
 
 from attention.examples import ExampleOracle
 
-__all__ = ["attention_layer_examples"]
-
 _MASKS = ("attn_mask", "key_padding_mask", "attention_mask", "head_mask")
 # positions of the masks among the arguments of torch.nn.MultiheadAttention
 _MASK_PLACES = {3: "key_padding_mask", 5: "attn_mask"}

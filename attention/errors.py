@@ -11,8 +11,6 @@ from attention.evaluation import norm_ratio
 from attention.layer import AttentionLayer
 from attention.validation import checked, require_array
 
-__all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
-
 
 def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"]) -> float:
     """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; predicting zero gives 1.0.

@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import shown
-from attention.files import FileFormatError, FilePath, read_array, read_arrays, wrong
+from attention.files import FilePath, read_array, read_arrays
+from attention.foreign import FileFormatError, wrong
 from attention.inputs import Inputs, Rng
 from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator, require_array
-
-__all__ = ["ExampleOracle"]
 
 _MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
 
@@ -61,7 +60,7 @@ class ExampleOracle:
         self._rng = random_generator(rng)
         self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
         self.held_out: tuple[np.ndarray, np.ndarray] | None = None
-        self._shape = (inputs.tokens, inputs.dim)
+        self.tokens, self.dim = inputs.tokens, inputs.dim
         self._drawn = 0
         self._streams: list[ExampleOracle] = []
 
@@ -92,7 +91,8 @@ class ExampleOracle:
             for name, array in zip(("inputs of held_out", "labels of held_out"), held_out, strict=True):
                 require_array(name, array)
         oracle.held_out = held_out
-        oracle._left, oracle._shape = (np.array(x), np.array(y)), x.shape[1:]
+        oracle._left = np.array(x), np.array(y)
+        oracle.tokens, oracle.dim = x.shape[1:]
         oracle._drawn, oracle._streams = 0, []
         return oracle
 
@@ -122,16 +122,6 @@ class ExampleOracle:
             return cls.from_arrays(x, y)
         except ValueError as error:
             raise FileFormatError(f"{x_path}: {error}") from None
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens of an example."""
-        return self._shape[0]
-
-    @property
-    def dim(self) -> int:
-        """The number of coordinates of a token."""
-        return self._shape[1]
 
     @property
     def drawn(self) -> int:

@@ -7,9 +7,9 @@ import json
 import math
 import os
 import secrets
-import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,22 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 
 from attention._arrays import shown, to_numpy
-from attention.foreign import JSON_LIMIT, escaped, printable, strict_json
+from attention.foreign import (
+    JSON_LIMIT,
+    escaped,
+    guarded,
+    json_object,
+    printable,
+    require_file,
+    require_finite,
+    strict_json,
+    wrong,
+)
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
-from attention.memory import memory_text, require_memory
-from attention.validation import as_path, checked, require_array
+from attention.memory import require_memory
+from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
+from attention.validation import checked, require_array
 
 __all__ = [
     "StoredLayer",
@@ -41,17 +52,6 @@ FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
-_MOST_INFLATED = (
-    200  # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
-)
-_SMALL = 64 << 20  # arrays of fewer bytes are read whatever they inflate from
-_DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
-_ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
-
-
-class FileFormatError(ValueError):
-    """A file is invalid: missing, truncated, of another kind, with wrong shapes, or with entries not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
     file cannot be written; then no partial file remains. The same content gives the same bytes. Arrays are read back
     bit for bit, in the machine's byte order.
     """
-    path = as_path(path)
+    path = Path(path)
     if not kind:
         raise ValueError("kind is '': a word that says what the tensors are is needed.")
     arrays = {name: _writable_array(name, tensors[name]) for name in sorted(tensors)}
@@ -121,7 +121,7 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
 @checked
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
     """Read a file of `write_tensors`; if `kind` is given, the file must be of that kind."""
-    path = as_path(path)
+    path = Path(path)
     tensors, about = _read(path)
     if about is None:
         raise wrong(path, "the file has no metadata of this toolkit; give one that the toolkit wrote")
@@ -158,9 +158,10 @@ def save_layer(
     write_tensors(path, "layer", tensors, about | ({"causal": True} if layer.causal else {}))
 
 
+@checked
 def load_layer(path: FilePath) -> StoredLayer:
     """Read the layer of any safetensors file that holds theta, w and perhaps biases: ours or a foreign one."""
-    path = as_path(path)
+    path = Path(path)
     tensors, about = _read(path)
     about = about or {}
     if missing := [name for name in ("theta", "w") if name not in tensors]:
@@ -195,12 +196,12 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
     names : sequence of str, optional
         The arrays that must be present; only these are returned.
     """
-    path = as_path(path)
+    path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(path)
     else:
-        arrays = {"array": read_npy(path)} if suffix == ".npy" else read_safetensors(path)[0]
+        arrays = {"array": read_npy(path)} if suffix == ".npy" else _tensors(path)[0]
     if names is None:
         return arrays
     if missing := [name for name in names if name not in arrays]:
@@ -248,126 +249,12 @@ def write_whole(path: FilePath, data: bytes) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
-def read_safetensors(
-    path: Path, names: Collection[str] | None = None, *, bfloat16: bool = False
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays of a safetensors file, in alphabetical order, and its metadata.
+def stored_tensors(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]]]:
+    """The tensors of a safetensors file, in alphabetical order, each as a function that gives the array and its type.
 
-    If `names` is given, only the bytes of these arrays are read. If bfloat16 is allowed, it is read as float32.
+    Only the bytes of an array that is asked for are read. A bfloat16 is read as float32.
     """
-    entries, metadata = _header(path)
-    arrays = {}
-    for name in entries if names is None else sorted(names):
-        if name not in entries:
-            raise wrong(path, f"the file holds no tensor named {name!r:.200}")
-        entry, what = entries[name], f"tensor {name!r:.200}"
-        if entry["dtype"] not in _DTYPES and not (bfloat16 and entry["dtype"] == "BF16"):
-            raise wrong(path, f"{what} has dtype {entry['dtype']}; {_ALLOWED}")
-        array = guarded(path, f"{what} cannot be read", lambda entry=entry: _tensor(path, entry))  # type: ignore[misc]
-        arrays[name] = require_finite(path, what, array)
-    return arrays, metadata
-
-
-def tensor_types(path: Path) -> dict[str, str]:
-    """The names in the header of a safetensors file, in alphabetical order, each with its type, such as BF16."""
-    return {name: entry["dtype"] for name, entry in _header(path)[0].items()}
-
-
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file; it must have finite real numbers, and pickles are refused."""
-    require_file(path)
-
-    def read() -> np.ndarray:
-        with path.open("rb") as file:
-            return _npy_array(file, path.stat().st_size)
-
-    array: np.ndarray = guarded(path, "the file is no valid .npy file", read)
-    if array.dtype not in _DTYPES.values():
-        raise wrong(path, f"the array has dtype {array.dtype!s:.50}; {_ALLOWED}")
-    return require_finite(path, "the array", array)
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` file, of numbers or text; Python objects are never unpickled.
-
-    The sizes that the archive names are checked before an array is read: a small file may inflate to a huge one.
-    """
-    require_file(path)
-
-    def read() -> dict[str, np.ndarray]:
-        arrays: dict[str, np.ndarray] = {}
-        with zipfile.ZipFile(path) as archive:
-            members, size = archive.infolist(), path.stat().st_size
-            inflated = sum(member.file_size for member in members)
-            if inflated > max(_SMALL, _MOST_INFLATED * size):
-                raise ValueError(
-                    f"it inflates from {memory_text(size)} to {memory_text(inflated)}: at most {_MOST_INFLATED} "
-                    "times is allowed"
-                )
-            for member in members:
-                name = printable(member.filename.removesuffix(".npy"))
-                if name in arrays:
-                    raise ValueError(f"two arrays are named {name!r:.100}")
-                with archive.open(member) as file:
-                    arrays[name] = _npy_array(file, member.file_size)
-        return arrays
-
-    arrays: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)
-    return {name: require_finite(path, f"the array {name:.100}", array) for name, array in arrays.items()}
-
-
-def _npy_array(file: Any, size: int) -> np.ndarray:
-    """The array in a ``.npy`` file of `size` bytes, in the machine's byte order; ValueError if its header lies."""
-    version = np.lib.format.read_magic(file)
-    # later versions differ in the names of fields only, which no array of numbers has
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in read:
-        raise ValueError(f"its format is {version}; 1.0 and 2.0 are read")
-    shape, fortran, dtype = read[version](file)
-    if dtype.hasobject or dtype.names or dtype.subdtype:
-        raise ValueError(f"it holds {dtype!s:.50}, where numbers are needed")
-    needed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or needed != size - file.tell():
-        raise ValueError(
-            f"it holds {size - file.tell()} bytes for an array of shape {shape!s:.100} of {dtype!s:.50}"
-        )
-    require_memory("It", 2 * needed, advice="take fewer numbers")
-    array = np.frombuffer(file.read(needed), dtype).reshape(shape, order="F" if fortran else "C")
-    return array.astype(dtype.newbyteorder("="), order="C")
-
-
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object in a file, its strings `printable`."""
-    require_file(path)
-    if path.stat().st_size > JSON_LIMIT:
-        raise wrong(path, f"the {what} has more than {JSON_LIMIT} bytes")
-    return dict(escaped(_json_object(path, what, path.read_bytes)))
-
-
-def wrong(path: Path, what: str) -> FileFormatError:
-    """The error that says what is wrong with a file, on one line."""
-    return FileFormatError(f"{path}: {' '.join(what.split())}.")
-
-
-def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
-    """The result of `use`; any error that it raises becomes a FileFormatError."""
-    try:
-        return use()
-    except FileFormatError:
-        raise
-    except BaseException as error:
-        # a panic in a library's Rust code is not an Exception; do not catch KeyboardInterrupt
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0].rstrip(".")[:200]
-        raise wrong(path, f"{what} ({reason or type(error).__name__})") from None
-
-
-def require_finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """The array of a file; a FileFormatError if it has entries that are not finite."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise wrong(path, f"{name} holds NaN or infinite entries")
-    return array
+    return {name: partial(_tensor, path, name, entry) for name, entry in _header(path)[0].items()}
 
 
 def _writable_array(name: str, array: Any) -> np.ndarray:
@@ -376,31 +263,29 @@ def _writable_array(name: str, array: Any) -> np.ndarray:
     try:
         array = np.asarray(to_numpy(array))
     except ValueError:
-        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {_ALLOWED}.") from None
+        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {ALLOWED}.") from None
     array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-    if array.dtype not in _DTYPES.values():
-        raise ValueError(f"{name} is an array of {array.dtype}: {_ALLOWED}.")
+    if array.dtype not in DTYPES.values():
+        raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
     require_array(name, array)
     return array
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """The arrays of a safetensors file, and the metadata of this toolkit if the file has them."""
-    tensors, metadata = read_safetensors(path)
+    tensors, metadata = _tensors(path)
     text = metadata.get(_METADATA_KEY)
     if text is None:
         return tensors, None
-    about = _json_object(path, "metadata of this toolkit", lambda: text)
+    about = json_object(path, "metadata of this toolkit", lambda: text)
     if about.get("format") != _FORMAT or not isinstance(about.get("kind"), str) or not about["kind"]:
         raise wrong(path, f"the file is not of format {_FORMAT}, which this version reads, with its kind")
     return tensors, about
 
 
-def require_file(path: Path) -> None:
-    if not guarded(path, "the file cannot be opened", lambda: os.path.exists(path)):
-        raise wrong(path, "there is no such file")
-    if not path.is_file():  # opening a pipe would block forever
-        raise wrong(path, "a file is needed, and this is a directory or a device")
+def _tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    entries, metadata = _header(path)
+    return {name: _tensor(path, name, entry, bfloat16=False)[0] for name, entry in entries.items()}, metadata
 
 
 def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -426,16 +311,18 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     return guarded(path, "the file is no valid safetensors file", read)
 
 
-def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
-    brain = entry["dtype"] == "BF16"  # bfloat16 is the upper half of a float32
-    dtype = np.dtype(np.uint16) if brain else _DTYPES[entry["dtype"]]
-    array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
-    array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
-    return array.reshape(entry["shape"])
+def _tensor(
+    path: Path, name: str, entry: Mapping[str, Any], *, bfloat16: bool = True
+) -> tuple[np.ndarray, str]:
+    what, brain = f"tensor {name!r:.200}", entry["dtype"] == "BF16"  # bfloat16 is the upper half of a float32
+    if entry["dtype"] not in DTYPES and not (bfloat16 and brain):
+        raise wrong(path, f"{what} has dtype {entry['dtype']}; {ALLOWED}")
+    dtype = np.dtype(np.uint16) if brain else DTYPES[entry["dtype"]]
 
+    def read() -> np.ndarray:
+        array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
+        array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
+        return array.reshape(entry["shape"])
 
-def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
-    value = guarded(path, f"the {what} is not valid JSON", lambda: strict_json(text()))
-    if not isinstance(value, dict):
-        raise wrong(path, f"the {what} is not a JSON object")
-    return value
+    array: np.ndarray = guarded(path, f"{what} cannot be read", read)
+    return require_finite(path, what, array), "bfloat16" if brain else str(dtype)

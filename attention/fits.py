@@ -17,8 +17,6 @@ from attention.outcome import Outcome
 from attention.validation import PositiveInt, checked
 from attention.value_oracle import AnswerPrecision
 
-__all__ = ["Fit", "GroundTruth", "Progress", "Step"]
-
 
 @dataclass(frozen=True)
 class Step:
@@ -31,7 +29,6 @@ class Step:
     #: ``unknown_part_error``
     measures: Mapping[str, Any] = field(default_factory=dict)
     phase: int | None = None  #: the number of the phase, for a learner that has phases
-    round: int | None = None  #: the round in which the phase ran, if it runs more than once
     #: the engine, such as "numpy" or "torch cuda:0 bfloat16", for a learner with several; else empty
     engine: str = ""
     #: the layer at this step, if there is one. Only `progress` gets it; a trace does not keep it, since
@@ -40,17 +37,15 @@ class Step:
 
     @property
     def title(self) -> str:
-        """The name for a reader, with its phase and round if there are such."""
-        if self.phase is None:
-            return self.name
-        return f"Phase {self.phase}: {self.name}" + ("" if self.round is None else f", round {self.round}")
+        """The name for a reader, with its phase if it has one."""
+        return self.name if self.phase is None else f"Phase {self.phase}: {self.name}"
 
     def to_json(self) -> dict[str, Any]:
         """The numbers as JSON values, without the layer."""
         values = {name: getattr(self, name) for name in ("name", "examples", "seconds")}
         values["measures"] = dict(self.measures)
         if self.phase is not None:
-            values |= {"phase": self.phase, "round": self.round}
+            values["phase"] = self.phase
         return values | {"engine": self.engine} if self.engine else values
 
 

@@ -1,13 +1,15 @@
-"""Text and JSON of foreign origin: JSON is read strictly, and text is shown without control characters."""
+"""What files of foreign origin hold: errors name the file, JSON is strict, and text has no control characters."""
 
 import json
 import math
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["JSON_LIMIT", "escaped", "json_text", "printable", "strict_json"]
+import numpy as np
 
 JSON_LIMIT = 16 * 2**20
 """The most bytes of the header of a file, or of a checkpoint's config or index."""
@@ -110,3 +112,57 @@ def _require_flat(value: Any) -> None:
         if not level:
             return
     raise ValueError(_TOO_DEEP)
+
+
+class FileFormatError(ValueError):
+    """A file is invalid: missing, truncated, of another kind, with wrong shapes, or with entries not finite."""
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object in a file, its strings `printable`."""
+    require_file(path)
+    if path.stat().st_size > JSON_LIMIT:
+        raise wrong(path, f"the {what} has more than {JSON_LIMIT} bytes")
+    return dict(escaped(json_object(path, what, path.read_bytes)))
+
+
+def wrong(path: Path, what: str) -> FileFormatError:
+    """The error that says what is wrong with a file, on one line."""
+    return FileFormatError(f"{path}: {' '.join(what.split())}.")
+
+
+def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
+    """The result of `use`; any error that it raises becomes a FileFormatError."""
+    try:
+        return use()
+    except FileFormatError:
+        raise
+    except BaseException as error:
+        # a panic in a library's Rust code is not an Exception; do not catch KeyboardInterrupt
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0].rstrip(".")[:200]
+        raise wrong(path, f"{what} ({reason or type(error).__name__})") from None
+
+
+def require_finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    """The array of a file; a FileFormatError if it has entries that are not finite."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise wrong(path, f"{name} holds NaN or infinite entries")
+    return array
+
+
+def require_file(path: Path) -> None:
+    """A FileFormatError if there is no such file, or it is a directory or a device."""
+    if not guarded(path, "the file cannot be opened", lambda: os.path.exists(path)):
+        raise wrong(path, "there is no such file")
+    if not path.is_file():  # opening a pipe would block forever
+        raise wrong(path, "a file is needed, and this is a directory or a device")
+
+
+def json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
+    """The JSON object that a text from a file is."""
+    value = guarded(path, f"the {what} is not valid JSON", lambda: strict_json(text()))
+    if not isinstance(value, dict):
+        raise wrong(path, f"the {what} is not a JSON object")
+    return value

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from attention.conditions import HeadMeasures
+from attention.head_measures import HeadMeasures
 from attention.inputs import Rng
 from attention.layer import AttentionLayer, require_layer_memory
 from attention.validation import (

@@ -107,7 +107,7 @@ class AttentionLayer:
         """
         x, xp = self._tokens(x)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            read = mix(self._pattern(self._contract(x, xp), xp, 3), x, xp)
+            read = mix(self._pattern(x, xp), x, xp)
             w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
             output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
             if self.bias is not None:
@@ -118,27 +118,19 @@ class AttentionLayer:
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention logits x_a Theta_i x_b + c_i . x_b of every head, before the mask of a causal layer."""
         x, xp = self._tokens(x)
-        logits = self._logits(x, xp)
+        logits = xp.moveaxis(self._logits(x, xp), -2, -3)
         require_no_overflow("logits", logits, xp)
         return logits
 
     def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention patterns of every head: rows are probability vectors over the tokens."""
         x, xp = self._tokens(x)
-        return self._pattern(self._logits(x, xp), xp, 2)
+        return xp.moveaxis(self._pattern(x, xp), -2, -3)
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
         return replace(self, **{name: convert(_writeable(array)) for name, array in self.parameters.items()})
-
-    def _pattern(self, logits: Any, xp: Any, rows: int) -> Any:
-        """The patterns; the axis of rows is the one of this number from the end."""
-        if not self.causal:
-            return attention_pattern(logits)
-        _require_finite_logits(logits, xp)
-        mask = causal_mask(logits.shape[-1], logits, xp)
-        return softmax(logits + (mask if rows == 2 else mask[:, None, :]), xp)
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
         xp = namespace(x, self.theta)
@@ -156,13 +148,19 @@ class AttentionLayer:
             )
         return as_floating(x, self.theta.dtype, xp), xp
 
-    def _logits(self, x: Any, xp: Any) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            return xp.moveaxis(self._contract(x, xp), -2, -3)
+    def _pattern(self, x: Any, xp: Any) -> Any:
+        """The patterns, (..., k, m, k)."""
+        logits = self._logits(x, xp)
+        if not self.causal:
+            return attention_pattern(logits)
+        _require_finite_logits(logits, xp)
+        return softmax(logits + causal_mask(logits.shape[-1], logits, xp)[:, None, :], xp)
 
-    def _contract(self, x: Any, xp: Any) -> Any:
+    def _logits(self, x: Any, xp: Any) -> Any:
+        """The logits before the mask, (..., k, m, k)."""
         key_bias = None if self.key_bias is None else xp.astype(self.key_bias, x.dtype)
-        return contract(x, xp.astype(self.theta, x.dtype), xp, key_bias)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
+            return contract(x, xp.astype(self.theta, x.dtype), xp, key_bias)
 
 
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:

@@ -7,8 +7,6 @@ from pathlib import Path
 from sys import modules as imported
 from typing import Any
 
-__all__ = ["lazily"]
-
 
 def lazily(package: str, file: str) -> Callable[[str], Any]:
     """The `__getattr__` of a package: it imports the names listed below `if TYPE_CHECKING:` in the package's file.

@@ -14,22 +14,15 @@ from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
-from attention.validation import check, one_of, random_generator, require_array
-from attention.value_oracle import AnswerPrecision
+from attention.validation import check, random_generator, require_array
 
 Access = Literal["random examples", "value queries", "samples of rounding"]
 """How a learner sees its target; a learner that does not declare it draws random examples.
 
 Samples of rounding are random examples of a layer that hides learning with rounding, read as rows and labels.
 """
-# for each access: the method of its oracle, and what the oracle counts
-_ORACLES: dict[Access, tuple[str, str]] = {
-    "random examples": ("draw", "examples"),
-    "value queries": ("ask", "queries"),
-    "samples of rounding": ("draw", "examples"),
-}
-# for each method: what it gives, and how to make an oracle that has it
-_MADE = {
+# for each method of an oracle: what it gives, and how to make an oracle that has it
+_MADE: dict[str, tuple[Access, str]] = {
     "draw": ("random examples", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
     "ask": ("value queries", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
 }
@@ -113,7 +106,6 @@ class Recorder:
         layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
         phase: int | None = None,
-        round: int | None = None,
         engine: str = "",
         **measures: float | int | Iterable[float | int],
     ) -> None:
@@ -129,7 +121,7 @@ class Recorder:
             key: tuple(map(float, value)) if isinstance(value, Iterable) else float(value)
             for key, value in measures.items()
         }
-        step = Step(name, examples, seconds, measured, phase, round, engine)
+        step = Step(name, examples, seconds, measured, phase, engine)
         self._trace.append(step)
         if self._progress is not None:
             self._progress(replace(step, layer=layer))
@@ -141,12 +133,9 @@ class Recorder:
         *,
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
-        alone: str = "",
-        examples_needed: int | None = None,
-        precision: AnswerPrecision | None = None,
-        details: Any = None,
+        **more: Any,
     ) -> Fit:
-        """The `Fit` from the records; without `predict`, the layer is the predictor.
+        """The `Fit` from the records, with `more` of its fields; without `predict`, the layer is the predictor.
 
         An outcome alone is that of a fit without held-out examples.
         """
@@ -154,22 +143,17 @@ class Recorder:
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
-        trace = tuple(self._trace)
-        counted: Literal["example", "query"] = "query" if hasattr(self._oracle, "ask") else "example"
         return Fit(
             predictor,
             layer,
             verdict.outcome,
             self.examples,
             self.seconds,
-            trace,
-            alone,
-            examples_needed,
-            counted,
-            verdict.held_out_error,
-            verdict.error_rate_bound,
-            precision,
-            details,
+            tuple(self._trace),
+            counted="query" if hasattr(self._oracle, "ask") else "example",
+            held_out_error=verdict.held_out_error,
+            error_rate_bound=verdict.error_rate_bound,
+            **more,
         )
 
 
@@ -200,7 +184,10 @@ class LearnerBase:
             If the budget is below `minimum_examples`, the oracle's examples are malformed, or the learner asks the
             oracle for what its `access` does not declare.
         """
-        begun = self._begin(oracle, rng, truth, progress)
+        require_oracle(oracle, access_of(self))
+        self._prepare(oracle)
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        begun = recorder, check_budget(self, oracle), random_generator(rng)
         try:
             return self._learn(oracle, *begun)
         except AttributeError as error:
@@ -210,15 +197,6 @@ class LearnerBase:
                 f"{type(self).__name__} declares access to {access_of(self)}, and calls oracle.{error.name}, which "
                 f"gives {_MADE[error.name][0]}: declare that access instead."
             ) from error
-
-    def _begin(
-        self, oracle: Any, rng: Rng, truth: GroundTruth | None, progress: Progress | None
-    ) -> tuple[Recorder, int | None, np.random.Generator]:
-        """Check the oracle and start the clock; gives the recorder, the budget and the generator."""
-        require_oracle(oracle, access_of(self))
-        self._prepare(oracle)
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        return recorder, check_budget(self, oracle), random_generator(rng)
 
     def _prepare(self, oracle: Any) -> None:
         """Refuse an oracle that does not fit, and import slow libraries, before the clock starts."""
@@ -249,7 +227,7 @@ def check_budget(learner: Learner, oracle: Any) -> int | None:
     budget, least = min(budgets), learner.minimum_examples(oracle.tokens, oracle.dim)
     if budget < least:
         raise ValueError(
-            f"{type(learner).__name__} has {budget} {_ORACLES[access_of(learner)][1]} of "
+            f"{type(learner).__name__} has {budget} {'queries' if hasattr(oracle, 'ask') else 'examples'} of "
             f"{oracle.tokens or 'any number of'} tokens in {oracle.dim} dimensions: at least {least} are needed."
         )
     return budget
@@ -261,8 +239,7 @@ def access_of(learner: Any) -> Access:
     A ValueError if it declares something else than an `Access`.
     """
     access: Access = getattr(learner, "access", "random examples")
-    one_of(f"{type(learner).__name__}.access", access, tuple(_ORACLES))
-    return access
+    return check(f"{type(learner).__name__}.access", access, Access)
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
@@ -270,7 +247,7 @@ def require_oracle(oracle: Any, access: Access | None = "random examples") -> No
     # any object with these attributes will do: the caller may have an oracle of their own
     counts = all(hasattr(oracle, name) for name in ("drawn", "tokens", "dim"))
     able = [verb for verb in _MADE if counts and hasattr(oracle, verb)]
-    wanted = list(_MADE) if access is None else [_ORACLES[access][0]]
+    wanted = list(_MADE) if access is None else ["ask" if access == "value queries" else "draw"]
     if any(verb in able for verb in wanted):
         return
     given = f"gives {_MADE[able[0]][0]}" if able else f"is of the type {type(oracle).__name__}"

@@ -5,9 +5,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["NAMINGS", "Naming", "find_layers", "unwrapped"]
-
-
 _NEVER, _ALWAYS = r"(?!)", r".*"
 # old fairseq calls the encoder of RoBERTa decoder.sentence_encoder
 _DECODER = r"(?:.*\.)?decoder\.(?!sentence_encoder).*"

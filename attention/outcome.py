@@ -3,8 +3,6 @@
 from enum import Enum
 from typing import Literal
 
-__all__ = ["Outcome"]
-
 
 class Outcome(Enum):
     """How a fit ended; the value tells the user what happened and what to do."""

@@ -77,12 +77,11 @@ def check_learner(
     _require(isinstance(learner, Learner), "A learner has examples, minimum_examples and fit.")
     _require(type(learner).__dataclass_params__.frozen, "A learner is frozen.")  # type: ignore[attr-defined]
     truth = GroundTruth.draw(target, inputs, 200, known=known, rng=seed + 1)
-    queries = access_of(learner) == "value queries"
-    contract = (_QueryContract if queries else _Contract)(learner, target, inputs, truth, seed)
+    contract = _Contract(learner, target, inputs, truth, seed, access_of(learner) == "value queries")
     fit = contract.whole_fit()
     contract.reproducible(fit)
     contract.honest(fit)
-    if not queries:  # a learner that asks queries chooses its inputs
+    if not contract.queries:  # a learner that asks queries chooses its inputs
         contract.honest_on_few_inputs(fit)
     contract.budget_respected()
     contract.bad_examples_refused()
@@ -97,16 +96,26 @@ class _Contract:
     inputs: Inputs
     truth: GroundTruth
     seed: int
+    queries: bool  #: whether the learner asks for values
 
     def fit(self, oracle: Any, learner: Any = None, **options: Any) -> Fit:
         return (learner or self.learner).fit(oracle, rng=[self.seed, _LEARNER], **options)
 
-    def oracle(self, kind: type[ExampleOracle] = ExampleOracle, **noise: Any) -> Any:
+    def oracle(self, noise: Any = 0.0, kind: type[ExampleOracle] = ExampleOracle) -> Any:
         # a separate stream: with the seed of its oracle, a learner would draw the tokens as its random start
-        return kind(self.target, self.inputs, rng=[self.seed, _EXAMPLES], **noise)
+        stream = [self.seed, _EXAMPLES]
+        if not self.queries:
+            return kind(self.target, self.inputs, noise=noise, rng=stream)
+        target, rng = self.target, np.random.default_rng(stream)
+        noisy = (lambda x: noise(target(x), rng)) if callable(noise) else target
+        return ValueOracle.from_callable(noisy, self.inputs.tokens, self.inputs.dim)
 
-    def served(self, n: int) -> ExampleOracle:
-        return ExampleOracle.from_arrays(*self.oracle().draw(max(n, 1)))
+    def served(self, n: int) -> Any:
+        """An oracle of so many examples or queries."""
+        n = max(n, 1)
+        if not self.queries:
+            return ExampleOracle.from_arrays(*self.oracle().draw(n))
+        return ValueOracle.from_callable(self.target, self.inputs.tokens, self.inputs.dim, budget=n)
 
     def changed(self, **changes: Any) -> Any:
         """The learner with changed fields; None if it has no field of that name."""
@@ -146,7 +155,7 @@ class _Contract:
 
     def honest(self, fit: Fit) -> None:
         self._claims_no_more(fit, self.truth, "fresh examples")
-        noise_only = self.oracle(noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
+        noise_only = self.oracle(lambda y, rng: 3.7 * rng.standard_normal(y.shape))
         outcome = self.fit(noise_only).outcome
         _require(
             not outcome.succeeded,
@@ -191,22 +200,24 @@ class _Contract:
                     _require(max(used, oracle.drawn) <= budget, "No more examples are drawn than the budget.")
         too_few = self.changed(examples=least - 1)
         if least > 0 and too_few is not None:
-            _require_error(lambda: self.fit(self.oracle(), too_few), "Too few examples are an error.")
+            self._refuses(self.oracle(), "Too few examples are an error.", too_few)
         if least > 1:
-            _require_error(lambda: self.fit(self.served(least - 1)), "Too few examples are an error.")
+            self._refuses(self.served(least - 1), "Too few examples are an error.")
 
     def bad_examples_refused(self) -> None:
-        if self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim) == 0:
+        least = self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim)
+        if not self.queries and least == 0:  # it draws none
             return
-        for oracle, sentence in (
-            (self.oracle(noise=lambda y, rng: _last_is_nan(y)), "NaN labels are an error."),
-            (
-                self.oracle(noise=lambda y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
-                "Wrong shapes are an error.",
-            ),
-            (self.oracle(_NotANumberTokens), "NaN tokens are an error."),
-        ):
-            _require_error(lambda oracle=oracle: self.fit(oracle), sentence)  # type: ignore[misc]
+        nan = self.oracle(lambda y, rng: _last_is_nan(y))
+        self._refuses(nan, f"NaN {'answers' if self.queries else 'labels'} are an error.")
+        self._refuses(
+            self.oracle(lambda y, rng: np.concatenate([y, y[..., :1]], axis=-1)), "Wrong shapes are an error."
+        )
+        if not self.queries:
+            self._refuses(self.oracle(kind=_NotANumberTokens), "NaN tokens are an error.")
+
+    def _refuses(self, oracle: Any, sentence: str, learner: Any = None) -> None:
+        _require_error(lambda: self.fit(oracle, learner), sentence)
 
     def bad_parameters_refused(self) -> None:
         names = {one.name for one in dataclasses.fields(self.learner)}  # type: ignore[arg-type]
@@ -217,26 +228,6 @@ class _Contract:
             )
         if "examples" in names:
             _require_error(lambda: self.changed(examples=-1), "A negative budget is an error.")
-
-
-class _QueryContract(_Contract):
-    """The contract of a learner that asks for values."""
-
-    def oracle(self, kind: Any = None, **options: Any) -> Any:
-        noise = options.get("noise")
-        answer, rng = self.target, np.random.default_rng([self.seed, _EXAMPLES])
-        k, d = self.inputs.tokens, self.inputs.dim
-        return ValueOracle.from_callable(answer if noise is None else lambda x: noise(answer(x), rng), k, d)
-
-    def served(self, n: int) -> Any:
-        return ValueOracle.from_callable(self.target, self.inputs.tokens, self.inputs.dim, budget=max(n, 1))
-
-    def bad_examples_refused(self) -> None:
-        for noise, sentence in (
-            (lambda y, rng: _last_is_nan(y), "NaN answers are an error."),
-            (lambda y, rng: y[:, :1, :-1], "Wrong shapes are an error."),
-        ):
-            _require_error(lambda noise=noise: self.fit(self.oracle(noise=noise)), sentence)  # type: ignore[misc]
 
 
 class _Repeating(ExampleOracle):

@@ -13,15 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from attention.files import guarded, require_file, wrong
-from attention.foreign import printable
+from attention.foreign import guarded, printable, require_file, wrong
 
-__all__ = ["read_torch_file", "read_torch_settings"]
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+"""How the names of files of ``torch.save`` end."""
 
 _EXPORT = "export it with safetensors.torch.save_file, or in transformers with save_pretrained(safe_serialization=True)"
 
 _SETTINGS = ("args", "cfg", "config", "hparams", "hyper_parameters", "model_args")
 _PLAIN = str | int | float | None
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file is one of ``torch.save``, by the end of its name."""
+    return path.name.lower().endswith(PICKLES)
 
 
 def read_torch_file(path: Path) -> dict[str, Callable[[], tuple[np.ndarray, str]]]:

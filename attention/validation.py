@@ -9,7 +9,6 @@ import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -21,18 +20,13 @@ from typing import (
     get_type_hints,
 )
 
-import array_api_compat
 import jaxtyping
 import numpy as np
 
-from attention._arrays import namespace, shown, to_numpy
+from attention._arrays import Unfit, described, finite_array, shown
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = Any  # a dictionary of the lengths of dimensions
-
-
-class Unfit(ValueError):
-    """A value breaks its constraint; the text says what was given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +37,6 @@ class Constraint:
     #: takes a value and the lengths of the dimensions known so far; returns the converted value, or
     #: raises `Unfit`
     convert: Callable[[Any, Sizes], Any]
-
-    def __repr__(self) -> str:
-        return self.needed
 
 
 def checked(subject: Checked) -> Checked:
@@ -234,15 +225,12 @@ def _constraint(hint: Any) -> Any:
         return _mapping(_constraint(args[1]) if args else None)
     if origin is collections.abc.Callable or hint is Callable:
         return _that_is(callable, "a function")
+    if origin is os.PathLike:
+        return _kind(os.PathLike)
     protocol = getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False)
     if isinstance(hint, type) and origin is None and not protocol and hint not in (Any, object, Sequence):
         return _kind(hint)
     return None
-
-
-def _given(value: Any) -> str:
-    plain = value is None or isinstance(value, str | bytes | int | float | complex)
-    return shown(value) if plain else f"of the type {type(value).__name__}"
 
 
 def _either(options: Any) -> Constraint:
@@ -252,9 +240,9 @@ def _either(options: Any) -> Constraint:
             try:
                 return option.convert(value, sizes)
             except Unfit as unfit:
-                refusals.append(unfit)
+                refusals.append(unfit.with_traceback(None))  # its frames would keep the value alive
         # a message on the content of an array helps more than one on its type
-        raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
+        raise min(refusals, key=lambda unfit: str(unfit) in (described(value), shown(value)))
 
     return Constraint(", or ".join(option.needed for option in options), convert)
 
@@ -271,7 +259,7 @@ def _that_is(
 ) -> Constraint:
     def convert(value: Any, sizes: Sizes) -> Any:
         if not fits(value):
-            raise Unfit(_given(value))
+            raise Unfit(described(value))
         return value if made is None else made(value)
 
     return Constraint(needed, convert)
@@ -280,7 +268,7 @@ def _that_is(
 def _kind(kind: Any) -> Constraint:
     if kind is bool:
         return _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
-    name = {types.NoneType: "None", str: "a text"}.get(kind)
+    name = {types.NoneType: "None", str: "a text", os.PathLike: "a path"}.get(kind)
     article = "an" if kind.__name__[0] in "AEIOU" else "a"
     return _that_is(lambda value: isinstance(value, kind), name or f"{article} {kind.__name__}")
 
@@ -288,13 +276,13 @@ def _kind(kind: Any) -> Constraint:
 def _entries(entry: Constraint) -> Constraint:
     def convert(value: Any, sizes: Sizes) -> Any:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise Unfit(_given(value))
+            raise Unfit(described(value))
         try:
             return tuple(entry.convert(item, sizes) for item in value)
         except Unfit as unfit:
             raise Unfit(f"a sequence with {unfit}") from None
         except TypeError:  # an array without axes
-            raise Unfit(_given(value)) from None
+            raise Unfit(described(value)) from None
 
     return Constraint(f"a sequence with every entry {entry.needed}", convert)
 
@@ -305,10 +293,10 @@ def _mapping(entry: Constraint | None) -> Constraint:
     def convert(value: Any, sizes: Sizes) -> Any:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Unfit(shown(value))
+        if entry is None:
+            return value
         try:
-            return (
-                value if entry is None else {key: entry.convert(item, sizes) for key, item in value.items()}
-            )
+            return {key: entry.convert(item, sizes) for key, item in value.items()}
         except Unfit as unfit:
             raise Unfit(f"a mapping to {unfit}") from None
 
@@ -317,49 +305,12 @@ def _mapping(entry: Constraint | None) -> Constraint:
 
 
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
-    """An array of finite numbers with a shape: a NumPy array in double precision, or an array of any library."""
     dims = [str(dim) for dim in dims]
-
-    def convert(value: Any, sizes: Sizes) -> Any:
-        array = _doubles(value, whole) if numpy else value
-        if not array_api_compat.is_array_api_obj(array):
-            raise Unfit(_given(value))
-        xp = namespace(array)
-        if not xp.isdtype(array.dtype, "integral" if whole else ("real floating", "integral", "bool")):
-            raise Unfit(f"an array of {array.dtype}")
-        _hold_shape(dims, tuple(array.shape), sizes)
-        if xp.isdtype(array.dtype, "real floating") and not bool(xp.all(xp.isfinite(array))):
-            raise Unfit("an array with NaN or infinite entries")
-        return array
-
     shape = f"({', '.join(dims)}{',' * (len(dims) == 1)})"
-    return Constraint(f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}", convert)
-
-
-def _doubles(value: Any, whole: bool) -> np.ndarray:
-    try:
-        array = np.asarray(to_numpy(value))
-    except (TypeError, ValueError, RuntimeError):  # ragged, or of a kind that NumPy does not have
-        raise Unfit(_given(value)) from None
-    if whole or array.dtype.kind not in "fiub":
-        return array
-    with np.errstate(over="ignore"):  # too large for float64: infinite here, then refused
-        return np.asarray(array, dtype=np.float64)
-
-
-def _hold_shape(dims: Any, shape: Any, sizes: Sizes) -> None:
-    """Check a shape against names and numbers; equal names need equal lengths, and no length is 0."""
-    given = f"an array of shape {shape}"
-    if "..." in dims:
-        return
-    if len(shape) != len(dims):
-        raise Unfit(given)
-    for dim, size in zip(dims, shape, strict=True):
-        if not dim.isdigit() and (not dim.isidentifier() or dim == "_"):
-            continue
-        wanted = int(dim) if dim.isdigit() else sizes.setdefault(dim, size)
-        if size != wanted or size < 1:
-            raise Unfit(f"{given}, where {dim} is {wanted}" if dim in sizes and wanted else given)
+    return Constraint(
+        f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}",
+        lambda value, sizes: finite_array(value, dims, sizes, numpy=numpy, whole=whole),
+    )
 
 
 # Checks for bounds that are known only at the call.
@@ -380,21 +331,9 @@ def require_array(name: str, array: Any, shape: Sequence[int | str] = ("...",)) 
     check(name, array, _array(shape, numpy=False))
 
 
-def one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
-    """Raise if `value` is not among the `allowed` texts or other plain values."""
-    check(name, value, _one_of(allowed))
-
-
 def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
     """Raise if `value` is not an instance of `kinds`; `needed` describes what is."""
     check(name, value, _that_is(lambda given: isinstance(given, kinds), needed))
-
-
-def as_path(value: Any, *, name: str = "The path") -> Path:
-    """`value` as a path."""
-    return check(
-        name, value, _that_is(lambda one: isinstance(one, str | os.PathLike), "the path of a file", Path)
-    )
 
 
 def random_generator(rng: Any) -> np.random.Generator:

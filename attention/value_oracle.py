@@ -18,8 +18,6 @@ from attention.validation import (
     require_array,
 )
 
-__all__ = ["AnswerPrecision", "ValueOracle"]
-
 
 @dataclass(frozen=True)
 @checked

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention.files import guarded, read_tensors, write_tensors
-from attention.foreign import escaped
+from attention.files import read_tensors, write_tensors
+from attention.foreign import escaped, guarded
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked, real_array
 from lower.certificate import Certificate

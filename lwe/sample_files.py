@@ -13,8 +13,9 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention import FileFormatError
-from attention.files import guarded, read_npy, read_npz, require_file, write_whole, wrong
-from attention.foreign import strict_json
+from attention.files import write_whole
+from attention.foreign import guarded, require_file, strict_json, wrong
+from attention.numpy_files import read_npy, read_npz
 from attention.validation import checked
 from lwe.distributions import NO_NOISE, DiscreteGaussian
 from lwe.parameters import LWEParameters, centred

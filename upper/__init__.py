@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from upper.baselines import (
-        LBFGS,
-        GradientDescent,
-        KnownPart,
-        LinearBaseline,
-        OneGradientStep,
-    )
+    from upper.baselines.closed_form import KnownPart, LinearBaseline, OneGradientStep
+    from upper.baselines.gradient_descent import GradientDescent
+    from upper.baselines.lbfgs import LBFGS
     from upper.engine import choose_engine
     from upper.floor import counting_floor
     from upper.linear_attention.learner import LinearAttentionLearner

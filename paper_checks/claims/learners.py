@@ -30,7 +30,7 @@ def newton_exact(scale: Scale, rng: Generator, *, error: float = 1e-12) -> Itera
     (m, k, d) = (2, 2, 16), (3, 3, 16) and (4, 4, 16). These are 512, 172 and 128 examples.
 
     Learns fresh layers, and measures the error on fresh examples. The first start is random. If it ends in a local
-    minimum, the next comes from the cross-moments of the examples, and later ones are random.
+    minimum, later ones anneal a ridge prior.
     """
     sizes = ((2, 2, 16), (3, 3, 16), (4, 4, 16))
     for m, k, d in sizes if scale is Scale.QUICK else (*sizes, (2, 2, 32), (4, 4, 32), (8, 4, 32)):

@@ -137,7 +137,7 @@ def test_the_library_breaking_down_on_a_device_is_one_line(cli, file, monkeypatc
     def full(*_, **__):
         raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB.")
 
-    monkeypatch.setattr("upper.newton.starts.Run", full)
+    monkeypatch.setattr("upper.newton.problem.Run", full)
     said = cli("learn", file, "--device", "cpu", status=1)
     assert said.err == (
         "attention-bounds: The work on cpu failed: CUDA out of memory. Tried to allocate 2 GiB.\n"

@@ -20,7 +20,7 @@ from attention import (
     make_nice_layer,
     make_repeated_singular_values_layer,
 )
-from attention.conditions import largest_characteristic_value
+from attention.head_measures import largest_characteristic_value
 
 NAMES = {
     *(f"theta_{one}" for one in ("incoherence", "stable_rank", "norms_comparable", "trace", "heavy_column")),

@@ -83,7 +83,7 @@ class TestRecorder:
         seen = []
         recorder = Recorder(oracle(), truth=truth, progress=seen.append)
         assert recorder.measuring
-        recorder.step("half", predict=lambda x: 0.5 * LAYER(x), loss=3, both=[1, 2], phase=3, round=2)
+        recorder.step("half", predict=lambda x: 0.5 * LAYER(x), loss=3, both=[1, 2], phase=3)
         recorder.step("layer", layer=LAYER)
         recorder.step("nothing to measure")
         fit = recorder.fit(Outcome.EXACT, layer=LAYER)
@@ -92,11 +92,11 @@ class TestRecorder:
         both = half.measures.pop("both")
         assert half.measures == pytest.approx({"loss": 3} | errors)
         assert [type(value) for value in (*half.measures.values(), *both)] == [float] * 5
-        assert (both, half.title, whole.title) == ((1, 2), "Phase 3: half, round 2", "layer")
+        assert (both, half.title, whole.title) == ((1, 2), "Phase 3: half", "layer")
         assert set(whole.measures) == {*errors, "theta_error", "w_error"}
         assert max(whole.measures.values()) == 0
         assert nothing.measures == {}
-        assert [(step.phase, step.round) for step in fit.trace] == [(3, 2), (None, None), (None, None)]
+        assert [step.phase for step in fit.trace] == [3, None, None]
         assert half.to_json()["phase"] == 3
         assert "phase" not in whole.to_json()
         assert tuple(seen) == fit.trace

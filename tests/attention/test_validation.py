@@ -1,5 +1,7 @@
 """Constraints declared in annotations: each kind accepts, converts and refuses, and so do those who use them."""
 
+import gc
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -8,10 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float, Int, Shaped
 
-from attention import (
-    BooleanInputs,
-    Inputs,
-)
+from attention import AttentionLayer, BooleanInputs, Inputs
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -169,3 +168,14 @@ def test_fields_of_a_dataclass_are_held_before_its_own_checks():
         for kind in (Pair, Triple):
             with pytest.raises(ValueError, match=words):
                 kind(*arguments)
+
+
+def test_an_argument_that_may_be_none_keeps_no_value_alive():
+    gc.disable()  # which would find a cycle
+    try:
+        layer = AttentionLayer(*np.zeros((2, 1, 3, 3)))  # key_bias is None: its other annotation refuses that
+        gone = weakref.ref(layer.theta)
+        del layer
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -14,8 +14,6 @@ from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import NonNegativeInt, checked
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
 
-__all__ = ["KnownPart", "LinearBaseline", "LinearPredictor", "OneGradientStep", "linear_part"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearPredictor:
@@ -40,14 +38,14 @@ class LinearPredictor:
         return xp.matmul(x, own) + xp.matmul(xp.mean(x, axis=-2, keepdims=True), mean)
 
 
-def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> tuple[LinearPredictor, int]:
-    """The least-squares `LinearPredictor` of minimum norm, and the rank of its features; O(n k d^2 + d^3)."""
+def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> LinearPredictor:
+    """The least-squares `LinearPredictor` of minimum norm; O(n k d^2 + d^3)."""
     n, k, d = x.shape
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
     # with minimum norm, one token (own = mean) needs no special case
-    solution, _, rank, _ = scipy.linalg.lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
-    return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)
+    solution = scipy.linalg.lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")[0]
+    return LinearPredictor(own=solution[:d], mean=solution[d:])
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class LinearBaseline(LearnerBase):
         least = self.minimum_examples(oracle.tokens, oracle.dim)
         n = 16 * least if budget is None else budget
         (x, y), held = draw_and_hold_out(oracle, n, least=least - 1)
-        predictor, _ = linear_part(x, y)
+        predictor = linear_part(x, y)
         fitted = HeldOut(x, y, x).error(predictor)
         verdict = held.verdict(predictor, fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
         recorder.step(

@@ -5,33 +5,20 @@ W as the W_i below one another, (m d, d).
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import namespace, to_numpy
-from attention.evaluation import HeldOut
 from attention.layer import read_tokens, require_layer_memory
 from attention.learning import apart
 
-__all__ = [
-    "FreshBatches",
-    "ReusedBatches",
-    "Schedule",
-    "layer_of_stacked",
-    "random_start",
-    "rate",
-    "squared_error_gradient",
-    "stack_heads",
-]
-
 Schedule = Literal["cosine", "linear", "constant"]
 
-# The most numbers of fresh examples to keep, to detect a domain on which examples repeat.
+# The most numbers of fresh examples to remember, to detect a domain on which examples repeat.
 _REMEMBERED = 1 << 21
 
 
@@ -92,64 +79,27 @@ def random_start(
     return stack_heads(theta / d, w * (0.1 / np.sqrt(d)))
 
 
-@dataclass(eq=False)
-class FreshBatches:
-    """Batches of `size` examples that are drawn as they are needed."""
-
-    oracle: ExampleOracle
-    size: int
-    convert: Callable[[np.ndarray], Any]
-    held_out: ClassVar[None] = None
-    _seen: list[np.ndarray] = field(default_factory=list, init=False)
-
-    def next(self) -> tuple[Any, Any]:
-        """The next batch."""
-        if len(self._seen) > 1 and len(self._seen) * self._seen[0].size > _REMEMBERED:
-            self._seen.pop()
-        x, y = draw_examples(self.oracle, self.size)
-        self._seen.append(x)
-        return self.convert(x), self.convert(y)
-
-    @property
-    def evidence(self) -> int:
-        """That of the last batch, compared with the first 2^21 numbers of the batches before it; see `HeldOut`."""
-        *before, last = self._seen
-        return HeldOut(last, last, np.concatenate([last[:0], *before])).evidence
+def fresh_batches(
+    oracle: ExampleOracle, size: int, seen: list[np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of examples that are drawn as they are needed; `seen` gets the inputs of the first ones and the last."""
+    while True:
+        if len(seen) > 1 and len(seen) * seen[0].size > _REMEMBERED:
+            seen.pop()
+        x, y = draw_examples(oracle, size)
+        seen.append(x)
+        yield x, y
 
 
-class ReusedBatches:
+def reused_batches(x: Any, y: Any, size: int, rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
     """Batches of at most `size` examples of a fixed set, shuffled again for every pass; they never end."""
-
-    def __init__(
-        self,
-        fitted: tuple[np.ndarray, np.ndarray],
-        held_out: HeldOut,
-        size: int,
-        convert: Callable[[np.ndarray], Any],
-        rng: np.random.Generator,
-    ) -> None:
-        self.held_out, self._rng = held_out, rng
-        self._x, self._y = (convert(array) for array in fitted)
-        self._size = min(size, len(self._x))
-        self._batches: Iterator[tuple[Any, Any]] = iter(())
-
-    def next(self) -> tuple[Any, Any]:
-        """The next batch."""
-        n, size = len(self._x), self._size
-        batch = next(self._batches, None)
-        if batch is None:
-            # shuffle a whole pass at once, so that a batch is a slice
-            order = self._rng.permutation(n)
-            x, y = (self._x, self._y) if size == n else (self._x[order], self._y[order])
-            starts = range(0, n - size + 1, size)
-            self._batches = ((x[first : first + size], y[first : first + size]) for first in starts)
-            batch = next(self._batches)
-        return batch
-
-    @property
-    def evidence(self) -> int:
-        """That of the held-out examples."""
-        return self.held_out.evidence
+    n, size = len(x), min(size, len(x))
+    while True:
+        # shuffle a whole pass at once, so that a batch is a slice
+        order = rng.permutation(n)
+        some_x, some_y = (x, y) if size == n else (x[order], y[order])
+        for first in range(0, n - size + 1, size):
+            yield some_x[first : first + size], some_y[first : first + size]
 
 
 def rate(schedule: Schedule, step: int, steps: int, power: float = 1.0) -> float:

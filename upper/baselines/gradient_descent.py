@@ -1,15 +1,15 @@
 """Gradient descent on small batches, by momentum, Adam, Muon or SOAP: the usual first choice."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
-from attention.evaluation import EXACT_ERROR, verdict
+from attention import ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import EXACT_ERROR, HeldOut, verdict
 from attention.learning import LearnerBase, draw_and_hold_out
 from attention.validation import (
     NonNegativeFloat,
@@ -21,17 +21,15 @@ from attention.validation import (
     checked,
 )
 from upper.baselines.descent import (
-    FreshBatches,
-    ReusedBatches,
     Schedule,
+    fresh_batches,
     layer_of_stacked,
     random_start,
     rate,
+    reused_batches,
     squared_error_gradient,
 )
 from upper.engine import has_bfloat16
-
-__all__ = ["Dtype", "GradientDescent", "OptimizerName"]
 
 Dtype = Literal["float32", "float64", "bfloat16"]
 OptimizerName = Literal["adam", "muon", "sgd", "soap"]
@@ -143,32 +141,6 @@ class GradientDescent(LearnerBase):
         """One batch; with a fixed set, one example to learn from and one to hold out."""
         return self.batch if self.reused is None else 2
 
-    def _student(self, k: int, start: tuple[np.ndarray, np.ndarray]) -> "_Student":
-        """The parameters at the start, and what updates them on examples of k tokens."""
-        import torch
-
-        d, wide = len(start[0]), "float64" if self.dtype == "float64" else "float32"
-        parameters = [torch.from_numpy(part.astype(wide)).to(self.device) for part in start]
-        of_heads = self.optimizer in ("muon", "soap")
-        parts = _heads(parameters) if of_heads else parameters
-        optimizer: Any
-        if self.optimizer == "adam":
-            optimizer = torch.optim.Adam(parts, lr=0.0, betas=(self.momentum, self.beta2), fused=True)
-        elif self.optimizer == "muon":
-            optimizer = torch.optim.Muon(parts, lr=0.0, momentum=self.momentum, weight_decay=0.0)
-        elif self.optimizer == "sgd":
-            optimizer = torch.optim.SGD(parts, lr=0.0, momentum=self.momentum, nesterov=self.momentum > 0)
-        else:
-            from pytorch_optimizer import SOAP
-
-            optimizer = SOAP(parts, lr=0.0, betas=(self.momentum, self.beta2), weight_decay=0.0)
-        highest = self.learning_rate
-        if self.optimizer == "sgd":  # the loss of an example is the sum over its k rows
-            highest = (min(1 / d, 0.25) if highest is None else highest) / k
-        elif highest is None:
-            highest = _RATES[self.optimizer]
-        return _Student(parameters, parts, optimizer, highest, self.dtype)
-
     def _converter(self) -> Callable[[np.ndarray], Any]:
         """A converter of examples to arrays; an error if PyTorch, the device or its bfloat16 is missing."""
         for package in ("torch", "pytorch_optimizer") if self.optimizer == "soap" else ("torch",):
@@ -198,122 +170,124 @@ class GradientDescent(LearnerBase):
 
         return convert
 
+    def _optimizer(self, parameters: list[Any]) -> Any:
+        """The optimizer of stacked parameters, which it updates as a whole, or each head as a matrix of its own."""
+        import torch
+
+        if self.optimizer == "adam":
+            return torch.optim.Adam(parameters, lr=0.0, betas=(self.momentum, self.beta2), fused=True)
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr=0.0, momentum=self.momentum, nesterov=self.momentum > 0)
+        if self.optimizer == "muon":
+            return torch.optim.Muon(_heads(parameters), lr=0.0, momentum=self.momentum, weight_decay=0.0)
+        from pytorch_optimizer import SOAP
+
+        return SOAP(_heads(parameters), lr=0.0, betas=(self.momentum, self.beta2), weight_decay=0.0)
+
+    def _highest_rate(self, tokens: int, dim: int) -> float:
+        if self.optimizer != "sgd":
+            return _RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
+        # the loss of an example is the sum over its k rows
+        return (min(1 / dim, 0.25) if self.learning_rate is None else self.learning_rate) / tokens
+
+    def _step(self, parameters: list[Any], optimizer: Any, x: Any, y: Any) -> Any:
+        """Take a step on a batch; return the residual before it."""
+        narrow = self.dtype == "bfloat16"
+        residual, *gradients = squared_error_gradient(
+            x, y, *([part.bfloat16() for part in parameters] if narrow else parameters)
+        )
+        if narrow:
+            gradients = [gradient.float() for gradient in gradients]
+        parts = optimizer.param_groups[0]["params"]
+        if parts[0] is not parameters[0]:
+            gradients = _heads(gradients)
+            # SOAP finds no eigenbases of what is not finite
+            if not all(bool(gradient.isfinite().all()) for gradient in gradients):
+                for part in parameters:
+                    part[...] = math.nan
+                return residual
+        for part, gradient in zip(parts, gradients, strict=True):
+            part.grad = gradient
+        optimizer.step()
+        return residual
+
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        convert = self._converter()
+        import torch
+
+        convert, held_out = self._converter(), None
         affordable = self.work if budget is None or self.reused is not None else budget // self.batch
         steps = min(self.work, affordable)
-        student = self._student(oracle.tokens, random_start(self.heads, oracle.dim, rng))
-        batches: FreshBatches | ReusedBatches
+        wide = torch.float64 if self.dtype == "float64" else torch.float32
+        start = random_start(self.heads, oracle.dim, rng)
+        parameters = [torch.tensor(part, dtype=wide, device=self.device) for part in start]
+        optimizer, highest = self._optimizer(parameters), self._highest_rate(oracle.tokens, oracle.dim)
+        drawn: list[np.ndarray] = []
+        batches: Iterator[tuple[Any, Any]]
         if self.reused is None:
-            batches = FreshBatches(oracle, self.batch, convert)
+            batches = ((convert(x), convert(y)) for x, y in fresh_batches(oracle, self.batch, drawn))
         else:
-            drawn = draw_and_hold_out(oracle, min(self.reused, budget or self.reused))
-            batches = ReusedBatches(*drawn, self.batch, convert, rng)
-        running, error, before, seen = _RunningError(), math.inf, math.inf, 0.0
+            (x, y), held_out = draw_and_hold_out(oracle, min(self.reused, budget or self.reused))
+            batches = reused_batches(convert(x), convert(y), self.batch, rng)
+        error, before, seen, unit = math.inf, math.inf, 0.0, 0.0
+        sums: list[Any] = [
+            0.0,
+            0.0,
+        ]  # squares of residuals and labels; on the device, so that no step waits for it
         for step in range(1, steps + 1):
-            x, y = batches.next()
+            x, y = next(batches)
+            unit = unit or float(abs(y).max()) or 1.0  # squares of extreme labels over- or underflow
             with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
-                share = rate(self.schedule, step - 1, steps, self.power)
-                running.add(student.step(x, y, share), y)
+                for group in optimizer.param_groups:
+                    group["lr"] = highest * rate(self.schedule, step - 1, steps, self.power)
+                residual = self._step(parameters, optimizer, x, y)
+                sums = [
+                    total + _squared(part / unit) for total, part in zip(sums, (residual, y), strict=True)
+                ]
             if step % _WATCHING.every and step < steps:
                 continue
-            before, error = error, running.pop()
-            seen = error
-            diverged = not (seen < _WATCHING.diverged and student.finite())
+            missed, energy = map(float, sums)
+            seen, sums = math.sqrt(missed / energy if energy > 0 else missed), [0.0, 0.0]
+            before, error = error, seen
+            diverged = not (
+                seen < _WATCHING.diverged and all(bool(part.isfinite().all()) for part in parameters)
+            )
             if diverged:
-                for part in student.parameters:  # after a divergence, predict zero
+                for part in parameters:  # after a divergence, predict zero
                     part[...] = 0.0
-            errors: dict[str, Any] = {"fresh_error" if batches.held_out is None else "batch_error": seen}
-            if batches.held_out is not None and not diverged:
-                error = errors["held_out_error"] = batches.held_out.error(student.layer())
-            layer = student.layer() if recorder.measuring else None
-            engine = f"torch {self.device} {self.dtype}"
-            recorder.step(f"Step {step}", layer=layer, engine=engine, **errors)
+            errors: dict[str, Any] = {"fresh_error" if held_out is None else "batch_error": seen}
+            if held_out is not None and not diverged:
+                error = errors["held_out_error"] = held_out.error(layer_of_stacked(*parameters))
+            layer = layer_of_stacked(*parameters) if recorder.measuring else None
+            recorder.step(f"Step {step}", layer=layer, engine=f"torch {self.device} {self.dtype}", **errors)
             if diverged:
-                return recorder.fit(Outcome.DIVERGED, layer=student.layer())
+                return recorder.fit(Outcome.DIVERGED, layer=layer_of_stacked(*parameters))
             if error <= self.tolerance:
                 break
         ended = Outcome.WORK_SPENT
         if steps < self.work:
             ran_out = oracle.remaining is not None and oracle.remaining < self.batch
             ended = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
+        if held_out is None:  # the last batch is new to the parameters of the step before it
+            *earlier, last = drawn
+            held_out = HeldOut(last, last, np.concatenate([last[:0], *earlier]))
         judged = verdict(
             fitted=error if error <= self.tolerance else seen,
             held_out=error,
-            evidence=batches.evidence,
+            evidence=held_out.evidence,
             otherwise=ended,
             tolerance=self.tolerance,
             rounding=_ROUNDING[self.dtype],
             converged=error > _WATCHING.still_falling * before,
         )
-        return recorder.fit(judged, layer=student.layer())
-
-
-class _Student:
-    """Stacked parameters, and their update by a batch: `parts` are what the optimizer updates, as views of them."""
-
-    def __init__(
-        self, parameters: list[Any], parts: list[Any], optimizer: Any, highest: float, dtype: Dtype
-    ) -> None:
-        self.parameters, self._parts, self._optimizer = parameters, parts, optimizer
-        self._highest, self._narrow = highest, dtype == "bfloat16"
-
-    def step(self, x: Any, y: Any, share: float) -> Any:
-        """Take a step on a batch at this share of the learning rate; return the residual before it."""
-        parameters = [part.bfloat16() for part in self.parameters] if self._narrow else self.parameters
-        residual, *gradients = squared_error_gradient(x, y, *parameters)
-        if self._narrow:
-            gradients = [gradient.float() for gradient in gradients]
-        if self._parts is not self.parameters:
-            gradients = _heads(gradients)
-            # SOAP finds no eigenbases of what is not finite
-            if not all(bool(gradient.isfinite().all()) for gradient in gradients):
-                for part in self.parameters:
-                    part[...] = math.nan
-                return residual
-        for part, gradient in zip(self._parts, gradients, strict=True):
-            part.grad = gradient
-        self._optimizer.param_groups[0]["lr"] = self._highest * share
-        self._optimizer.step()
-        return residual
-
-    def finite(self) -> bool:
-        """Whether all parameters are finite."""
-        return all(bool((abs(part) < math.inf).all()) for part in self.parameters)
-
-    def layer(self) -> AttentionLayer:
-        """The current layer."""
-        return layer_of_stacked(*self.parameters)
+        return recorder.fit(judged, layer=layer_of_stacked(*parameters))
 
 
 def _heads(stacked: list[Any]) -> list[Any]:
     """Every Theta_i and every W_i, as views of the stacked ones."""
     theta, w = stacked
     return [*theta.split(len(theta), 1), *w.split(len(theta), 0)]
-
-
-class _RunningError:
-    """The relative error over the batches since the last record, each measured before the step on it."""
-
-    def __init__(self) -> None:
-        self._sums: Any = 0.0, 0.0
-        self._unit = 0.0
-
-    def add(self, residual: Any, labels: Any) -> None:
-        """Add a batch; torch arrays stay on their device, so that only the first step waits for the device."""
-        if not self._unit:  # squares of extreme labels over- or underflow
-            self._unit = float(abs(labels).max())
-        unit = self._unit or 1.0
-        error, energy = self._sums
-        self._sums = error + _squared(residual / unit), energy + _squared(labels / unit)
-
-    def pop(self) -> float:
-        """The error since the last record; start again."""
-        error, energy = map(float, self._sums)
-        self._sums = 0.0, 0.0
-        return math.sqrt(error / energy) if energy > 0 else math.sqrt(error)
 
 
 def _squared(array: Any) -> Any:

@@ -13,8 +13,6 @@ from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, 
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
-__all__ = ["LBFGS"]
-
 
 @dataclass(frozen=True)
 class _Stopping:

@@ -8,8 +8,6 @@ from jaxtyping import Float
 from attention.evaluation import one_of_each_orbit
 from upper.newton.noise import inner_products, u_statistic
 
-__all__ = ["examples_are_causal"]
-
 # More examples decide no better, and products of pairs grow with their square.
 _MOST_COMPARED = 500
 # Standard errors: of the variance of residuals, and of the dependence of the first row on later tokens.

@@ -10,8 +10,6 @@ from attention.validation import PositiveFloat, PositiveInt, checked
 from upper.newton.derivative import Derivative, Rounding, left_map, moved, null_moves, span_of, stacked
 from upper.newton.whitening import Whitening, whitening_of
 
-__all__ = ["LayerCertificate", "certify_layer"]
-
 
 @dataclass(frozen=True, eq=False)
 class LayerCertificate:

@@ -10,18 +10,6 @@ from attention.layer import read_tokens
 from attention.memory import require_memory
 from upper.newton.whitening import Whitening
 
-__all__ = [
-    "AT_ONCE",
-    "Derivative",
-    "Rounding",
-    "left_map",
-    "moved",
-    "null_moves",
-    "output_size",
-    "span_of",
-    "stacked",
-]
-
 AT_ONCE = 128
 """Examples whose derivatives are held at once."""
 

@@ -12,8 +12,6 @@ from jaxtyping import Float, Shaped
 from upper.engine import Engine
 from upper.newton.pair_moments import PairMoments
 
-__all__ = ["NO_PRIOR", "FullHeads", "Heads", "coupling", "with_ones"]
-
 NO_PRIOR = (0.0, 0.0, 0.0)
 """Precisions of the prior on up to three blocks of parameters, without a prior."""
 

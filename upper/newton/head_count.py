@@ -11,11 +11,9 @@ from attention.evaluation import EXACT_ERROR
 from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
-from upper.newton.spectral import cross_moment
-from upper.newton.split import SplitExamples, Supply
-from upper.newton.starts import Problem, StartRules, heads_at, run, run_starts, starts_from, with_a_head
-
-__all__ = ["HeadCount", "count_heads"]
+from upper.newton.problem import Problem, SplitExamples, Supply
+from upper.newton.spectral import cross_moment_values, guessed_head_count
+from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 
 @dataclass(frozen=True)
@@ -120,10 +118,8 @@ def _guess(problem: Problem) -> tuple[int, dict[str, Any]]:
     x, y = problem.examples.x, problem.examples.y
     if 1 in x.shape[1:]:
         return 1, {}  # one token or one coordinate: nothing to compare
-    moment = cross_moment(
-        x, y, directions=min(_RULES.directions, x.shape[2] ** 2), causal=problem.known.causal, rng=problem.rng
-    )
-    return moment.head_count(), {"singular_values": moment.values}
+    values = cross_moment_values(x, y, most=_RULES.directions, causal=problem.known.causal, rng=problem.rng)
+    return guessed_head_count(values), {"singular_values": values}
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +161,9 @@ class _Search:
     def nothing(self) -> _Student:
         """The student without heads."""
         d, y = self.problem.examples.x.shape[2], self.problem.examples.y
-        zeros = np.zeros((1, d, d))
-        causal = self.problem.known.causal
-        return _Student(0, Iterate(zeros, zeros, float(np.any(y)), 0.0, passes=0, causal=causal))
+        theta, w = np.zeros((2, 1, d, d))
+        zero = AttentionLayer(theta, w, causal=self.problem.known.causal)
+        return _Student(0, Iterate(zero, float(np.any(y)), engine=str(self.problem.engine(1))))
 
     def result(self, student: _Student) -> HeadCount:
         """What was found, with whether it is at the level of the noise."""
@@ -225,7 +221,9 @@ class _Search:
     def polish(self, student: _Student) -> _Student:
         """Fit the same heads to the last digit."""
         return self._again(
-            heads_at(self.problem, student.end), f"{_heads(student.heads)}, to the last digit", last=True
+            heads_at(self.problem, student.end.layer),
+            f"{_heads(student.heads)}, to the last digit",
+            last=True,
         )
 
     def add_to(self, student: _Student) -> _Student:
@@ -236,7 +234,8 @@ class _Search:
                 break
             heads = student.heads + 1
             self._draw(heads)
-            more = self._again(with_a_head(self.problem, student.end), f"A head more, {heads}", last=True)
+            start = with_a_head(self.problem, heads_at(self.problem, student.end.layer))
+            more = self._again(start, f"A head more, {heads}", last=True)
             if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
@@ -291,11 +290,11 @@ class _Search:
         return self._record(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
 
     def _drop(self, student: _Student, heads: np.ndarray, *, last: bool) -> _Student:
-        rest = student.end.only(np.delete(np.arange(student.heads), heads))
-        if not len(rest.theta):
+        left = np.delete(np.arange(student.heads), heads)
+        if not len(left):
             return self._record("Pruned to no head", self.nothing(), 0)
-        name = f"Pruned to {_heads(len(rest.theta))}" + (", to the last digit" if last else "")
-        return self._again(heads_at(self.problem, rest), name, last=last)
+        name = f"Pruned to {_heads(len(left))}" + (", to the last digit" if last else "")
+        return self._again(heads_at(self.problem, student.end.layer, left), name, last=last)
 
     def _again(self, start: Heads, name: str, *, last: bool) -> _Student:
         """Continue a run from a start, to the last digit or to the residual for comparing students."""
@@ -324,7 +323,7 @@ class _Search:
 
     def _costs(self, student: _Student) -> np.ndarray:
         examples = self.problem.examples
-        return cost_of_each_head(examples.x, student.end) / float(np.sum(examples.y**2))
+        return cost_of_each_head(examples.x, student.end.layer) / float(np.sum(examples.y**2))
 
     def _unit(self, student: _Student) -> float:
         """The reduction of white noise, of the size of the student's residual, by the unknowns of one head."""

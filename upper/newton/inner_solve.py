@@ -1,5 +1,9 @@
-"""The inner solve: the damped normal equations by conjugate gradients, deflated by directions of the last solves."""
+"""The two solves of a trial: the linear factor by least squares, and the damped normal equations of the heads.
 
+The second, the inner solve, is by conjugate gradients, deflated by directions of the last solves.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +14,64 @@ from jaxtyping import Shaped
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR
 
-__all__ = ["InnerSolve", "NormalEquations"]
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """The linear factor by least squares (W at full rank, O at low rank) in float64; the other arrays are float32.
+
+    If numbers overflow, `size` is infinite and the arrays are None. `parameters` are those of the heads.
+    """
+
+    factor: Shaped[Any, "columns d"] | Any = None
+    size: float = math.inf  # the norm of Y - Z factor
+    misfit: Shaped[Any, "rows d"] | Any = None  # Y - Z factor over its norm
+    inverse: Shaped[Any, "columns columns"] | Any = None  # of G = Z^T Z with the ridge
+    residual: float = math.inf  # size over the norm of the labels
+    parameters: Any = None
+    penalty: float = 0.0  # of the prior with sigma^2 = 1, relative to the squared norm of the labels
+
+    def cost(self, prior: float) -> float:
+        """The root of what is minimised with this prior, relative to the norm of the labels."""
+        return math.sqrt(self.residual**2 + prior * self.penalty) if prior else self.residual
+
+
+def fit_linear(
+    engine: Engine,
+    read: Shaped[Any, "rows columns"],
+    labels: Shaped[Any, "rows d"],
+    before: Shaped[Any, "columns d"] | None,
+    damping: float,
+    *,
+    ridge: float,
+) -> LinearFit:
+    """The factor for the reads Z: one correction of the factor `before` (or of zero), towards which the ridge pulls.
+
+    The ridge is at least `ridge` and 1e-3 min(damping, 1), in units of the mean diagonal of G.
+    """
+    xp = engine.xp
+    if before is None:
+        shape = (read.shape[1], labels.shape[1])
+        factor, misfit = xp.zeros(shape, dtype=engine.double, device=engine.device), labels
+    else:
+        factor, misfit = before, labels - read @ engine.cast(before, labels.dtype)
+    size = engine.norm(misfit)
+    if not np.isfinite(size):
+        return LinearFit()
+    narrow = engine.cast(read, engine.single)
+    gram = xp.matrix_transpose(narrow) @ narrow
+    del narrow
+    p = gram.shape[0]
+    shift = max(ridge, 1e-3 * min(damping, 1.0)) * (float(xp.linalg.trace(gram)) / p) or 1.0
+    inverse = engine.inverse_of_positive(gram + shift * xp.eye(p, dtype=engine.single, device=engine.device))
+    if size > 0:
+        pull = xp.matrix_transpose(read) @ (misfit * (1 / size))
+        change = inverse @ engine.cast(pull, engine.single)
+        factor = factor + size * engine.cast(change, engine.double)
+        misfit = labels - read @ engine.cast(factor, labels.dtype)
+        size = engine.norm(misfit)
+    if not np.isfinite(size):
+        return LinearFit()
+    return LinearFit(factor, size, engine.cast(misfit * (1 / (size or 1.0)), engine.single), inverse)
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention.evaluation import EXACT_ERROR, Verdict
 from attention.learning import LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.engine import Engine, EngineChoice, EngineName
+from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
 from upper.newton.head_count import HeadCount, count_heads
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
-from upper.newton.split import Supply
-from upper.newton.starts import Problem, StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
-
-__all__ = ["Newton"]
+from upper.newton.problem import Problem, Supply
+from upper.newton.starts import StartRules, heads_at, redraw_weakest, run, run_starts, starts_from
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class Newton(LearnerBase):
         """The engine of `fit` for this number of heads, on examples of k tokens in d dimensions, or an error."""
         wanted = self.default_examples(heads, tokens, dim) if self.examples is None else self.examples
         n = max(wanted, self._known.floor(heads, tokens, dim) + 1)
-        return EngineChoice(self.engine, self.device).at_size((n - n // 20) * tokens * dim * heads * dim)
+        return engine_at_size(self.engine, self.device, (n - n // 20) * tokens * dim * heads * dim)
 
     def _prepare(self, oracle: ExampleOracle) -> None:
         heads, given = 1 if self.heads == "auto" else self.heads, self.start
@@ -151,22 +149,21 @@ class Newton(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        learner = self
-        if self.biases == "auto":
-            learner = replace(self, biases=True)
-            enough = budget is None or budget >= learner.minimum_examples(oracle.tokens, oracle.dim)
-            learner = replace(self, biases=enough)
-        known = learner._known
+        known, first = self._known, 1 if self.heads == "auto" else self.heads
+        if self.biases == "auto" and budget is not None:
+            enough = budget > known.floor(first, oracle.tokens, oracle.dim)
+            known = replace(known, biased=enough)
         supply = Supply(oracle, known, self._default_floors, budget)
         problem = Problem(
-            supply.draw(1 if self.heads == "auto" else self.heads),
+            supply.draw(first),
             known,
             self.tolerance,
             apart(rng),
-            EngineChoice(self.engine, self.device),
+            self.engine,
+            self.device,
             recorder,
         )
-        fitted = learner._search(problem, supply)
+        fitted = self._search(problem, supply)
         problem = replace(problem, examples=fitted.examples)
         if self.biases == "auto" and known.biased and fitted.heads:
             without = replace(
@@ -233,8 +230,7 @@ class Newton(LearnerBase):
             tokens = np.concatenate([examples.x, examples.x_held])
             if not determines_other_inputs(best.layer, tokens, rank=self.rank, rng=problem.rng):
                 verdict = Verdict(Outcome.UNCONFIRMED, verdict.held_out_error)
-        engine = str(problem.engine(len(best.theta)))
-        shared: dict[str, Any] = {"engine": engine, "starts": fitted.starts, "heads": fitted.heads}
+        shared: dict[str, Any] = {"engine": best.engine, "starts": fitted.starts, "heads": fitted.heads}
         layer, error = examples.layer(best), verdict.held_out_error
         own: dict[str, Any] = {"residual": best.residual, "held_out_error": error, "total_passes": passes}
         recorder.step("Held-out examples", layer=layer, **own, **shared)
@@ -243,7 +239,7 @@ class Newton(LearnerBase):
         whole = examples.together()
         problem = replace(problem, examples=whole)
         if fitted.heads:
-            best = run(problem, heads_at(problem, best), work=max(1, self.work - passes))
+            best = run(problem, heads_at(problem, best.layer), work=max(1, self.work - passes))
             passes += best.passes
         noise = whole.unit * noise_level(best.residual, whole.y, problem.share(fitted.heads))
         excess = noise * noise * problem.known.unknowns(fitted.heads, *whole.x.shape[1:]) / whole.x.size

@@ -1,7 +1,7 @@
-"""Damped Gauss-Newton on the heads, with the linear factor eliminated, for any parametrisation of the heads."""
+"""Damped Gauss-Newton on the heads, with the linear factor eliminated: its damping, precision and iterates."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,72 +9,95 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention import AttentionLayer
-from attention._arrays import to_numpy
+from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
-from upper.newton.inner_solve import InnerSolve, NormalEquations
-from upper.newton.schedules import AnnealedPrior, Damping, Precision, PriorScale, next_damping
-
-__all__ = ["Iterate", "LinearFit", "Run", "fit_linear", "gauss_newton"]
+from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
+from upper.newton.prior import AnnealedPrior, PriorScale
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """The state of a Gauss-Newton run.
+    """The state of a Gauss-Newton run."""
 
-    Attributes
-    ----------
-    theta, w : array (m, d, d)
-        The current parameters.
-    key_bias, bias : array (m, d) and (d,), optional
-        The biases, if the heads have some.
-    residual : float
-        |Y - F(X)| / |Y| on the fitted examples.
-    damping : float
-        The Levenberg-Marquardt parameter lambda.
-    passes : int
-        Passes over the data since the start: evaluations of F and products with J or its transpose.
-    prior : float
-        The variance sigma^2 of the annealed prior; 0 once it is dropped, and without it.
-    causal : bool
-        Whether the heads are causal.
-    accepted : bool
-        False if it differs from the iterate before in the damping and the passes only.
-    improving : bool
-        Of the end of a run: whether its work was spent while the error on held-out examples still fell.
-    """
-
-    theta: Shaped[Any, "m d d"]
-    w: Shaped[Any, "m d d"]
-    residual: float
-    damping: float
-    passes: int
-    key_bias: Shaped[Any, "m d"] | None = None
-    bias: Shaped[Any, " d"] | None = None
-    prior: float = 0.0
-    causal: bool = False
-    accepted: bool = True
+    layer: AttentionLayer  #: the current layer, in NumPy and float64
+    residual: float  #: |Y - F(X)| / |Y| on the fitted examples
+    damping: float = 0.0  #: the Levenberg-Marquardt parameter lambda
+    #: passes over the data since the start: evaluations of F and products with J or its transpose
+    passes: int = 0
+    prior: float = 0.0  #: the variance sigma^2 of the annealed prior; 0 once it is dropped, and without it
+    accepted: bool = True  #: False if it differs from the iterate before in the damping and the passes only
+    #: of the end of a run: whether its work was spent while the error on held-out examples still fell
     improving: bool = False
+    engine: str = ""  #: the engine of the run
 
-    @property
-    def layer(self) -> AttentionLayer:
-        """The layer, in NumPy."""
-        here = self.map(to_numpy)
-        return AttentionLayer(here.theta, here.w, here.key_bias, here.bias, here.causal)
 
-    def only(self, heads: Any) -> "Iterate":
-        """The same state with some of the heads, whose projections are as before."""
-        key_bias = None if self.key_bias is None else self.key_bias[heads]
-        return replace(self, theta=self.theta[heads], w=self.w[heads], key_bias=key_bias)
+@dataclass(frozen=True)
+class Damping:
+    """How far a step goes: a large lambda is gradient descent, lambda zero the full Gauss-Newton step."""
 
-    def map(self, convert: Callable[[Any], Any]) -> "Iterate":
-        """The same state with `convert` applied to every array."""
-        theta, w, key_bias, bias = (
-            None if array is None else convert(array)
-            for array in (self.theta, self.w, self.key_bias, self.bias)
+    first: float = 1e-2  #: at the start; values from 1e-4 to 1e-1 give the same results
+    #: a run is on a plateau if so many accepted trials leave more than this share of the residual: there lambda falls
+    #: with every accepted trial, and inner solves are more accurate, or else a saturated head, far above the mean
+    #: curvature, keeps the others from moving
+    plateau: int = 5
+    plateau_ratio: float = 0.8
+
+    def on_plateau(self, residuals: Sequence[float]) -> bool:
+        """Whether the last of these residuals is on a plateau."""
+        accepted = list(dict.fromkeys(residuals))  # a rejected trial repeats the residual
+        return (
+            len(accepted) > self.plateau and accepted[-1] > self.plateau_ratio * accepted[-1 - self.plateau]
         )
-        return replace(self, theta=theta, w=w, key_bias=key_bias, bias=bias)
+
+
+def next_damping(damping: float, before: float, after: float, *, steady: bool = False) -> float:
+    """The damping lambda after a trial that changed the cost from `before` to `after`.
+
+    It grows fourfold if the cost does not fall. It falls fourfold if `after` is below .8 of `before`, and if `steady`
+    by half after any fall. If the cost falls below .3, lambda is at most its square: the convergence is then
+    superlinear.
+
+    Examples
+    --------
+    >>> next_damping(0.01, 0.9, 0.5), next_damping(0.01, 0.9, 0.8), next_damping(0.01, 0.9, 1.2)
+    (0.0025, 0.01, 0.04)
+    >>> next_damping(0.01, 0.1, 0.01), next_damping(0.01, 0.9, 0.8, steady=True)
+    (0.0001, 0.005)
+    """
+    if not after < before:
+        return 4 * max(damping, 1e-16)
+    if after < 0.8 * before:
+        damping *= 0.25
+    elif steady:
+        damping *= 0.5
+    return min(damping, after**2) if after < 0.3 else damping
+
+
+@dataclass(frozen=True)
+class Precision:
+    """When a run changes to float64: later is faster, earlier loses fewer digits."""
+
+    #: below, reads and residuals are float64: float32 patterns are too coarse for the next
+    double_below: float = 2e-5
+    #: the least ridge on the linear factor, in units of the mean diagonal of G = Z^T Z, in float32 and throughout
+    #: float64; heads at a relative distance e change G by e^2 and J^T J by e^4 only, so the first hides 1/100
+    ridge: float = 1e-6
+    precise_ridge: float = 1e-13
+    #: a run is slow, and goes on in float64 throughout, if so many trials below this residual leave more than this
+    #: share of it; local minima of nice targets have larger residuals, and other runs fall faster
+    slow_below: float = 1e-2
+    slow_trials: int = 8
+    slow_ratio: float = 0.5
+
+    def slow(self, residuals: Sequence[float]) -> bool:
+        """Whether a run with these residuals is slow."""
+        now = residuals[-1]
+        # at smaller residuals, rounding alone makes a run slow
+        if not EXACT_ERROR < now < self.slow_below or len(residuals) <= self.slow_trials:
+            return False
+        return now > self.slow_ratio * residuals[-1 - self.slow_trials]
 
 
 @checked
@@ -113,7 +136,7 @@ def gauss_newton(
     ------
     Iterate
         One at the start and one after every trial. After a rejected trial, only the damping and the passes differ. The
-        iteration never ends by itself. Parameters are float64, of the library of `start`.
+        iteration never ends by itself.
 
     Raises
     ------
@@ -131,7 +154,7 @@ def gauss_newton(
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
     balanced at the start.
 
-    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.schedules`).
+    With `priors`, a ridge prior on all parameters is annealed (`upper.newton.prior`).
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
@@ -147,26 +170,6 @@ def gauss_newton(
     yield from Run(engine, x, y, heads, rng).iterates(tolerance, priors=priors)
 
 
-@dataclass(frozen=True, eq=False)
-class LinearFit:
-    """The linear factor by least squares (W at full rank, O at low rank) in float64; the other arrays are float32.
-
-    If numbers overflow, `size` is infinite and the arrays are None. `parameters` are those of the heads.
-    """
-
-    factor: Shaped[Any, "columns d"] | Any = None
-    size: float = math.inf  # the norm of Y - Z factor
-    misfit: Shaped[Any, "rows d"] | Any = None  # Y - Z factor over its norm
-    inverse: Shaped[Any, "columns columns"] | Any = None  # of G = Z^T Z with the ridge
-    residual: float = math.inf  # size over the norm of the labels
-    parameters: Any = None
-    penalty: float = 0.0  # of the prior with sigma^2 = 1, relative to the squared norm of the labels
-
-    def cost(self, prior: float) -> float:
-        """The root of what is minimised with this prior, relative to the norm of the labels."""
-        return math.sqrt(self.residual**2 + prior * self.penalty) if prior else self.residual
-
-
 class Run:
     """The heads, the labels and the normal equations on one set of examples, in one precision at a time."""
 
@@ -176,6 +179,7 @@ class Run:
     def __init__(self, engine: Engine, x: Any, y: Any, start: Heads, rng: np.random.Generator) -> None:
         self._x, self._y, self._start, self._rng = engine.detach(x), engine.detach(y), start, rng
         self._unit = float(engine.xp.max(engine.xp.abs(self._y))) or 1.0
+        self._name = str(engine)
         self.set_up(replace(engine, causal=start.causal), Precision().ridge)
 
     def iterates(self, tolerance: float, *, priors: bool) -> Iterator[Iterate]:
@@ -201,7 +205,7 @@ class Run:
             while not accepted:
                 plateau = damped.on_plateau(residuals)
                 accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
-                following = prior.following(variance, here.residual)
+                following = prior.following(variance, here.residual) if variance else 0.0
                 trial, steps = self.trial(here, damping, accuracy, (variance, following))
                 passes += 2 * steps + 2
                 before, after = here.cost(following), trial.cost(following)
@@ -276,8 +280,11 @@ class Run:
 
     def iterate(self, here: LinearFit) -> Iterate:
         """The state of the run at a point."""
-        theta, w, *biases = self.heads.matrices(here.parameters, self._unit * here.factor)
-        return replace(Iterate(theta, w, here.residual, 0.0, 0, *biases), causal=self.engine.causal)
+        arrays = self.heads.matrices(here.parameters, self._unit * here.factor)
+        theta, w, *biases = map(self.engine.to_numpy, arrays)
+        key_bias, bias = biases or (None, None)
+        layer = AttentionLayer(theta, w, key_bias, bias, self.engine.causal)
+        return Iterate(layer, here.residual, engine=self._name)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float, variance: float = 0.0) -> LinearFit:
         """The point at `parameters`; the ridge pulls towards `factor` if there is one and no prior, else to zero."""
@@ -300,42 +307,3 @@ class Run:
         """The parameters that have one variance under the prior: the Theta_i, or the A_i, the B_i and the V_i."""
         columns, wide = self.heads.columns, parameters.shape[1]
         return [parameters[:, first : first + columns] for first in range(0, wide, columns)]
-
-
-def fit_linear(
-    engine: Engine,
-    read: Shaped[Any, "rows columns"],
-    labels: Shaped[Any, "rows d"],
-    before: Shaped[Any, "columns d"] | None,
-    damping: float,
-    *,
-    ridge: float,
-) -> LinearFit:
-    """The factor for the reads Z: one correction of the factor `before` (or of zero), towards which the ridge pulls.
-
-    The ridge is at least `ridge` and 1e-3 min(damping, 1), in units of the mean diagonal of G.
-    """
-    xp = engine.xp
-    if before is None:
-        shape = (read.shape[1], labels.shape[1])
-        factor, misfit = xp.zeros(shape, dtype=engine.double, device=engine.device), labels
-    else:
-        factor, misfit = before, labels - read @ engine.cast(before, labels.dtype)
-    size = engine.norm(misfit)
-    if not np.isfinite(size):
-        return LinearFit()
-    narrow = engine.cast(read, engine.single)
-    gram = xp.matrix_transpose(narrow) @ narrow
-    del narrow
-    p = gram.shape[0]
-    shift = max(ridge, 1e-3 * min(damping, 1.0)) * (float(xp.linalg.trace(gram)) / p) or 1.0
-    inverse = engine.inverse_of_positive(gram + shift * xp.eye(p, dtype=engine.single, device=engine.device))
-    if size > 0:
-        pull = xp.matrix_transpose(read) @ (misfit * (1 / size))
-        change = inverse @ engine.cast(pull, engine.single)
-        factor = factor + size * engine.cast(change, engine.double)
-        misfit = labels - read @ engine.cast(factor, labels.dtype)
-        size = engine.norm(misfit)
-    if not np.isfinite(size):
-        return LinearFit()
-    return LinearFit(factor, size, engine.cast(misfit * (1 / (size or 1.0)), engine.single), inverse)

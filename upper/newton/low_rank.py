@@ -10,11 +10,8 @@ from jaxtyping import Shaped
 from attention import AttentionLayer
 from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
-from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, Heads, coupling, with_ones
-
-__all__ = ["LowRankHeads", "random_factors"]
 
 
 @dataclass(eq=False)
@@ -75,7 +72,6 @@ class LowRankHeads(Heads):
         >>> bool(np.allclose(LowRankHeads.of(layer, 3).layer().theta, layer.theta))
         True
         """
-        _require_rank(rank, layer.dim)
         (a, b), (v, o) = (
             _nearest(to_numpy(matrices).astype(np.float64), rank) for matrices in (layer.theta, layer.w)
         )
@@ -283,25 +279,16 @@ class LowRankHeads(Heads):
             self._damped.append(mean * (within + floor * np.eye(m * r)))
 
 
-@checked
-def random_factors(
-    *, heads: PositiveInt, dim: PositiveInt, rank: PositiveInt, rng: Rng = None
-) -> LowRankHeads:
+def random_factors(*, heads: int, dim: int, rank: int, rng: Rng) -> LowRankHeads:
     """Draw heads of a rank of at most `dim` as a start.
 
     In expectation |Theta_i| is 1 and V_i is nearly an isometry; O is 0. Entries of A and B are N(0, 1/(d sqrt(r))), so
     that those of Theta have variance 1/d^2. Entries of V are N(0, 1/d).
     """
-    _require_rank(rank, dim)
-    rng = random_generator(rng)
+    rng = np.random.default_rng(rng)
     a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
     v = rng.standard_normal((heads, dim, rank)) / np.sqrt(dim)
     return LowRankHeads(a=a, b=b, v=v, o=np.zeros((heads, rank, dim)))
-
-
-def _require_rank(rank: int, dim: int) -> None:
-    if not 1 <= rank <= dim:
-        raise ValueError(f"The rank is {rank}: from 1 to the dimension, {dim}, is needed.")
 
 
 def _nearest(matrices: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,17 +13,6 @@ from attention.layer import read_tokens
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 
-__all__ = [
-    "Noise",
-    "cost_of_each_head",
-    "depends_on_tokens",
-    "inner_products",
-    "needs_biases",
-    "no_worse",
-    "noise_level",
-    "u_statistic",
-]
-
 
 @dataclass(frozen=True)
 class Noise:
@@ -136,9 +125,7 @@ def needs_biases(
     return gained > (counts[0] - counts[1]) * math.log(x.size)
 
 
-def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"], layer: AttentionLayer | Iterate
-) -> Float[np.ndarray, " m"]:
+def cost_of_each_head(x: Float[np.ndarray, "n k d"], layer: AttentionLayer) -> Float[np.ndarray, " m"]:
     """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
     `x` are the fitted examples, and the projections W_i are a least-squares fit. With Z = [P_1 X ... P_m X] and

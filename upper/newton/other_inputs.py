@@ -10,8 +10,6 @@ from attention.layer import read_tokens
 from upper.newton.derivative import AT_ONCE, Derivative, Rounding, moved, null_moves, output_size, stacked
 from upper.newton.whitening import Whitening, whitening_of
 
-__all__ = ["determines_other_inputs"]
-
 
 @dataclass(frozen=True)
 class OtherInputs:

@@ -7,8 +7,6 @@ from jaxtyping import Shaped
 
 from upper.engine import Engine
 
-__all__ = ["PairMoments"]
-
 
 class PairMoments:
     """The inverse of the moments H that `FullHeads` defines, scaled to a mean of one, for matrices side by side.

@@ -7,8 +7,6 @@ from jaxtyping import Float
 
 from attention import AttentionLayer
 
-__all__ = ["Whitening", "needed_whitening", "whitening_of"]
-
 # Newton whitens tokens if their largest spread is above this many times their smallest.
 _ISOTROPIC = 10.0
 # With fewer tokens than this many per coordinate, the variances of a sample are too uncertain to judge.

@@ -21,9 +21,8 @@ from upper.engine import Engine
 from upper.floor import LayerClass, counting_floor
 from upper.newton.full_heads import NO_PRIOR, FullHeads
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.split import draw_split
-from upper.newton.starts import Problem, Start, StartRules, run_starts
-from upper.newton.stopping import Patience, Stopping, last_iterate
+from upper.newton.problem import Problem, draw_split
+from upper.newton.starts import Patience, Start, StartRules, Stopping, last_iterate, run_starts
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
@@ -219,11 +218,11 @@ def fit_heads(
     )
 
     def starts() -> Iterator[Start]:
-        yield Start("Newton polish", FullHeads(within.theta))
-        size = np.linalg.norm(within.theta, axis=(1, 2), keepdims=True)
+        yield Start("Newton polish", FullHeads(within.layer.theta))
+        size = np.linalg.norm(within.layer.theta, axis=(1, 2), keepdims=True)
         # half the norm of a head
-        away = 0.5 * size / d * rng.standard_normal(within.theta.shape)
-        yield Start("Newton polish from a perturbed start", FullHeads(within.theta + away))
+        away = 0.5 * size / d * rng.standard_normal(within.layer.theta.shape)
+        yield Start("Newton polish from a perturbed start", FullHeads(within.layer.theta + away))
 
     problem = Problem(split, LayerClass(), tolerance, rng, recorder=recorder, phase=6)
     ends = run_starts(problem, starts(), StartRules(2), work=max(1, work - within.passes))

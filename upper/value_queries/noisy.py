@@ -164,9 +164,9 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         best = iterate
         if small and last:
             break
-    key_bias = known.key_bias if best.key_bias is None else best.key_bias / unit
-    bias = known.bias if best.bias is None else known.bias + best.bias
-    return Parameters(best.theta / unit**2, best.w / unit, key_bias, bias)
+    key_bias = known.key_bias if best.layer.key_bias is None else best.layer.key_bias / unit
+    bias = known.bias if best.layer.bias is None else known.bias + best.layer.bias
+    return Parameters(best.layer.theta / unit**2, best.layer.w / unit, key_bias, bias)
 
 
 class _FirstRows(FullHeads):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
-from attention.evaluation import hold_out
 from upper import GradientDescent
 from upper.baselines.descent import (
-    ReusedBatches,
     layer_of_stacked,
     random_start,
     rate,
+    reused_batches,
     squared_error_gradient,
 )
 
@@ -112,12 +111,10 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
 
 def test_every_pass_over_a_fixed_set_serves_each_example_once():
     x = np.arange(63.0).reshape(63, 1, 1)
-    batches = ReusedBatches(*hold_out(x, x), 12, np.asarray, np.random.default_rng(0))
-    held = set(batches.held_out.x.ravel())
+    batches = reused_batches(x, x, 21, np.random.default_rng(0))
     for _ in range(3):
-        served = np.concatenate([batches.next()[0].ravel() for _ in range(5)])
-        assert set(served) | held == set(x.ravel())
-        assert len(served) + len(held) == 63
+        served = np.concatenate([next(batches)[0].ravel() for _ in range(3)])
+        assert sorted(served) == sorted(x.ravel())
 
 
 @pytest.mark.bad_input

@@ -43,7 +43,7 @@ def test_rejected_trials_change_the_damping_alone():
     rng = np.random.default_rng(5)
     run = list(islice(gauss_newton(x, y, 0.2 * rng.standard_normal((2, 8, 8)), rng=rng), 40))
     assert not all(iterate.accepted for iterate in run)
-    assert all(after.theta is before.theta for before, after in pairwise(run) if not after.accepted)
+    assert all(after.layer is before.layer for before, after in pairwise(run) if not after.accepted)
     assert all(after.damping > before.damping for before, after in pairwise(run) if not after.accepted)
     residuals = [iterate.residual for iterate in run]
     assert residuals == sorted(residuals, reverse=True)

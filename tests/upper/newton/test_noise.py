@@ -9,7 +9,7 @@ from upper import Newton, counting_floor, gauss_newton
 from upper.floor import LayerClass
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, depends_on_tokens, no_worse
-from upper.newton.stopping import Stopping, last_iterate
+from upper.newton.starts import Stopping, last_iterate
 
 
 def _noisy(m, k, d, *, floors, relative, seed):
@@ -74,16 +74,16 @@ def test_low_precision_inside_has_no_bias():
             *map(put, (x, y, near)), inner_dtype=low, rng=np.random.default_rng(6), tolerance=0.0
         )
         end = last_iterate(iterates, Stopping(0.0, 3000, share=count / x.size))
-        outputs.append(AttentionLayer(np.asarray(end.theta), np.asarray(end.w))(fresh))
+        outputs.append(end.layer(fresh))
     apart = np.mean((outputs[0] - outputs[1]) ** 2)
     assert 0 < apart < 0.01 * noise**2 * count / x.size
 
 
 def _run(residuals, *, share=0.0, rejected=()):
     """The end of a run with given residuals, of which some are of rejected trials."""
-    theta = np.zeros((1, 2, 2))
+    layer = AttentionLayer(*np.zeros((2, 1, 2, 2)))
     iterates = (
-        Iterate(theta, theta, float(residual), damping=0.0, passes=number, accepted=number not in rejected)
+        Iterate(layer, float(residual), passes=number, accepted=number not in rejected)
         for number, residual in enumerate(residuals)
     )
     return last_iterate(iterates, Stopping(0.0, 99, share=share))
@@ -101,7 +101,7 @@ def test_a_run_ends_where_the_steps_to_come_are_worth_little():
 
 
 def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
-    ends = [Iterate(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), r, 0.0, 0) for r in (1.0, 1.0005)]
+    ends = [Iterate(AttentionLayer(*np.zeros((2, 1, 1, 1))), r) for r in (1.0, 1.0005)]
     assert Noise().same_residual(ends, share=0.02)
     assert not Noise().same_residual(ends, share=0.005)
     assert not Noise().same_residual(ends[:1], share=0.5)

@@ -21,8 +21,8 @@ from upper import Newton
 from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate
-from upper.newton.split import SplitExamples, draw_split
-from upper.newton.starts import Problem, Start, StartRules, run_starts
+from upper.newton.problem import Problem, SplitExamples, draw_split
+from upper.newton.starts import Start, StartRules, run_starts
 
 INPUTS = BooleanInputs(tokens=4, dim=16)
 
@@ -152,9 +152,8 @@ class Made(Problem):
         residual, passes = float(start.array[0, 0, 0]), 0
         while True:
             passes += 1
-            theta = np.full((1, 3, 3), residual)
-            w = np.zeros((1, 3, 3)) if self.layer is None else self.layer.w
-            yield Iterate(theta if self.layer is None else self.layer.theta, w, residual, 0.0, passes)
+            silent = AttentionLayer(np.full((1, 3, 3), residual), np.zeros((1, 3, 3)))
+            yield Iterate(silent if self.layer is None else self.layer, residual, passes=passes)
             residual = self.rest + (1 - self.share_a_step) * (residual - self.rest)
 
 

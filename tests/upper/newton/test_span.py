@@ -35,7 +35,7 @@ def test_the_heads_of_a_true_span_are_found_to_rounding_in_any_unit_of_the_label
     found, starts = fit_in_span(x, unit * layer(x), true_span(layer), starts=8, rng=2)
     assert found.residual < 1e-7
     assert 1 <= starts <= 8
-    errors = parameter_errors(AttentionLayer(theta=found.theta, w=found.w / unit), layer)
+    errors = parameter_errors(AttentionLayer(theta=found.layer.theta, w=found.layer.w / unit), layer)
     assert errors.theta.max() < 1e-6
     assert errors.w.max() < 1e-6
 
@@ -48,5 +48,5 @@ def test_no_start_or_step_begins_when_the_work_is_spent(heads, work):
     found, starts = fit_in_span(x, noise, span, work=work, rng=2)
     assert found.passes <= work + 2 * 60 + 4  # the last step, of sixty inner steps at most
     assert starts >= 1
-    assert found.theta.shape == (heads, 8, 8)
+    assert found.layer.theta.shape == (heads, 8, 8)
     assert found.residual < 1

@@ -1,20 +1,22 @@
-"""The examples of a fit: to fit and to hold out, scaled; how many a number of heads needs; their verdict."""
+"""What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
+from attention import AttentionLayer, ExampleOracle, Outcome, Recorder, draw_examples
 from attention._arrays import to_numpy
 from attention.evaluation import HeldOut, Verdict, which_held_out
 from attention.memory import require_memory
+from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
-from upper.newton.loop import Iterate
+from upper.newton.full_heads import Heads
+from upper.newton.loop import Iterate, Run
 from upper.newton.noise import depends_on_tokens
 from upper.newton.whitening import Whitening, needed_whitening
-
-__all__ = ["SplitExamples", "Supply", "draw_split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,7 @@ class SplitExamples:
         return replace(self, x=x, x_held=x_held, scale=scale, whitening=whitening)
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
-        """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
+        """The layer of an iterate, for tokens and labels in their original units."""
         layer = iterate.layer if self.whitening is None else self.whitening.back(iterate.layer)
         return _rescaled(layer, 1 / self.scale, self.unit)
 
@@ -152,12 +154,6 @@ class Supply:
     floors: int  #: how many counting floors are drawn if there is no budget
     budget: int | None  #: how many examples are drawn in all
 
-    def wanted(self, heads: int) -> int:
-        """How many examples so many heads need."""
-        k, d = self.oracle.tokens, self.oracle.dim
-        floor = self.known.floor(heads, k, d)
-        return max(self.floors * floor if self.budget is None else self.budget, floor + 1)
-
     def most_heads(self) -> int:
         """The most heads, up to 2 d, for which the budget is above the floor and gives two equations per unknown."""
         k, d = self.oracle.tokens, self.oracle.dim
@@ -171,12 +167,59 @@ class Supply:
 
     def draw(self, heads: int, before: SplitExamples | None = None) -> SplitExamples:
         """Examples for so many heads, those drawn before among them."""
-        k, d, n = self.oracle.tokens, self.oracle.dim, self.wanted(heads)
+        k, d = self.oracle.tokens, self.oracle.dim
+        floor = self.known.floor(heads, k, d)
+        n = max(self.floors * floor if self.budget is None else self.budget, floor + 1)
         require_memory(
             f"Newton with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
             # x and y twice; for every head, the pattern, its reads and the derivatives of both
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        floor = self.known.floor(heads, k, d)
         return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What runs of Gauss-Newton work on."""
+
+    examples: SplitExamples  #: examples to fit, and held-out ones
+    known: LayerClass  #: what is known of the layer besides its number of heads
+    tolerance: float  #: the relative residual at which a run ends
+    rng: np.random.Generator  #: draws random starts, and the probes of runs
+    engine_name: EngineName = "numpy"  #: where to compute: the library, and its device
+    device: str | None = None
+    recorder: Recorder | None = None  #: records every iterate
+    phase: int | None = None  #: the phase of the recorded steps
+    everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
+
+    def engine(self, heads: int) -> Engine:
+        """The engine for so many heads."""
+        x = self.examples.x
+        return engine_at_size(self.engine_name, self.device, x.size * heads * x.shape[2])
+
+    def share(self, heads: int) -> float:
+        """Unknowns over equations, p / (n k d): the share of squared white noise that fitting so many heads takes."""
+        x = self.examples.x
+        # with fewer than two equations per unknown, the residual carries no information on the noise
+        return min(self.known.unknowns(heads, *x.shape[1:]) / x.size, 0.5)
+
+    def iterates(self, start: Heads, *, priors: bool = False) -> Iterator[Iterate]:
+        """The iterates of a run from a start."""
+        engine, (x, y) = self.engine(start.heads), (self.examples.x, self.examples.y)
+        run = Run(engine, engine.put(x), engine.put(y), start.map(engine.put), self.rng)
+        return run.iterates(self.tolerance, priors=priors)
+
+    def recorded(self, iterates: Iterable[Iterate], name: str) -> Iterator[Iterate]:
+        """The same iterates, each recorded as a step of this name and its number."""
+        for number, iterate in enumerate(iterates):
+            self.record(f"{name}, iterate {number}", iterate)
+            yield iterate
+
+    def record(self, name: str, iterate: Iterate, **measures: Any) -> None:
+        """Record an iterate as a step of the trace, with more measures."""
+        if self.recorder is None:
+            return
+        layer = self.examples.layer(iterate) if self.recorder.measuring else None
+        own = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes} | measures
+        self.recorder.step(name, layer=layer, phase=self.phase, engine=iterate.engine, **own)
