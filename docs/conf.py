@@ -115,7 +115,7 @@ def _describe(name: str, command) -> Iterator[str]:
     """The help of a command, and of those below it, in reStructuredText."""
     if hasattr(command, "list_commands"):
         for one in command.list_commands(None):
-            yield from _describe(f"{name} {one}", command.commands[one])
+            yield from _describe(f"{name} {one}", command.get_command(None, one))
         return
     context = command.make_context(name, [], resilient_parsing=True)
     yield from ["", name, "-" * len(name), ""]

@@ -6,17 +6,9 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import ExampleOracle, GroundTruth, Inputs, Learner
-from upper.six_phase import SixPhase
+from upper.six_phase import SixPhases
 
 __all__ = ["fit_errors"]
-
-# the places of the errors in the trace of a six-phase run
-_TRACED = {
-    "crude": (1, "sum_error"),
-    "sampling": (1, "standard_error"),
-    "refined": (3, "sum_error"),
-    "span": (5, "span_error"),
-}
 
 
 def fit_errors(
@@ -48,15 +40,12 @@ def fit_errors(
     """
     size = float(np.sqrt(np.mean(truth.y**2)))
     oracle = ExampleOracle(truth.layer, inputs, noise=noise * size, rng=for_examples)
-    phases = isinstance(learner, SixPhase)
-    fit = learner.fit(oracle, rng=for_learner, truth=truth if phases else None)
+    fit = learner.fit(oracle, rng=for_learner)
     errors: dict[str, Any] = {"error": truth.measure(predict=fit.predict)["relative_error"]}
-    if phases:
-        errors |= dict.fromkeys(_TRACED)
-    for step in fit.trace if phases else ():
-        errors |= {
-            name: step.measures.get(measure)
-            for name, (phase, measure) in _TRACED.items()
-            if step.phase == phase
-        }
+    if isinstance(fit.details, SixPhases):
+        crude, refined, span = fit.details.crude_sum, fit.details.refined_sum, fit.details.span
+        errors["crude"] = crude and crude.error(truth.layer)
+        errors["sampling"] = crude and crude.standard_error
+        errors["refined"] = refined and refined.error(truth.layer)
+        errors["span"] = span and span.errors(truth.layer)["span_error"]
     return errors

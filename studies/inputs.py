@@ -74,10 +74,9 @@ def _learner(name: str, heads: int, examples: int) -> Learner:
     return SixPhase(heads, mode="paper" if name == "paper" else "practical", examples=examples)
 
 
-def _measure(
-    *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
-) -> Any:
+def _measure(*, rng: Generator, learner: str, inputs: str, examples: int, draws: int, **size: int) -> Any:
     """A fit for each of several layers: errors on fresh tokens of the same distribution, and those of the phases."""
+    heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
     distribution, errors = _TOKENS[inputs](tokens, dim), []
     for stream in rng.spawn(draws):
         for_layer, for_truth, for_examples, for_learner = stream.spawn(4)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import relative_error
+from attention import Fit, relative_error
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
@@ -116,19 +116,23 @@ def _adam(*, d: int, heads: int, steps: int, rng: Generator) -> list[dict[str, A
     error = float(relative_error(regression(fresh), wanted))
     rows: list[dict[str, Any]] = [{"learner": "regression", "error": error, "times": 1.0}]
     for learner, heads_used in zip(_ADAM, (heads, 2 * heads, heads - 1), strict=True):
-        fits: list[Any] = []
+        fits: list[Fit] = []
         while len(fits) < _STARTS and not any(_matches(fit) for fit in fits):
             fits.append(
                 train_linear_attention(x, y, heads=heads_used, steps=steps, learning_rate=0.03, rng=rng)
             )
-        best, times = min(fits, key=lambda fit: fit.error), sum(fit.seconds for fit in fits) / seconds
-        error = float(relative_error(best.model(fresh), wanted))
+        best, times = min(fits, key=_last_error), sum(fit.seconds for fit in fits) / seconds
+        error = float(relative_error(best.predict(fresh), wanted))
         rows.append({"learner": learner, "heads_used": heads_used, "error": error, "times": times})
     return [row | {"examples": examples} for row in rows]
 
 
-def _matches(fit: Any) -> bool:
-    return any(step.measures["relative_error"] < _MATCHES for step in fit.curve)
+def _last_error(fit: Fit) -> float:
+    return float(fit.trace[-1].measures["relative_error"])
+
+
+def _matches(fit: Fit) -> bool:
+    return any(step.measures["relative_error"] < _MATCHES for step in fit.trace)
 
 
 _PARTS: Mapping[str, Any] = {

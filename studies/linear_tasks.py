@@ -1,10 +1,13 @@
 """Memories, automata and Turing machines as linear attention: which data determine them, and do they run on."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
+from jaxtyping import Float, Int
 from numpy.random import Generator
 
 from attention import relative_error
@@ -20,7 +23,7 @@ from studies.tasks import (
     TuringMachine,
     agreement,
 )
-from upper.linear_attention import first_independent, regress
+from upper.linear_attention import cubic_kernel, regress
 from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["STUDY"]
@@ -84,8 +87,8 @@ def _automaton(
     for _ in range(draws):
         automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
         x, y = automaton.examples(rng.permutation(states * symbols)[:examples])
-        ranks.append(len(first_independent(x)))
         learned = regress(x, y, least_norm=True)
+        ranks.append(learned.rank)
         start, words = rng.integers(states, size=runs), rng.integers(symbols, size=(runs, steps))
         right = automaton.answered(learned).run(start, words) == automaton.run(start, words)
         shares.append(float(right.mean()))
@@ -98,7 +101,7 @@ def _in_context(
     """Automata given in the context, learned from random automata: the share on unseen automata, one string each."""
     task = AutomataInContext(states, symbols)
     x, y = task.examples(examples, rng=rng)
-    independent = first_independent(x)
+    independent = _independent(x)
     learned = regress(x[independent], y[independent], least_norm=True)
     unseen = [Automaton.random(states=states, symbols=symbols, rng=rng) for _ in range(draws)]
     start, words = rng.integers(states, size=draws), rng.integers(symbols, size=(draws, steps))
@@ -131,15 +134,30 @@ def _machine(
 
 
 def _learned(machine: TuringMachine, layout: TapeLayout, rank: int | None, rng: Generator) -> CubicRegression:
-    """Learn from steps of runs from random configurations, those that add to the rank, until `rank` (None: all)."""
+    """Learn from steps of runs from random configurations, the first of this rank (None: all)."""
     # (2 + log rank) examples for each unit of the rank nearly always reach it
     start = layout.draw(math.ceil(layout.rank * (2 + math.log(layout.rank))), rng=rng)
     passed = np.concatenate([start[:, None], machine.run(start, _STEPS - 1)], axis=1)
     passed = passed.reshape(-1, start.shape[1])
     # run by run; each configuration counts at its first occurrence
     x, y = layout.examples(passed[np.sort(np.unique(passed, axis=0, return_index=True)[1])], machine)
-    independent = first_independent(x, rank=rank)
+    independent = _independent(x, rank)
     return regress(x[independent], y[independent], least_norm=True)
+
+
+def _independent(x: Float[np.ndarray, "N n d"], rank: int | None = None) -> Int[np.ndarray, " kept"]:
+    """The places of independent examples, as many as the rank of all, or of the first that have a rank.
+
+    Exact labels at these examples give the same regression of least norm as at all of them.
+    """
+    kernel = cubic_kernel(x, x)
+
+    def independent(number: int) -> np.ndarray:
+        _, pivots, found, _ = scipy.linalg.lapack.dpstrf(kernel[:number, :number], tol=1e-9 * kernel.max())
+        return np.sort(pivots[:found]) - 1  # LAPACK counts from 1
+
+    first = bisect_left(range(1, len(x)), rank or math.inf, key=lambda number: len(independent(number)))
+    return independent(first + 1)
 
 
 _TASKS: Mapping[str, Callable[..., Any]] = {

@@ -57,14 +57,13 @@ def _measure(
     *,
     rng: Generator,
     part: str,
-    heads: int,
-    tokens: int,
-    dim: int,
     kind: str,
     scale: float,
     floors: int,
     draw: int,
+    **size: int,
 ) -> Mapping[str, Any]:
+    heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
     sigma = _SIGMA * (1 + scale**2) if kind == _CONTROL else _SIGMA
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
     normal = rng.standard_normal((tokens, dim))

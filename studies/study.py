@@ -190,25 +190,22 @@ def run_study(
     cells = _cells(study, study.cells(scale), seed)
     if len({cell.key for cell in cells}) != len(cells):
         raise ValueError(f"The study {study.name} has the same cell twice: give each parameters of its own.")
-    places: dict[str, int] = {}
-    rows: dict[int, list[Row]] = {}
-    failures: dict[int, str] = {}
+    rows: dict[str, list[Row]] = {}  # by key, in the order of the cells
+    failures: dict[str, str] = {}
     while cells:
-        places |= {cell.key: place for place, cell in enumerate(cells, len(places))}
+        rows |= {cell.key: [] for cell in cells}
         for result in run(cells, retry_failed=True, **options):
-            place, cell = places[result.cell.key], result.cell.arguments["cell"]
+            key, cell = result.cell.key, result.cell.arguments["cell"]
             if result.status == "done":
-                rows[place] = [{**cell, **measured} for measured in result.value]
+                rows[key] = [{**cell, **measured} for measured in result.value]
             elif result.status == "timed out" and study.timed_out is not None:
-                rows[place] = [{**cell, **study.timed_out}]
+                rows[key] = [{**cell, **study.timed_out}]
             else:
-                failures[place] = f"{result.cell.label}: {result.message}"
-        measured = tuple(row for place in sorted(rows) for row in rows[place])
-        further = _cells(study, study.following(measured), seed)
-        cells = [cell for cell in further if cell.key not in places]
-    return StudyResult(
-        study.name, scale, seed, measured, tuple(failures[place] for place in sorted(failures)), versions()
-    )
+                failures[key] = f"{result.cell.label}: {result.message}"
+        measured = tuple(row for own in rows.values() for row in own)
+        cells = [cell for cell in _cells(study, study.following(measured), seed) if cell.key not in rows]
+    failed = tuple(failures[key] for key in rows if key in failures)
+    return StudyResult(study.name, scale, seed, measured, failed, versions())
 
 
 def _cells(study: Study, given: Sequence[Parameters], seed: int) -> list[Cell]:

@@ -39,10 +39,11 @@ def _cells(scale: Scale) -> list[Parameters]:
 
 
 def _measure(
-    *, part: str, weighting: str, heads: int, tokens: int, dim: int, draw: int, examples: int, rng: Generator
+    *, part: str, weighting: str, examples: int, draw: int, rng: Generator, **size: int
 ) -> Mapping[str, Any] | list[Row]:
     """Phase 1's bias on one layer, or how often its heads agree."""
-    layer, inputs = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng), BooleanInputs(tokens, dim)
+    layer = make_nice_layer(heads=size["heads"], dim=size["dim"], sigma=_SIGMA, rng=rng)
+    inputs = BooleanInputs(size["tokens"], size["dim"])
     if part == "bias":
         return {"bias": phase_one_bias(weighting, layer, inputs, examples=examples, rng=rng)}
     return agreement(weighting, layer, inputs.sample(examples, rng=rng), _TOLERANCES)

@@ -121,7 +121,7 @@ def one_round(scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
 
 def _true_hull(layer: AttentionLayer) -> AttentionSpan:
-    """The affine hull of a layer's heads, with reaches that just hold them."""
+    """The affine hull of a layer's heads, with a reach that just holds them."""
     heads, d = layer.theta.reshape(layer.heads, -1), layer.dim
     flat = np.linalg.svd(heads[1:] - heads[0], full_matrices=False)[2][: layer.heads - 1]
     middle = heads.mean(axis=0)
@@ -129,7 +129,5 @@ def _true_hull(layer: AttentionLayer) -> AttentionSpan:
     return AttentionSpan(
         centre=middle.reshape(d, d),
         directions=flat.reshape(-1, d, d),
-        reach=np.abs(away).max(axis=0, initial=0.0),
-        extent=float(np.linalg.norm(away, axis=1).max(initial=0.0)),
-        gap=None,
+        reach=float(np.linalg.norm(away, axis=1).max(initial=0.0)),
     )

@@ -23,12 +23,6 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle
 pytestmark = [pytest.mark.bad_input, pytest.mark.extras]
 
 
-def strided(a):
-    wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1] + 1), a.dtype)
-    wide[..., 1::2] = a
-    return wide[..., 1::2]
-
-
 def read_only(a):
     a = a.copy()
     a.flags.writeable = False
@@ -48,7 +42,7 @@ def tensor(dtype=None, grad=False):
 
 NUMPY = {
     "by columns": np.asfortranarray,
-    "strided": strided,
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
     "backwards in memory": lambda a: np.ascontiguousarray(a[::-1])[::-1],
     "read-only": read_only,
     "other byte order": lambda a: a.astype(a.dtype.newbyteorder(">")),

@@ -17,9 +17,9 @@ from attention.validation import Unfit, constraints
 
 pytestmark = pytest.mark.bad_input
 
-PACKAGES = [attention, upper, upper.baselines, upper.newton, upper.linear_attention, upper.six_phase]
+PACKAGES = [attention, upper, upper.newton, upper.linear_attention, upper.six_phase]
 PACKAGES += [lower, sq, lwe, lwe.costs]
-# what other code holds: `random_generator` and `as_path`, in any function; an oracle; what a decorator is given
+# what other code holds: `random_generator` and `pathlib.Path`, in any function; an oracle; what a decorator is given
 HELD = {"rng", "path", "oracle", "secret", "inner_dtype", "details", "regression"}
 UNDECLARED = {
     # of arrays of any library and any shape

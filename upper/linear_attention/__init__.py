@@ -10,7 +10,6 @@ from upper.linear_attention.features import (
     cubic_kernel,
     feature_count,
     features_from_tensor,
-    first_independent,
     softmax_features,
     tensor_from_features,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "feature_count",
     "feature_moment",
     "features_from_tensor",
-    "first_independent",
     "fit_heads",
     "heads_of_tensor",
     "load_linear_attention",

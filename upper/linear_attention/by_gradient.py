@@ -2,46 +2,20 @@
 
 import math
 import time
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.fits import Step
+from attention import Fit, Outcome, Step
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
 from upper.baselines.descent import rate
 from upper.linear_attention.features import gram_matrix
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
-__all__ = ["GradientFit", "train_linear_attention"]
-
-
-@dataclass(frozen=True, eq=False)
-class GradientFit:
-    """The result of a training.
-
-    Attributes
-    ----------
-    model : LinearAttention
-        The trained model.
-    curve : tuple of Step
-        The relative error on the examples, at a hundred steps of the training and at its end.
-    steps, seconds : int, float
-        Steps made, and their wall-clock seconds.
-    """
-
-    model: LinearAttention
-    curve: tuple[Step, ...]
-    steps: int
-    seconds: float
-
-    @property
-    def error(self) -> float:
-        """The last relative error of the curve."""
-        return float(self.curve[-1].measures["relative_error"])
+__all__ = ["train_linear_attention"]
 
 
 @checked
@@ -54,7 +28,7 @@ def train_linear_attention(
     learning_rate: PositiveFloat = 0.03,
     average: bool = False,
     rng: Rng = None,
-) -> GradientFit:
+) -> Fit:
     """Train multi-head linear attention by Adam on given examples, all of them at each step.
 
     Parameters
@@ -73,6 +47,12 @@ def train_linear_attention(
         Whether G is the mean over the tokens.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+    Returns
+    -------
+    Fit
+        `Fit.predict` and `Fit.details` are the trained `LinearAttention`. The trace has the relative error on the
+        examples, at a hundred steps of the training and at its end.
 
     Raises
     ------
@@ -126,9 +106,11 @@ def train_linear_attention(
                     f"The parameters left the finite numbers by step {step}: lower the learning rate, which is "
                     f"{learning_rate:g}."
                 )
-            curve.append(Step(f"Step {step}", len(x), time.perf_counter() - began, {"relative_error": seen}))
+            measures = {"relative_error": seen, "steps": step}
+            curve.append(Step(f"Step {step}", len(x), time.perf_counter() - began, measures))
     model = LinearAttention(v.numpy() * (label_unit / gram_unit), q.numpy().copy(), average)
-    return GradientFit(model, tuple(curve), steps, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return Fit(model, None, Outcome.WORK_SPENT, len(x), seconds, tuple(curve), details=model)
 
 
 def _gradient(v: Any, q: Any, gram: Any, z: Any, y: Any) -> tuple[Any, Any, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
-import scipy
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import as_floating, namespace
@@ -21,7 +20,6 @@ __all__ = [
     "feature_count",
     "features_from_tensor",
     "features_of_gram",
-    "first_independent",
     "gram_matrix",
     "pair_products",
     "pairs_of",
@@ -32,11 +30,10 @@ __all__ = [
     "tensor_from_features",
 ]
 
-SoftmaxKind = Literal["plain", "aug", "cent", "tokens"]
-"""The sets of features for softmax targets, from those of the paper to a baseline without attention."""
+SoftmaxKind = Literal["plain", "aug", "cent"]
+"""The sets of features for softmax targets; the first is the paper's."""
 
 _AT_ONCE = 1 << 23  # numbers of a block of features, 64 MiB
-_NEW = 1e-9  # a row adds to the rank if more than this share of its squared length is new
 
 
 @checked
@@ -130,100 +127,48 @@ def softmax_feature_count(kind: SoftmaxKind, dim: PositiveInt) -> int:
 
     Examples
     --------
-    >>> [softmax_feature_count(kind, 8) for kind in ("plain", "aug", "cent", "tokens")]
-    [288, 296, 304, 16]
+    >>> [softmax_feature_count(kind, 8) for kind in ("plain", "aug", "cent")]
+    [288, 296, 304]
     """
-    cubic = 0 if kind == "tokens" else feature_count(dim)
-    return cubic + {"plain": 0, "aug": 1, "cent": 2, "tokens": 2}[kind] * dim
+    return feature_count(dim) + {"plain": 0, "aug": 1, "cent": 2}[kind] * dim
 
 
 @checked
-def softmax_features(
-    x: Shaped[Any, "... k d"], kind: SoftmaxKind, *, every_row: bool = True
-) -> Shaped[Any, "... features"]:
-    """Features of token matrices for softmax targets, of every row as the query or of the last one.
+def softmax_features(x: Shaped[Any, "... k d"], kind: SoftmaxKind) -> Shaped[Any, "... k features"]:
+    """Features of token matrices for softmax targets, of every row as the query in turn.
 
     To first order in Theta softmax attention is the row mean plus x_q^T Theta times the centred Gram matrix over k:
-    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + q d^3) for q queries.
+    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + k d^3).
 
     Parameters
     ----------
     x : array (..., k, d)
         Token matrices.
-    kind : {"plain", "aug", "cent", "tokens"}
+    kind : {"plain", "aug", "cent"}
         "plain": the cubic features of G = X^T X and the query x_q. "aug": those and the row mean. "cent": the cubic
         features of the Gram matrix of the tokens less their mean, with x_q, and x_q and the row mean themselves.
-        "tokens": x_q and the row mean alone, no attention at all.
-    every_row : bool
-        Whether every row is a query in turn; otherwise the last one is.
 
     Returns
     -------
-    array (..., k, F), or (..., F) for the last row
+    array (..., k, F)
         F = `softmax_feature_count`: the cubic ones come first, then x_q, then the mean. Errors as `cubic_features`.
 
     Examples
     --------
     >>> x = np.array([[1.0, 0.0], [1.0, 2.0]])
-    >>> softmax_features(x, "tokens")
-    array([[1., 0., 1., 1.],
-           [1., 2., 1., 1.]])
-    >>> softmax_features(x, "plain").shape, softmax_features(x, "cent", every_row=False).shape
-    ((2, 6), (10,))
+    >>> softmax_features(x, "plain").shape, softmax_features(x, "cent").shape
+    ((2, 6), (2, 10))
     """
     x = as_tokens(x)
     xp = namespace(x)
-    queries = x if every_row else x[..., -1:, :]
     with np.errstate(over="ignore", invalid="ignore"):  # refused in the next lines
         mean = xp.mean(x, axis=-2, keepdims=True)
         centred = x - mean
     require_no_overflow(centred, xp)
-    parts = []
-    if kind != "tokens":
-        gram = gram_matrix(centred if kind == "cent" else x)
-        parts.append(features_of_gram(gram[..., None, :, :], queries))
-    if kind in ("cent", "tokens"):
-        parts.append(queries)
-    if kind != "plain":
-        parts.append(xp.broadcast_to(mean, queries.shape))
-    features = parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
-    return features if every_row else features[..., 0, :]
-
-
-@checked
-def first_independent(
-    x: Float[np.ndarray, "N n d"], *, rank: PositiveInt | None = None
-) -> Int[np.ndarray, " kept"]:
-    """Increasing indices of the examples that add to the rank of the features of the earlier examples.
-
-    Tokens are (N, n, d); with `rank`, at most that many indices are returned. With exact labels, least squares of least
-    norm gives the same result on these examples as on all. The Cholesky factor of the kernel is built row by row:
-    O(N^2 d^2 + N r^2).
-
-    Examples
-    --------
-    >>> first_independent(np.array([[[1.0, 0.0]], [[2.0, 0.0]], [[0.0, 1.0]]]))
-    array([0, 2])
-    """
-    most = min(len(x), rank or len(x))
-    x = x / (np.abs(x).max() or 1.0)  # so that products of six entries neither over- nor underflow
-    kernel = cubic_kernel(x, x)
-    factor = np.zeros((most, most))
-    kept: list[int] = []
-    for row in range(len(x)):
-        size = len(kept)
-        if size == most:
-            break
-        shared = np.zeros(0)
-        if kept:
-            shared = scipy.linalg.solve_triangular(
-                factor[:size, :size], kernel[kept, row], lower=True, check_finite=False
-            )
-        new = kernel[row, row] - shared @ shared
-        if new > _NEW * kernel[row, row]:
-            factor[size, :size], factor[size, size] = shared, np.sqrt(new)
-            kept.append(row)
-    return np.array(kept, dtype=np.int64)
+    gram = gram_matrix(centred if kind == "cent" else x)
+    cubic, means = features_of_gram(gram[..., None, :, :], x), xp.broadcast_to(mean, x.shape)
+    parts = {"plain": [cubic], "aug": [cubic, means], "cent": [cubic, x, means]}[kind]
+    return xp.concat(parts, axis=-1) if parts[1:] else cubic
 
 
 def gram_matrix(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... d d"]:

@@ -21,16 +21,12 @@ class _Search:
     """How long each part of the search goes on, and how much it may take."""
 
     alternations: int = 400
+    exact: float = 1e-14  #: a smaller tail is rounding alone
     newton_steps: int = 100
     reweightings: int = 40
     quick: int = 3  #: starts for each number of heads while the number rises
-    largest: int = 4096  #: unknowns of a dense Newton system: 128 MiB per matrix; three are held
-    #: of systems of unit diagonal: above their rounding errors; one more solve undoes it
-    ridge: float = 1e-12
-    floor: float = 4e-16  #: a tail that is rounding alone
-    #: a tail has to fall to this share of itself in so many steps
-    share: float = 0.8
-    patience: int = 6
+    largest: int = 2048  #: unknowns of a dense Newton system; its Jacobian then takes some 200 MiB
+    gain: float = 0.01  #: a step that lowers the squared tail by a smaller share of it is the last one
 
 
 _SEARCH = _Search()
@@ -90,39 +86,29 @@ class HeadSearch:
         if heads >= min(outputs * d, d * queries):
             yield "singular values", self.tensor
         elif heads not in self.best:
-            # if a Newton step is impossible, alternating must reach rounding error without it
-            goal, steps = (
-                (self.tolerance, _SEARCH.alternations)
-                if newton
-                else (min(self.tolerance, 1e-12), 3 * _SEARCH.alternations)
-            )
-            found, tail = alternating(self.tensor, heads, steps=steps, tolerance=goal, rng=self.rng)
-            if newton:
-                found = levenberg_marquardt(self.tensor, balanced(found)[0][:heads], self.tolerance)
-            yield "alternating" if tail <= goal or not newton else "Levenberg-Marquardt", found
+            found, tail = alternating(self.tensor, heads, tolerance=self.tolerance, rng=self.rng)
+            strategy = "alternating" if tail <= self.tolerance or not newton else "Levenberg-Marquardt"
+            if newton and tail > _SEARCH.exact:
+                found = levenberg_marquardt(self.tensor, balanced(found)[0][:heads])
+            yield strategy, found
         for _ in range(starts if newton else 0):
             start = reweighted(self.tensor, heads, self.rng)
-            yield "Levenberg-Marquardt", levenberg_marquardt(self.tensor, start, self.tolerance)
+            yield "Levenberg-Marquardt", levenberg_marquardt(self.tensor, start)
 
 
 def alternating(
-    tensor: Tensor,
-    heads: int,
-    *,
-    steps: int = _SEARCH.alternations,
-    tolerance: float,
-    rng: np.random.Generator,
+    tensor: Tensor, heads: int, *, tolerance: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
-    """Truncate T to rank H, put its symmetric part back, and so on, while the tolerance is in sight.
+    """Truncate T to rank H, put its symmetric part back, and so on, while the tolerance is in sight, to rounding error.
 
     The antisymmetric part floats, from a random start of 0.3 of the tensor's norm (larger starts fail more often). The
     truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) per step. It stops if the
-    tail, at the rate of the last 40 steps, would not reach the tolerance in the remaining steps. It returns the
-    truncated tensor and its tail.
+    tail, at the rate of the last 40 steps, would not reach the tolerance in the remaining steps, and below the
+    tolerance if a step gains less than a fiftieth. It returns the truncated tensor and its tail.
     """
     unfolded = _unfolded(tensor + 0.3 * _random_antisymmetric(tensor, rng))
     tails: list[float] = []
-    for step in range(steps):
+    for step in range(_SEARCH.alternations):
         size = len(unfolded)
         _, basis = scipy.linalg.eigh(
             unfolded @ unfolded.T, subset_by_index=[max(0, size - heads), size - 1], check_finite=False
@@ -130,7 +116,11 @@ def alternating(
         truncated = (basis @ (basis.T @ unfolded)).reshape(tensor.shape)
         missing = tensor - symmetrised(truncated)
         tails.append(float(np.linalg.norm(missing)))
-        if tails[-1] <= tolerance or _hopeless(tails, tolerance, steps - step):
+        if tails[-1] > tolerance:
+            stops = _hopeless(tails, tolerance, _SEARCH.alternations - step)
+        else:
+            stops = tails[-1] <= _SEARCH.exact or tails[-1] > 0.98 * min(tails[:-1], default=np.inf)
+        if stops:
             break
         unfolded = _unfolded(truncated + missing)
     return truncated, tails[-1]
@@ -178,97 +168,43 @@ def reweighted(tensor: Tensor, heads: int, rng: np.random.Generator) -> Float[np
     return np.ascontiguousarray(basis[:, :heads].T).reshape(heads, outputs, d)
 
 
-def levenberg_marquardt(tensor: Tensor, v: Float[np.ndarray, "H p d"], tolerance: float) -> Tensor:
-    """Least squares on (V, Q) from given V: Q is solved exactly, V changes by damped Gauss-Newton steps.
+def levenberg_marquardt(tensor: Tensor, v: Float[np.ndarray, "H p d"]) -> Tensor:
+    """Least squares on (V, Q) from given V by `scipy.optimize.least_squares`: Q is solved exactly at every V.
 
-    The method is variable projection. For fixed V, the normal matrix of Q, H d x H d, is the same for every e. The
-    equations for V, (H p d) x (H p d), have the Schur complement of the joint Jacobian. A step costs
-    O((H p d)^2 H d e + (H p d)^3). V is kept orthonormal as H vectors of p d numbers, which removes the gauge GL_H from
-    the step. The iteration stops at rounding error. Below the tolerance, it stops if a step gains less than a
-    thousandth; above it, if six steps gain less than a fifth.
+    The method is variable projection (Golub and Pereyra), with Kaufman's Jacobian: the derivative with respect to V at
+    fixed Q, off the range of the design of Q. For fixed V this design is the same for every e and output. A step costs
+    O(p d^2 e (H p d)^2). It stops at rounding error, or if a step lowers the squared tail by less than a hundredth.
     """
+    from scipy.optimize import least_squares
+
     rows, columns = np.triu_indices(tensor.shape[1])
     wanted = tensor[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))[:, None]
-    state = _State.at(wanted, v)
-    damping, growth = 1e-2, 2.0
-    tails = [np.inf] * (_SEARCH.patience - 1) + [state.tail]
-    for _ in range(_SEARCH.newton_steps):
-        if state.tail <= _SEARCH.floor:
-            break
-        try:
-            moved, promised = state.step(damping)
-        except np.linalg.LinAlgError:
-            damping *= 10
-            continue
-        new = _State.at(wanted, moved)
-        if new.tail < state.tail:
-            kept = (state.tail**2 - new.tail**2) / 2 / max(promised, 1e-300)
-            damping *= 0.2 if kept > 0.5 else (1.0 if kept > 0.1 else 2.0)
-            state, growth = new, 2.0
-        else:
-            damping *= growth
-            growth *= 2
-        reached = tails[-1] <= tolerance
-        if state.tail > (0.999 * tails[-1] if reached else _SEARCH.share * tails[-_SEARCH.patience]):
-            break
-        tails.append(state.tail)
-    return np.tensordot(state.v, state.q, axes=(0, 0))
+    side = wanted.reshape(-1, wanted.shape[-1])  # (p pairs, e)
 
+    def solved(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The orthonormal range of the design of Q at V, and Q."""
+        design = _design(flat.reshape(v.shape)).reshape(len(side), -1)
+        basis, triangle = np.linalg.qr(design)
+        return basis, np.linalg.lstsq(triangle, basis.T @ side, rcond=1e-13)[0]
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Orthonormal V, the design of Q for it with the inverse Cholesky factor of its normal matrix, and the best Q."""
+    def residual(flat: np.ndarray) -> np.ndarray:
+        basis, _ = solved(flat)
+        return (side - basis @ (basis.T @ side)).ravel()
 
-    v: np.ndarray
-    q: np.ndarray
-    design: np.ndarray
-    factor: np.ndarray
-    residual: np.ndarray
-    tail: float
+    def jacobian(flat: np.ndarray) -> np.ndarray:
+        basis, q = solved(flat)
+        heads, outputs, d = v.shape
+        own = -_design(q.reshape(heads, d, -1).transpose(0, 2, 1))  # (e, pairs, H d), of V for given Q
+        full = np.einsum("ab,epu->apebu", np.eye(outputs), own).reshape(len(side), -1)
+        full = full - basis @ (basis.T @ full)
+        by_head = full.reshape(len(side) * len(own), outputs, heads, d).swapaxes(1, 2)
+        return by_head.reshape(-1, v.size)
 
-    @classmethod
-    def at(cls, wanted: Float[np.ndarray, "p pairs e"], v: np.ndarray) -> "_State":
-        outputs, d = v.shape[1:]
-        v = np.ascontiguousarray(np.linalg.qr(v.reshape(len(v), -1).T)[0].T).reshape(-1, outputs, d)
-        design = _design(v)
-        flat, side = design.reshape(-1, len(v) * d), wanted.reshape(-1, wanted.shape[-1])
-        normal = flat.T @ flat
-        normal[np.diag_indices(len(normal))] += _SEARCH.ridge
-        factor = np.linalg.inv(np.linalg.cholesky(normal))
-        q, residual = np.zeros((len(normal), side.shape[1])), side
-        for _ in range(2):
-            q = q + factor.T @ (factor @ (flat.T @ residual))
-            residual = side - flat @ q
-        return cls(
-            v,
-            q.reshape(len(v), d, -1),
-            design,
-            factor,
-            residual.reshape(wanted.shape),
-            float(np.linalg.norm(residual)),
-        )
-
-    def step(self, damping: float) -> tuple[np.ndarray, float]:
-        """V after a step, and the decrease of half the squared tail that the linear model predicts."""
-        heads, outputs, d = self.v.shape
-        own = _design(self.q.transpose(0, 2, 1))  # (e, pairs, H d), of V for given Q
-        size = heads * d
-        gradient = -np.einsum("epu,ape->au", own, self.residual, optimize=True).ravel()
-        cross = np.matmul(self.design.transpose(0, 2, 1)[:, None], own)  # (p, e, H d of Q, H d of V)
-        half = np.matmul(self.factor, cross).transpose(0, 3, 1, 2).reshape(outputs * size, -1)
-        schur = -half @ half.T
-        blocks = schur.reshape(outputs, size, outputs, size)
-        same = np.arange(outputs)
-        flat = own.reshape(-1, size)
-        blocks[same, :, same, :] += flat.T @ flat
-        added = damping * max(float(np.trace(schur)) / len(schur), 1e-300)
-        schur[np.diag_indices(len(schur))] += added
-        change = -scipy.linalg.solve(schur, gradient, assume_a="pos", overwrite_a=True, check_finite=False)
-        promised = float(-(gradient @ change) + added * (change @ change)) / 2
-        rows = self.v.reshape(heads, -1)
-        move = change.reshape(outputs, heads, d).transpose(1, 0, 2).reshape(heads, -1)
-        move = move - (move @ rows.T) @ rows  # along the span of V nothing changes
-        return (rows + move).reshape(self.v.shape), promised
+    start = np.linalg.qr(v.reshape(len(v), -1).T)[0].T.ravel()
+    found = least_squares(
+        residual, start, jacobian, ftol=_SEARCH.gain, xtol=None, gtol=None, max_nfev=_SEARCH.newton_steps
+    ).x
+    return np.tensordot(found.reshape(v.shape), solved(found)[1].reshape(len(v), v.shape[2], -1), axes=(0, 0))
 
 
 def _design(x: Float[np.ndarray, "H p d"]) -> Float[np.ndarray, "p pairs Hd"]:

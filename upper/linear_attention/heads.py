@@ -10,7 +10,6 @@ from attention._arrays import to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, checked, random_generator
 from upper.linear_attention.head_search import HeadSearch, balanced, symmetrised
-from upper.linear_attention.least_squares import FeatureRegression
 from upper.linear_attention.model import LinearAttention
 
 __all__ = [
@@ -132,7 +131,7 @@ def fit_heads(
     Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
     three starts each, and then falls by one as long as `restarts` starts find a representation. A failed search proves
     nothing; ``minimal`` says whether the lower bound proves that the number is the least. A start costs about twenty
-    steps of O((H p d)^3) if p <= d. Beyond H min(p, d) d = 4096, only alternating is tried.
+    steps of O((H p d)^2 p d^3) if p <= d. Beyond H min(p, d) d = 2048, only alternating is tried.
 
     Examples
     --------
@@ -142,11 +141,6 @@ def fit_heads(
     (3, True, True)
     """
     tensor = getattr(regression, "tensor", regression)
-    if isinstance(tensor, FeatureRegression):
-        raise ValueError(
-            "This regression is on features of unknown tokens and has no tensor: give tensor_from_features(its "
-            "coefficients, d), or gather the moments of tokens by FeatureMoments.add."
-        )
     average = bool(getattr(regression, "average", False))
     unit, norm = _unit_symmetric(tensor() if callable(tensor) else tensor)
     if not norm:

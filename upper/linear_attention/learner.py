@@ -26,7 +26,7 @@ from upper.linear_attention.least_squares import (
     FeatureRegression,
     require_feature_memory,
 )
-from upper.linear_attention.regression import regress_blocks, regress_features
+from upper.linear_attention.regression import regress_blocks
 
 __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
 
@@ -148,11 +148,7 @@ class LinearAttentionLearner(LearnerBase):
                 phi = softmax_features(x[part], self.features)
                 yield phi.reshape(-1, features), y[part].reshape(-1, d)
 
-        if len(x) * k < features:
-            phi, labels = (np.concatenate(parts) for parts in zip(*stream(), strict=True))
-            regression = regress_features(phi, labels, least_norm=True)
-        else:
-            regression = regress_blocks(stream, features, d)
+        regression = regress_blocks(stream, len(x) * k, features, d)
         predict = LinearAttentionPredictor(self.features, regression)
         verdict = held.verdict(predict, fitted=regression.residual, otherwise=Outcome.BEST_OF_CLASS)
         recorder.step(

@@ -67,7 +67,7 @@ class FeatureMoments:
     count, cross, squares : int, array (D, p), float
         Rows added, and the sums of phi y^T and of |y|^2.
     dim, average : int or None, bool
-        The dimension of the tokens if all rows are cubic features of tokens, and whether G is then their mean.
+        The dimension of the tokens added, and whether G is their mean.
 
     Raises
     ------
@@ -104,17 +104,26 @@ class FeatureMoments:
         self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N p"], *, average: bool = False
     ) -> None:
         """Add examples: sequences of n tokens, with the query as the last token, and one label each. O(N D^2)."""
-        self._of_tokens(x.shape[-1], average)
+        d = x.shape[-1]
+        if (feature_count(d), y.shape[1]) != (self.features, self.outputs):
+            raise ValueError(
+                f"The tokens have {d} dimensions, hence {feature_count(d)} features, and y has {y.shape[1]} outputs: "
+                f"{self.features} features and {self.outputs} outputs are needed."
+            )
+        if self.dim is not None and average != self.average:
+            raise ValueError("Sums and means over the tokens are mixed: give all rows the same average.")
+        self.dim, self.average = d, average
         for part in blocks(len(x), self.features):
-            self._add(cubic_features(x[part], average=average), y[part])
+            self.add_block(cubic_features(x[part], average=average), y[part])
 
-    @checked
-    def add_features(self, phi: Shaped[np.ndarray, "rows D"], y: Shaped[np.ndarray, "rows p"]) -> None:
-        """Add rows of features and their labels."""
-        if phi.shape[1] != self.features:
-            raise ValueError(f"phi has {phi.shape[1]} features: {self.features} are needed.")
-        self._add(phi, y)
-        self.dim = None
+    def add_block(self, phi: Float[np.ndarray, "rows D"], y: Float[np.ndarray, "rows p"]) -> None:
+        """Add rows of features and their labels, which are not checked."""
+        self._gram = scipy.linalg.blas.dsyrk(
+            1.0, np.ascontiguousarray(phi).T, beta=1.0, c=self._gram, lower=1, overwrite_c=1
+        )
+        self.cross += phi.T @ y
+        self.squares += float(np.vdot(y, y))
+        self.count += len(phi)
 
     def gram(self) -> Float[np.ndarray, "D D"]:
         """The sum of phi phi^T; it is not a copy, so later additions change it."""
@@ -127,26 +136,6 @@ class FeatureMoments:
 
     def __repr__(self) -> str:
         return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
-
-    def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
-        if y.shape[-1] != self.outputs:
-            raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
-        self._gram = scipy.linalg.blas.dsyrk(
-            1.0, np.ascontiguousarray(phi).T, beta=1.0, c=self._gram, lower=1, overwrite_c=1
-        )
-        self.cross += phi.T @ y
-        self.squares += float(np.vdot(y, y))
-        self.count += len(phi)
-
-    def _of_tokens(self, d: int, average: bool) -> None:
-        if feature_count(d) != self.features:
-            raise ValueError(
-                f"The tokens have {d} dimensions, hence {feature_count(d)} features: {self.features} are needed."
-            )
-        if self.dim is not None and average != self.average:
-            raise ValueError("Sums and means over the tokens are mixed: give all rows the same average.")
-        if self.count == 0:
-            self.dim, self.average = d, average
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +190,7 @@ def by_normal_equations(
     """
     moments = FeatureMoments(features, outputs)
     for block in stream():
-        moments.add_features(*block)
+        moments.add_block(*block)
     gram, cross = moments.gram(), moments.cross
     diagonal = gram.diagonal().copy()
     factor, reciprocal = _cholesky(gram, overwrite=True)

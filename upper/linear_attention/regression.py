@@ -1,6 +1,6 @@
 """Learning linear attention from examples: least squares in the cubic features."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -40,7 +40,6 @@ __all__ = [
     "Model",
     "regress",
     "regress_blocks",
-    "regress_features",
     "regress_moments",
 ]
 
@@ -138,20 +137,39 @@ def regress(
     (18, True)
     """
     d = x.shape[-1]
-    small = _by_examples(method, least_norm, len(x), feature_count(d))
+    rows, features = len(x), feature_count(d)
+    if rows < features and not least_norm:
+        raise ValueError(
+            f"There are {rows} examples and {features} features: the examples do not determine the model. Give at "
+            f"least {features}, or ask for the solution of least norm (least_norm=True)."
+        )
+    small = method == "kernel" or (method == "auto" and rows < features)
+    require_feature_memory(rows if small else features)
     # scaling by powers of two is exact, and prevents overflow of products of six entries
     units, y_unit = _units(x, each=not small), _power(float(np.max(np.abs(y), initial=0.0)))
-    rows, columns = pairs_of(d)
-    scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
+    b, c = pairs_of(d)
+    scales = ((units[b] * units[c])[:, None] * units).reshape(-1)
     x, y = x / units, y / y_unit
-    found = _solved(
-        lambda part: cubic_features(x[part], average=average),
-        lambda: cubic_kernel(x, x, average=average),
-        y,
-        method,
-        small,
-        scales,
-    )
+
+    def stream() -> Iterator[Block]:
+        for part in blocks(rows, features):
+            yield cubic_features(x[part], average=average), y[part]
+
+    found = None
+    if small:
+        # the features of few examples fit into memory; their singular values are more accurate than the kernel
+        roomy = method == "auto" and 48 * rows * features < MEMORY
+        kernel = cubic_kernel(x, x, average=average)
+        found = by_kernel(stream, kernel, y, features, dependent=not roomy)
+    elif method == "cholesky" or (method == "auto" and rows >= _NEAR * features):
+        # the units affect only the least norm, and one unit for all does not
+        found = by_normal_equations(stream, features, y.shape[1], dependent=not np.ptp(scales))
+    if found is None and method == "cholesky":
+        raise ValueError(
+            f"The {features} features are so nearly dependent on these {rows} examples that normal equations do "
+            'not tell their rank: use the method "svd".'
+        )
+    found = found or by_singular_values(stream, scales)
     with np.errstate(all="ignore"):  # refused in the next lines
         coefficients = found.coefficients / scales[:, None] * y_unit
     if not np.isfinite(coefficients).all() or (found.rank and not coefficients.any() and y.any()):
@@ -162,82 +180,23 @@ def regress(
     return CubicRegression(**vars(found) | {"coefficients": coefficients}, dim=d, average=average)
 
 
-@checked
-def regress_features(
-    phi: Shaped[np.ndarray, "N D"],
-    y: Shaped[np.ndarray, "N p"],
-    *,
-    method: Method = "auto",
-    least_norm: bool = False,
-) -> FeatureRegression:
-    """Least squares on given features (N, D); the other arguments, the method and the errors are those of `regress`."""
-    small = _by_examples(method, least_norm, *phi.shape)
-    return _solved(lambda part: phi[part], lambda: phi @ phi.T, y, method, small, np.ones(phi.shape[1]))
-
-
-def regress_blocks(stream: Stream, features: int, outputs: int) -> FeatureRegression:
-    """Least squares of least norm on a stream of blocks (phi, y); the stream is read up to six times."""
-    return by_normal_equations(stream, features, outputs) or by_singular_values(stream, np.ones(features))
+def regress_blocks(stream: Stream, rows: int, features: int, outputs: int) -> FeatureRegression:
+    """Least squares of least norm on a stream of blocks (phi, y) of `rows` in all; it is read up to six times."""
+    found = by_normal_equations(stream, features, outputs) if rows >= features else None
+    return found or by_singular_values(stream, np.ones(features))
 
 
 @checked
-def regress_moments(moments: FeatureMoments) -> FeatureRegression:
+def regress_moments(moments: FeatureMoments) -> CubicRegression:
     """Least squares from moments only; the solution of least norm if several are best.
 
-    It is a CubicRegression if all rows are features of tokens. The relative error is about 1e-16 times the squared
-    condition of the features. Singular values above 3e-7 of the largest count. A residual below 1e-6 is inaccurate.
-    O(D^3). A ValueError if no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
+    The relative error is about 1e-16 times the squared condition of the features. Singular values above 3e-7 of the
+    largest count. A residual below 1e-6 is inaccurate. O(D^3). A ValueError if no examples were added. Yau et al.,
+    arXiv 2410.10101, Algorithm 1.
     """
-    if moments.count == 0:
-        raise ValueError("No rows were added to the moments: add examples first.")
-    found = by_moments(moments)
-    return (
-        found
-        if moments.dim is None
-        else CubicRegression(**vars(found), dim=moments.dim, average=moments.average)
-    )
-
-
-def _solved(
-    rows: Callable[[slice], np.ndarray],
-    kernel: Callable[[], np.ndarray],
-    y: np.ndarray,
-    method: Method,
-    small: bool,
-    units: np.ndarray,
-) -> FeatureRegression:
-    """From rows of features in `units`; the least norm is that in the units they had."""
-    features, found = len(units), None
-
-    def stream() -> Iterable[Block]:
-        for part in blocks(len(y), features):
-            yield rows(part), y[part]
-
-    if small:
-        # the features of few examples fit into memory; their singular values are more accurate than the kernel
-        roomy = method == "auto" and 48 * len(y) * features < MEMORY
-        found = by_kernel(stream, kernel(), y, features, dependent=not roomy)
-    elif method == "cholesky" or (method == "auto" and len(y) >= _NEAR * features):
-        # the units affect only the least norm, and one unit for all does not
-        found = by_normal_equations(stream, features, y.shape[1], dependent=not np.ptp(units))
-    if found is None and method == "cholesky":
-        raise ValueError(
-            f"The {features} features are so nearly dependent on these {len(y)} examples that normal equations do not "
-            'tell their rank: use the method "svd".'
-        )
-    return found or by_singular_values(stream, units)
-
-
-def _by_examples(method: Method, least_norm: bool, rows: int, features: int) -> bool:
-    """Whether to solve by the kernel; it raises before any work if examples or memory are not enough."""
-    if rows < features and not least_norm:
-        raise ValueError(
-            f"There are {rows} examples and {features} features: the examples do not determine the model. Give at "
-            f"least {features}, or ask for the solution of least norm (least_norm=True)."
-        )
-    small = method == "kernel" or (method == "auto" and rows < features)
-    require_feature_memory(rows if small else features)
-    return small
+    if moments.dim is None:
+        raise ValueError("No examples were added to the moments: add some first.")
+    return CubicRegression(**vars(by_moments(moments)), dim=moments.dim, average=moments.average)
 
 
 def _power(size: float) -> float:

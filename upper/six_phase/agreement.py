@@ -17,7 +17,6 @@ __all__ = [
     "Contrasts",
     "certify_agreement",
     "contrasts_of",
-    "disagreement",
     "has_repeated_tokens",
 ]
 
@@ -68,7 +67,7 @@ def certify_agreement(
         )
     # one product of all tokens; for a stack of matrices NumPy would make n small products
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
-    pattern, residual = (_least_squares_of_pairs if k == 2 else _least_squares)(values, y)
+    pattern, residual = _least_squares(values, y)
     size = _lengths(y)
     relative = _lengths(residual) / np.where(size > 0, size, 1.0)
     ruined = has_repeated_tokens(x)[:, None] | (size == 0) | ~np.isfinite(relative)
@@ -83,22 +82,6 @@ def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]
         product = np.abs(np.einsum("nd,nd->n", x[:, a], x[:, b]))
         repeated |= product >= (1 - 1e-12) * size[:, a] * size[:, b]
     return repeated
-
-
-def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-    """How far the heads are from a common pattern in each row, in logits.
-
-    It is the largest difference of x_a Theta (x_b - x_c) between two heads, over all pairs of tokens b, c. It is
-    measured in logits, since saturated rows have nearly equal patterns for very different logits.
-    O(n k m d (d + k) + n k^2 m^2). For Gaussian tokens and d far above m and k, the (m - 1)(k - 1) differences of
-    logits have a bounded density at zero, so heads agree up to eps with probability of order eps^((m-1)(k-1)).
-    """
-    logits = np.moveaxis(layer.logits(x), -3, -2)  # n, k, m, k
-    worst = np.zeros(logits.shape[:2])
-    for i in range(layer.heads - 1):
-        gaps = logits[:, :, i + 1 :] - logits[:, :, i : i + 1]
-        worst = np.maximum(worst, np.max(gaps.max(axis=-1) - gaps.min(axis=-1), axis=-1))
-    return worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +138,6 @@ class Contrasts:
         """Weighted root mean square of <v, Theta> - t, in logits."""
         return float(np.sqrt(np.sum(self._share * (self.apply(theta) - self.log_ratios) ** 2)))
 
-    def moment_matrix(self) -> Float[np.ndarray, "d2 d2"]:
-        """M itself, for small d; O(n d^4)."""
-        size = self.rows.shape[1] ** 2
-        total = np.zeros((size, size))
-        for start in range(0, len(self), 2048):  # in blocks, to save memory
-            part, share = self.chosen(slice(start, start + 2048)), self._share[start : start + 2048]
-            equations = part.rows[:, None, :, None] * part.differences[:, :, None, :]
-            share = np.broadcast_to(share, equations.shape[:2]).reshape(-1, 1)
-            equations = equations.reshape(-1, size)
-            total += equations.T @ (share * equations)
-        return total
-
     @cached_property
     def _share(self) -> Float[np.ndarray, "n 1"]:
         # as a column, since every equation of a row has the weight of the row
@@ -216,23 +187,14 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     k = values.shape[1]
     # the last weight is 1 minus the others; the solution does not depend on the choice of that token
     base = values[:, -1:]
-    differences, target = values[:, :-1] - base, y - base
-    gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
+    differences, residual = values[:, :-1] - base, y - base
+    # einsum, since matmul is slow on stacks of tiny matrices
+    gram = np.einsum("nid,njd->nij", differences, differences)
     scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
     # so close to singular, no pattern is determined
     safe = gram + 1e-10 * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
-    moments = np.matmul(target, np.swapaxes(differences, 1, 2))
-    free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
-    pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)
-    return pattern, target - np.matmul(free, differences)
-
-
-def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The case k = 2, with one unknown per row: no linear systems, no products of tiny matrices."""
-    base = values[:, 1]
-    difference, residual = values[:, 0] - base, y - base[:, None]
-    gram = np.einsum("nd,nd->n", difference, difference)
-    safe = gram + 1e-10 * np.where(gram > 0, gram, 1.0)
-    free = np.einsum("nad,nd->na", residual, difference) / safe[:, None]
-    residual -= free[:, :, None] * difference[:, None]
-    return np.stack([free, 1 - free], axis=-1), residual
+    moments = np.einsum("nid,nad->nia", differences, residual)
+    free = np.linalg.solve(safe, moments) if k > 2 else moments / safe
+    residual -= np.einsum("nia,nid->nad", free, differences)
+    free = np.swapaxes(free, 1, 2)
+    return np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1), residual

@@ -1,6 +1,5 @@
 """The convex body K around the affine hull of the heads: an ellipsoid of the solutions of the certified equations."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,16 +9,13 @@ from jaxtyping import Float
 
 from upper.six_phase.agreement import Contrasts
 
-__all__ = ["AxisBody", "Ellipsoid", "SpectralGap", "spectral_gap"]
+__all__ = ["Ellipsoid", "SpectralGap", "spectral_gap"]
 
 
 @dataclass(frozen=True)
 class SpectrumRules:
     """How the spectrum of the moment matrix is computed, and what counts as a step or a wide direction in it."""
 
-    #: up to this d, the d^2 x d^2 moment matrix is decomposed; above, only products with it are computed. Both take
-    #: .4 s at d = 24; at d = 32 they take 1.8 s and .9 s
-    dense_up_to: int = 24
     #: eigenvalues to compute: more than the most heads for which agreement events can be found
     eigenvalues: int = 10
     beyond: int = 4  #: the eigenvalues to compute beyond the wide directions, if their number is given
@@ -29,8 +25,6 @@ class SpectrumRules:
     #: a direction whose cosine with the centre is larger is not wide: it is the average head, along which equations are
     #: short
     along_centre: float = 0.7
-    #: Lanczos knows the eigenvectors of eigenvalues below this share of the largest one; others would not help
-    tiny: float = 0.1
 
 
 RULES = SpectrumRules()
@@ -83,71 +77,6 @@ def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: int | None = None) 
 
 
 @dataclass(frozen=True, eq=False)
-class Krylov:
-    """A space of matrices for solving equations with M; its basis diagonalises M within the space.
-
-    `basis` has Ritz vectors of M as orthonormal rows, `products` is M times them, and `curvature` has their Ritz
-    values, ascending.
-    """
-
-    basis: Float[np.ndarray, "r d2"]
-    products: Float[np.ndarray, "r d2"]
-    curvature: Float[np.ndarray, " r"]
-
-    @classmethod
-    def of(cls, basis: Float[np.ndarray, "r d2"], products: Float[np.ndarray, "r d2"]) -> "Krylov":
-        """The span of the rows of `basis`, given M times them."""
-        u, size, turn = np.linalg.svd(basis, full_matrices=False)
-        kept = size > 1e-10 * size[0]
-        orthonormal = turn[kept]
-        # basis = u size turn, so turn = (u / size)^T basis; likewise for the products
-        products = (u[:, kept] / size[kept]).T @ products
-        small = orthonormal @ products.T
-        curvature, axes = scipy.linalg.eigh((small + small.T) / 2)
-        return cls(axes.T @ orthonormal, axes.T @ products, np.maximum(curvature, 0.0))
-
-    @classmethod
-    def spanning(
-        cls, contrasts: Contrasts, vector: Float[np.ndarray, " d2"], within: Float[np.ndarray, "s d2"]
-    ) -> "Krylov":
-        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
-
-        The accuracy is |M z - vector| / |vector|, checked every ten of at most 200 steps. The method is Lanczos with
-        full reorthogonalisation; a step costs one product with M and O(r d^2). The given eigenvectors of small
-        eigenvalues save the most steps.
-        """
-        basis = [*within]
-        products = [contrasts.moment_product(row) for row in basis]
-        target = float(np.linalg.norm(vector))
-        fresh = vector
-        for step in range(200):
-            rows = np.array(basis).reshape(-1, vector.size)
-            for _ in range(2):  # twice is enough
-                fresh = fresh - rows.T @ (rows @ fresh)
-            size = float(np.linalg.norm(fresh))
-            if size <= 1e-12 * target or len(basis) == vector.size:
-                break
-            basis.append(fresh / size)
-            fresh = contrasts.moment_product(basis[-1])
-            products.append(fresh)
-            if step % 10 == 9:
-                space = cls.of(np.stack(basis), np.stack(products))
-                missed = vector - space.weights(vector) @ space.products
-                if np.linalg.norm(missed) <= 1e-7 * target:
-                    return space
-        return cls.of(np.stack(basis), np.stack(products))
-
-    def solve(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
-        """The best z in the space for M z = right, without the directions of zero curvature."""
-        return self.weights(right) @ self.basis
-
-    def weights(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " r"]:
-        """The solution of `solve`, in coordinates of the basis."""
-        flat = self.curvature <= 1e-13 * (float(self.curvature.max()) or 1.0)
-        return np.where(flat, 0.0, (self.basis @ right) / np.where(flat, 1.0, self.curvature))
-
-
-@dataclass(frozen=True, eq=False)
 class Ellipsoid:
     """K = {Theta: mean of w (<v, Theta> - t)^2 <= tolerance^2, |Theta|_F <= radius}, the mean over the equations.
 
@@ -158,10 +87,9 @@ class Ellipsoid:
     1 - (misfit / root mean square of the t)^2: near 1 if some matrix satisfies the equations, and near 0 if they
     contradict one another.
 
-    Up to d = 24, all results are in closed form from the eigendecomposition of M. Above, M is never formed. Then the
-    smallest eigenpairs come from restarted Lanczos (ARPACK). The centre, the point of least norm and the maximisers are
-    found within Krylov spaces of M. A product with M costs O(N d^2) for N equations. Memory is that of the equations
-    and of a few hundred matrices.
+    M is never formed. Its smallest eigenpairs come from restarted Lanczos (ARPACK), the centre and the point of least
+    norm from a Krylov space of M. A product with M costs O(N d^2) for N equations. Memory is that of the equations and
+    of a few hundred matrices.
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the ellipsoid is derived here.
     """
 
@@ -174,7 +102,9 @@ class Ellipsoid:
     misfit_at_centre: float
     explained: float
     _contrasts: Contrasts = field(repr=False)
-    _space: Krylov = field(repr=False)
+    #: the Ritz values of M within the Krylov space, and the Ritz vectors as rows
+    _curvature: Float[np.ndarray, " r"] = field(repr=False)
+    _basis: Float[np.ndarray, "r d2"] = field(repr=False)
 
     @classmethod
     def of(cls, contrasts: Contrasts, *, wide: int | None = None) -> "Ellipsoid":
@@ -185,8 +115,8 @@ class Ellipsoid:
         that is 1.25 times the norm of orthogonal heads of equal norm. It is larger if the affine hull passes near zero.
         The number of `wide` directions is m - 1. By default it comes from the gap in the spectrum.
         """
-        spectrum, directions, space = _decomposed(contrasts, wide)
-        centre = space.solve(contrasts.right)
+        spectrum, directions = _smallest_eigenpairs(contrasts, wide)
+        centre, curvature, basis = _solved(contrasts, directions)
         d = contrasts.rows.shape[1]
         misfit = contrasts.misfit(centre.reshape(d, d))
         if wide is None:
@@ -207,172 +137,86 @@ class Ellipsoid:
         body = cls(
             tolerance=tolerance,
             radius=radius,
-            spectrum=np.maximum(spectrum, 0.0),
+            spectrum=spectrum,
             directions=directions.reshape(-1, d, d),
             gap=gap,
             centre=centre.reshape(d, d),
             misfit_at_centre=misfit,
             explained=1 - (misfit / contrasts.size) ** 2 if contrasts.size > 0 else 1.0,
             _contrasts=contrasts,
-            _space=space,
+            _curvature=curvature,
+            _basis=basis,
         )
         least = float(np.linalg.norm(body.min_norm_point()))
         return replace(body, radius=1.25 * least) if least > radius * (1 + 1e-6) else body
 
-    def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
-        """Weighted root mean square of the equations' residuals at Theta, in logits."""
-        return self._contrasts.misfit(np.asarray(theta, dtype=np.float64))
-
     def contains(self, theta: Float[np.ndarray, "d d"]) -> bool:
         """Whether Theta is in K, to one part in a million."""
-        slack = 1 + 1e-6
-        return bool(
-            np.linalg.norm(theta) <= slack * self.radius and self.misfit(theta) <= slack * self.tolerance
-        )
+        slack, theta = 1 + 1e-6, np.asarray(theta, dtype=np.float64)
+        inside = self._contrasts.misfit(theta) <= slack * self.tolerance
+        return bool(inside and np.linalg.norm(theta) <= slack * self.radius)
 
     def min_norm_point(self) -> Float[np.ndarray, "d d"]:
-        """The point of K of least Frobenius norm."""
-        return (self._space.basis.T @ self._axes(self._space).min_norm()).reshape(self.centre.shape)
+        """The point of K of least Frobenius norm: (M + nu)^-1 M centre, with nu so large that K just contains it."""
+        curvature, centre = self._curvature, self._basis @ self.centre.ravel()
 
-    def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-        """A point of K at which <direction, Theta> is largest; above d = 24 this takes about forty products with M."""
-        g, space = np.asarray(direction, dtype=np.float64).ravel(), self._space
-        if len(space.basis) < g.size:
-            other = Krylov.spanning(self._contrasts, g, np.zeros((0, g.size)))
-            rows = np.concatenate([space.basis, other.basis])
-            space = Krylov.of(rows, np.concatenate([space.products, other.products]))
-        return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
+        def excess(log_shift: float) -> float:
+            missed = centre * np.exp(log_shift) / (curvature + np.exp(log_shift))
+            return self.misfit_at_centre**2 + float(curvature @ missed**2) - self.tolerance**2
 
-    def _axes(self, space: Krylov) -> "AxisBody":
-        return AxisBody(
-            curvature=space.curvature,
-            centre=space.basis @ self.centre.ravel(),
-            floor=self.misfit_at_centre**2,
-            tolerance=self.tolerance,
-            radius=self.radius,
-        )
+        # act as 0 and infinity beside every curvature
+        low, high = np.log([1e-40, 1e16]) + np.log(float(curvature.max()) or 1.0)
+        if excess(low) >= 0:
+            high = low
+        elif excess(high) > 0:
+            high = scipy.optimize.brentq(excess, low, high)
+        return (curvature * centre / (curvature + np.exp(high)) @ self._basis).reshape(self.centre.shape)
 
 
-def _decomposed(contrasts: Contrasts, wide: int | None) -> tuple[np.ndarray, np.ndarray, Krylov]:
-    """The smallest eigenvalues of M, their eigenvectors as rows, and a space for solving equations with M.
+def _smallest_eigenpairs(contrasts: Contrasts, wide: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest eigenvalues of M, ascending, and their eigenvectors as rows, by restarted Lanczos.
 
-    In large dimension they are by restarted Lanczos: each value is within its residual |M v - value v|, 5 % of the
-    value, of an eigenvalue, which is accurate enough to find a gap. The start is fixed, so that the result is a
-    function of the equations.
+    Each value is within its residual |M v - value v|, 5 % of the value, of an eigenvalue, which is accurate enough to
+    find a gap. The start is fixed, so that the result is a function of the equations.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    count, size = RULES.eigenvalues if wide is None else wide + RULES.beyond, contrasts.right.size
-    if size <= RULES.dense_up_to**2:
-        values, vectors = np.linalg.eigh(contrasts.moment_matrix())
-        space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
-        count = max(RULES.eigenvalues, count)
-        return space.curvature[:count], space.basis[:count], space
+    size = contrasts.right.size
+    count = min(RULES.eigenvalues if wide is None else wide + RULES.beyond, size - 1)
     operator = LinearOperator((size, size), matvec=contrasts.moment_product, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(size)
     values, vectors = eigsh(operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, v0=start)
     order = np.argsort(values)
-    spectrum, directions = np.maximum(values[order], 0.0), vectors.T[order]  # negative ones are rounding
-    tiny = spectrum < RULES.tiny * spectrum[-1]
-    return spectrum, directions, Krylov.spanning(contrasts, contrasts.right, directions[tiny])
+    return np.maximum(values[order], 0.0), vectors.T[order]  # negative ones are rounding
 
 
-@dataclass(frozen=True, eq=False)
-class AxisBody:
-    """The set {z: f + sum_i a_i (z_i - c_i)^2 <= t^2, |z| <= R}, in axes of curvature a_i >= 0 around the centre c.
+def _solved(contrasts: Contrasts, within: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The solution of M z = b, and the Ritz values and vectors (rows) of M in a space that holds it to 1e-7.
 
-    `floor` is f, the squared misfit at the centre; `tolerance` and `radius` are t and R. By the Karush-Kuhn-Tucker
-    conditions, extreme points are z = (a + nu)^-1 (a c + s g), with nu the ratio of the multipliers of the two
-    constraints. For any nu, the s with misfit + nu |z|^2 = t^2 + nu R^2 gives the maximum over a larger body. By
-    duality, the least such maximum over nu is the maximum over the body itself; there, |z| - R changes its sign. One
-    evaluation costs O(r).
+    b is the equations' right-hand side. The space begins with the rows `within`, eigenvectors of small eigenvalues,
+    which save the most steps, and b. Every ten of at most 200 steps the accuracy |M z - b| / |b| is checked; then the
+    steps go on from M z - b. A step costs one product with M and O(r d^2), with full reorthogonalisation.
     """
-
-    curvature: Float[np.ndarray, " r"]
-    centre: Float[np.ndarray, " r"]
-    floor: float
-    tolerance: float
-    radius: float
-
-    def misfit_squared(self, z: Float[np.ndarray, " r"]) -> float:
-        """The misfit f + sum_i a_i (z_i - c_i)^2 at z."""
-        return self.floor + float(self.curvature @ (z - self.centre) ** 2)
-
-    def min_norm(self) -> Float[np.ndarray, " r"]:
-        """The point of least norm: the shrunk centre at which the misfit is the tolerance."""
-        return self._shrunk(
-            self._root(lambda shift: self.misfit_squared(self._shrunk(shift)) - self.tolerance**2)
-        )
-
-    def maximise(self, g: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        """A point at which <g, z> is largest; the point of least norm for g = 0."""
-        size = float(np.linalg.norm(g))
-        if size == 0:
-            return self.min_norm()
-        g = g / size
-        if self.misfit_squared(self.radius * g) <= self.tolerance**2:
-            return self.radius * g
-
-        def shortfall(shift: float) -> float:
-            point = self._shrunk(shift) + self._reach(g, shift) * g / (self.curvature + shift)
-            if shift < self._top:
-                return self.radius**2 - float(point @ point)
-            # an equal number; if the shift is huge, rounding would cancel it in the norm
-            return (self.misfit_squared(point) - self.tolerance**2) / shift
-
-        shift = self._root(shortfall)
-        return self.min_norm() if shift == self._shifts[1] else self._extreme(g, shift)
-
-    @property
-    def _top(self) -> float:
-        return float(self.curvature.max()) or 1.0
-
-    @property
-    def _shifts(self) -> tuple[float, float]:
-        """Shifts that act as 0 and infinity beside every curvature."""
-        return 1e-40 * self._top, 1e16 * self._top
-
-    def _root(self, excess: Callable[[float], float]) -> float:
-        """The shift at which `excess` changes from negative to positive, within the bounds for shifts."""
-        from scipy.optimize import brentq
-
-        low, high = self._shifts
-        if excess(low) >= 0:
-            return low
-        if excess(high) <= 0:
-            return high
-        return float(
-            np.exp(brentq(lambda log_shift: excess(float(np.exp(log_shift))), np.log(low), np.log(high)))
-        )
-
-    def _shrunk(self, shift: float) -> np.ndarray:
-        return self.curvature * self.centre / (self.curvature + shift)
-
-    def _reach(self, g: np.ndarray, shift: float) -> float:
-        """The s for which (a + nu)^-1 (a c + s g) satisfies misfit + nu |z|^2 = t^2 + nu R^2."""
-        a = self.curvature + shift
-        bent = float(np.sum(self.curvature * self.centre**2 / a))
-        slack = self.tolerance**2 - self.floor + shift * (self.radius**2 - bent)
-        return float(np.sqrt(max(slack, 0.0) / np.sum(g**2 / a)))
-
-    def _extreme(self, g: np.ndarray, shift: float) -> np.ndarray:
-        """(a + nu)^-1 (a c + s g) with s by `_reach`, or with a nearby s if rounding violates the tolerance.
-
-        The first s is inaccurate for a tiny tolerance, the second for a g with almost no curvature.
-        """
-        base, way = self._shrunk(shift), g / (self.curvature + shift)
-        reach = self._reach(g, shift)
-        first = base + reach * way
-        square = float(self.curvature @ way**2)
-        if square == 0 or self._excess(first) <= 1e-9:  # a point of the body, up to rounding
-            return first
-        half = float(self.curvature @ (way * (base - self.centre)))
-        excess = self.misfit_squared(base) - self.tolerance**2
-        root = np.sqrt(max(half * half - square * excess, 0.0))
-        steps = [(-half + sign * root) / square for sign in (1, -1)]
-        return min(first, base + way * min(steps, key=lambda s: abs(s - reach)), key=self._excess)
-
-    def _excess(self, z: np.ndarray) -> float:
-        """The relative amount by which z exceeds the tolerance or the radius."""
-        misfit = float(np.sqrt(self.misfit_squared(z)))
-        return max(misfit / self.tolerance, float(np.linalg.norm(z)) / self.radius) - 1
+    right = fresh = contrasts.right
+    target, size = float(np.linalg.norm(right)), len(within)
+    basis, images = np.zeros((2, size + 200, right.size))
+    basis[:size], images[:size] = within, [contrasts.moment_product(row) for row in within]
+    for step in range(1, 201):
+        for _ in range(2):  # twice is enough
+            fresh = fresh - (basis[:size] @ fresh) @ basis[:size]
+        length = float(np.linalg.norm(fresh))
+        complete = length <= 1e-12 * target or size == right.size
+        if not complete:
+            basis[size] = fresh / length
+            fresh = images[size] = contrasts.moment_product(basis[size])
+            size += 1
+        if complete or step % 10 == 0:
+            small = basis[:size] @ images[:size].T
+            curvature, axes = scipy.linalg.eigh((small + small.T) / 2)
+            ritz, curvature = axes.T @ basis[:size], np.maximum(curvature, 0.0)
+            seen = curvature > 1e-13 * curvature[-1]
+            weights = np.divide(ritz @ right, curvature, out=np.zeros_like(curvature), where=seen)
+            fresh = right - axes @ weights @ images[:size]
+            if complete or np.linalg.norm(fresh) <= 1e-7 * target:
+                break
+    return weights @ ritz, curvature, ritz

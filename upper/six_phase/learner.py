@@ -307,11 +307,15 @@ class SixPhases:
         return f"<SixPhases: {self.heads} heads. {self.explanation}>"
 
     def to_json(self) -> dict[str, Any]:
-        """The measures and arrays of every phase as JSON values, without matrices and examples."""
+        """The measures and the arrays of one axis of every phase, as JSON values."""
 
         def plain(result: Any) -> Any:
-            values = {} if result is None else {**result.measures, **result.arrays}
-            return {name: np.asarray(value).tolist() for name, value in values.items()} or None
+            if result is None:
+                return None
+            values = result.measures | {name: one for name, one in vars(result).items() if np.ndim(one) == 1}
+            if isinstance(result, AffineHull):
+                values |= {"bins": result.bins, "spectrum": result.body.spectrum}
+            return {name: np.asarray(value).tolist() for name, value in values.items()}
 
         own = {name: getattr(self, name) for name in ("mode", "heads", "failed", "explanation")}
         phases = ("crude_sum", "crude_hull", "refined_sum", "hull", "span", "net")

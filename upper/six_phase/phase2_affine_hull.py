@@ -96,11 +96,6 @@ class AffineHull:
             **self.body.gap.measures,
         }
 
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of one axis by name."""
-        return {"histogram": self.histogram, "bins": self.bins, "spectrum": self.body.spectrum}
-
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
         """The misfit of the heads in logits, the share of heads that are in K, and the errors of the span of K."""
         return {

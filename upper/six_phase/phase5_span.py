@@ -20,23 +20,19 @@ class AttentionSpan:
     """An estimate of the affine hull and of the span of Theta_1, ..., Theta_m.
 
     `centre` is the point of the hull closest to zero; it is orthogonal to the orthonormal `directions` of the hull.
-    `reach` has the largest distance of the body, its thickness included, from the centre along each direction, either
-    way. `extent` bounds the distance of its slice along the hull in any direction. `gap` is the step of the body's
-    spectrum after the wide directions, or the largest step if there are none; None if the span is of no body.
+    `reach` is the distance from the centre, within the hull, up to which heads are expected. `gap` is the step of the
+    body's spectrum after the wide directions, or the largest step if there are none; None if the span is of no body.
     """
 
     centre: Float[np.ndarray, "d d"]
     directions: Float[np.ndarray, "w d d"]
-    reach: Float[np.ndarray, " w"]
-    extent: float
-    gap: SpectralGap | None
+    reach: float
+    gap: SpectralGap | None = None
 
     @classmethod
     def point(cls, theta: Float[np.ndarray, "d d"]) -> "AttentionSpan":
         """The hull of one matrix, without directions."""
-        return cls(
-            np.asarray(theta, dtype=np.float64), np.zeros((0, *np.shape(theta))), np.zeros(0), 0.0, None
-        )
+        return cls(theta, np.zeros((0, *np.shape(theta))), 0.0)
 
     @property
     def basis(self) -> Float[np.ndarray, "m d d"]:
@@ -58,11 +54,6 @@ class AttentionSpan:
         }
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of one axis by name; the reach is a measure."""
-        return {}
-
-    @property
     def is_clear(self) -> bool:
         """Whether the spectrum has a step after the wide directions; those of the bulk are a few per cent."""
         return self.gap is None or self.gap.ratio >= 1.2
@@ -82,21 +73,19 @@ class AttentionSpan:
     ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
         """The least margin of every row over the hull in logits, and the token that the centre attends to.
 
-        The margin is the least over the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent. It is
-        negative if no token wins for all of them. If a difference of logits changes by z_j along the direction D_j, it
-        changes over the hull by at most the smaller of sum_j reach_j |z_j| and extent |z|. O(n k d (d + k) m).
+        The margin is the least over the matrices centre + sum_j c_j D_j with |c| <= reach. It is negative if no token
+        wins for all of them. If a difference of logits changes by z_j along the direction D_j, it changes over this
+        ball by at most reach |z|. O(n k d (d + k) m).
         """
         transposed = np.swapaxes(x, 1, 2)
         logits = (x @ self.centre) @ transposed
         top = np.argmax(logits, axis=-1)[..., None]
         margin = np.take_along_axis(logits, top, -1) - logits
-        each, square = np.zeros_like(logits), np.zeros_like(logits)
-        for direction, reach in zip(self.directions, self.reach, strict=True):
+        square = np.zeros_like(logits)
+        for direction in self.directions:
             turned = (x @ direction) @ transposed
-            stray = np.take_along_axis(turned, top, -1) - turned
-            each += reach * np.abs(stray)
-            square += stray**2
-        margin = margin - np.minimum(each, self.extent * np.sqrt(square))
+            square += (np.take_along_axis(turned, top, -1) - turned) ** 2
+        margin = margin - self.reach * np.sqrt(square)
         np.put_along_axis(margin, top, np.inf, -1)
         return margin.min(axis=-1), top[..., 0]
 
@@ -131,22 +120,13 @@ def attention_span(body: Ellipsoid) -> AttentionSpan:
     """Phase 5: the span of the heads from the body K of phase 4: its m - 1 wide directions and its centre.
 
     If K contains every head, then the distance of every head from the span is at most K's thickness. One head has no
-    wide direction: the hull is a point, and the span is the line through it. The cost is two maximisations over K per
-    direction.
+    wide direction: the hull is a point, and the span is the line through it. K reaches its radius along all of its wide
+    directions, so the reach is the distance from the centre that the radius allows.
     Source: Chen and Li, arXiv 2402.04084, phase 5.
     """
     directions = body.directions[: body.gap.wide]
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
-    reach = [
-        max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))
-        for one in directions
-    ]
-    size = float(np.linalg.norm(centre))
-    return AttentionSpan(
-        centre=centre,
-        directions=directions,
-        reach=np.array(reach, dtype=np.float64),
-        # the distance from the centre that the norm allows, or that of the corner of the box of reaches, if smaller
-        extent=min(math.sqrt(max(body.radius**2 - size**2, 0.0)), math.hypot(*reach)),
-        gap=body.gap,
+    reach = (
+        math.sqrt(max(body.radius**2 - float(np.linalg.norm(centre)) ** 2, 0.0)) if len(directions) else 0.0
     )
+    return AttentionSpan(centre, directions, reach, body.gap)

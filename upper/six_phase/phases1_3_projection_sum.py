@@ -56,12 +56,6 @@ class ProjectionSum:
             measures |= {"threshold": self.thresholds[-1], "last_change": self.changes[-1]}
         return {name: value for name, value in measures.items() if value is not None}
 
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of one axis by name."""
-        arrays = {"margins": self.margins, "thresholds": self.thresholds, "changes": self.changes}
-        return {name: array for name, array in arrays.items() if array is not None}
-
     def error(self, layer: AttentionLayer) -> float:
         """|estimate - sum_i W_i| / |sum_i W_i|."""
         return relative_change(self.w, layer.w.sum(axis=0))

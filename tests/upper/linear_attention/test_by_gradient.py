@@ -39,9 +39,9 @@ def test_what_is_learned_is_the_model_in_its_own_units(average):
     model, x, y = _data(heads=1, d=2, outputs=1, average=average)
     fit = train_linear_attention(x, 1e6 * y, heads=1, steps=800, learning_rate=0.05, average=average, rng=4)
     fresh = np.random.default_rng(5).standard_normal((20, 9, 2))  # of another length
-    np.testing.assert_allclose(fit.model(fresh), 1e6 * model(fresh), rtol=1e-5, atol=1.0)
-    assert fit.model.average is average
-    assert isinstance(fit.model, LinearAttention)
+    np.testing.assert_allclose(fit.predict(fresh), 1e6 * model(fresh), rtol=1e-5, atol=1.0)
+    assert fit.predict.average is average
+    assert isinstance(fit.predict, LinearAttention)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
@@ -63,6 +63,6 @@ def test_the_same_seed_gives_the_same_model():
     pytest.importorskip("torch")
     _, x, y = _data()
     one, two, other = (train_linear_attention(x, y, heads=2, steps=100, rng=rng) for rng in (7, 7, 8))
-    np.testing.assert_array_equal(one.model.v, two.model.v)
-    np.testing.assert_array_equal(one.model.q, two.model.q)
-    assert np.any(other.model.v != one.model.v)
+    np.testing.assert_array_equal(one.predict.v, two.predict.v)
+    np.testing.assert_array_equal(one.predict.q, two.predict.q)
+    assert np.any(other.predict.v != one.predict.v)

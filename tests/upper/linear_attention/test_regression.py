@@ -15,7 +15,7 @@ from upper.linear_attention import (
     regress_moments,
 )
 from upper.linear_attention.least_squares import require_feature_memory
-from upper.linear_attention.regression import regress_blocks, regress_features
+from upper.linear_attention.regression import regress_blocks
 
 
 def examples(d, n_examples, *, heads=2, tokens=6, outputs=None, seed=0, boolean=False):
@@ -120,14 +120,13 @@ def test_blocks_moments_and_arrays_give_the_same():
     _model, x, y = examples(3, 90)
     whole = regress(x, y)
     blocked = regress_blocks(
-        lambda: ((cubic_features(x[i : i + 7]), y[i : i + 7]) for i in range(0, 90, 7)), 18, 3
+        lambda: ((cubic_features(x[i : i + 7]), y[i : i + 7]) for i in range(0, 90, 7)), 90, 18, 3
     )
     moments = FeatureMoments(18, 3)
     moments.add(x[:50], y[:50])
-    moments.add_features(cubic_features(x[50:]), y[50:])
+    moments.add(x[50:], y[50:])
     np.testing.assert_allclose(moments.gram(), cubic_features(x).T @ cubic_features(x), rtol=1e-11)
-    assert not hasattr(regress_moments(moments), "tensor")  # not all of it is of tokens
-    for other in (blocked, regress_moments(moments), regress_features(cubic_features(x), y)):
+    for other in (blocked, regress_moments(moments)):
         np.testing.assert_allclose(other.coefficients, whole.coefficients, atol=1e-9)
         assert other.rank == 18
 

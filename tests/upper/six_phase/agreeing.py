@@ -34,12 +34,9 @@ def true_span(layer):
     flat = np.linalg.svd(offsets, full_matrices=False)[2] if len(offsets) else np.zeros((0, heads.shape[1]))
     centre = heads[0] - (heads[0] @ flat.T) @ flat
     away = (heads - centre) @ flat.T
-    reach = 1.2 * np.abs(away).max(axis=0) if len(flat) else np.zeros(0)
     d = layer.dim
     return AttentionSpan(
         centre=centre.reshape(d, d),
         directions=flat.reshape(-1, d, d),
-        reach=np.full(len(flat), reach.max(initial=0.0)),
-        extent=float(np.hypot.reduce(reach, initial=0.0)),
-        gap=None,
+        reach=1.2 * float(np.abs(away).max(initial=0.0)),
     )

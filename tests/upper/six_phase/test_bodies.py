@@ -1,4 +1,4 @@
-"""The convex body: membership, least norm, maximisers and wide directions."""
+"""The convex body: membership, least norm and wide directions."""
 
 import tracemalloc
 from dataclasses import replace
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 
 from attention import make_nice_layer
-from upper.six_phase import convex_body
-from upper.six_phase.convex_body import AxisBody, Ellipsoid, spectral_gap
+from upper.six_phase.convex_body import Ellipsoid, spectral_gap
 
 
 def _heads(m, d, rng):
@@ -21,53 +20,6 @@ def _heads(m, d, rng):
 
 def _agreeing_rows(d, n, rng, noise=0.05):
     return exact_contrasts(_heads(2, d, rng), n, rng=rng, noise=noise)
-
-
-# ---- an ellipsoid cut by a ball, in its axes
-
-
-def _is_member(body, point):
-    rounding = 4 * np.finfo(float).eps * body.radius * np.sqrt(body.curvature.max(initial=0.0))
-    inside = np.sqrt(body.misfit_squared(point)) <= body.tolerance * (1 + 1e-7) + rounding
-    return inside and np.linalg.norm(point) <= body.radius * (1 + 1e-7)
-
-
-@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-9, 0), st.floats(-4, 1))
-@settings(max_examples=40, deadline=None)
-def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log_excess):
-    """max over misfit + nu |z|^2 <= t^2 + nu R^2 bounds the maximum from above for every nu; the best nu meets it."""
-    rng = np.random.default_rng(seed)
-    curvature = 10 ** rng.uniform(-2, 1, size)
-    curvature[1 : rng.integers(1, 4)] = 0  # directions no equation sees
-    centre = rng.standard_normal(size) * (curvature > 0)
-    tolerance = 10.0**log_tolerance
-    whole = AxisBody(curvature=curvature, centre=centre, floor=0.0, tolerance=tolerance, radius=1e9)
-    least = whole.min_norm()
-    # as far towards zero as the tolerance allows
-    nearest = min(tolerance**2, whole.misfit_squared(0 * centre))
-    assert whole.misfit_squared(least) == pytest.approx(nearest, rel=1e-6, abs=1e-15)
-    radius = max(float(np.linalg.norm(least)), 0.1) * (1 + 10**log_excess)
-    body = replace(whole, radius=radius)
-    goal = rng.standard_normal(size)
-    goal /= np.linalg.norm(goal)
-    found = body.maximise(goal)
-    assert _is_member(body, found)
-
-    def bound(log_shift):
-        shifted = curvature + np.exp(log_shift)
-        slack = tolerance**2 + np.exp(log_shift) * (radius**2 - np.sum(curvature * centre**2 / shifted))
-        return np.sum(goal * curvature * centre / shifted) + np.sqrt(
-            max(slack, 0.0) * np.sum(goal**2 / shifted)
-        )
-
-    left, right = np.log(1e-30), np.log(1e14)
-    for _ in range(120):  # the bound is quasi-convex in nu
-        third = (right - left) / 3
-        if bound(left + third) <= bound(right - third):
-            right -= third
-        else:
-            left += third
-    assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
 
 
 # ---- the body
@@ -98,53 +50,60 @@ def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(m
     assert np.linalg.norm(off - found.T @ (found @ off)) < 1e-5 * np.linalg.norm(theta[0])
 
 
-def test_a_tight_radius_binds():
-    loose = Ellipsoid.of(_agreeing_rows(5, 80, 19))
-    least = loose.min_norm_point()
-    body = replace(loose, radius=1.02 * float(np.linalg.norm(least)))
-    for direction in [least, body.centre, *np.random.default_rng(20).standard_normal((10, 5, 5))]:
-        found = body.maximise(direction)
-        assert body.contains(found)
-        assert np.vdot(direction, found) <= np.vdot(direction, loose.maximise(direction)) + 1e-9
+# ---- against the matrix of all unknowns
 
 
-# ---- decomposed, and by products alone
-
-
-def _both_ways(contrasts, monkeypatch, **options):
-    dense = Ellipsoid.of(contrasts, **options)
-    monkeypatch.setattr(convex_body, "RULES", replace(convex_body.RULES, dense_up_to=0))
-    return dense, Ellipsoid.of(contrasts, **options)
+def _dense(contrasts):
+    """The weighted equations with weights of mean 1 over their number, and their moment matrix."""
+    share = np.sqrt(contrasts.weights / contrasts.weights.sum() / contrasts.log_ratios.shape[1])
+    vectors = np.einsum("n,ni,nkj->nkij", share, contrasts.rows, contrasts.differences)
+    vectors = vectors.reshape(contrasts.equations, -1)
+    return vectors, (share[:, None] * contrasts.log_ratios).ravel(), vectors.T @ vectors
 
 
 @pytest.mark.parametrize("wide", [None, 1])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
-def test_dense_and_matrix_free_ellipsoids_are_the_same(monkeypatch, wide, noise):
-    contrasts = _agreeing_rows(12, 900, 28, noise=noise)
-    dense, free = _both_ways(contrasts, monkeypatch, wide=wide)
-    number = min(len(dense.spectrum), len(free.spectrum))
-    np.testing.assert_allclose(free.spectrum[0], dense.spectrum[0], rtol=1e-5, atol=1e-9)
-    np.testing.assert_allclose(free.spectrum[:number], dense.spectrum[:number], rtol=0.05, atol=1e-9)
-    assert abs(np.vdot(free.directions[:1], dense.directions[:1])) == pytest.approx(1, abs=1e-6)
-    assert free.misfit_at_centre == pytest.approx(dense.misfit_at_centre, rel=1e-6, abs=1e-6)
-    assert free.explained == pytest.approx(dense.explained, abs=1e-6)
-    if noise:  # without, both tolerances are of the size of rounding
-        np.testing.assert_allclose(free.centre, dense.centre, atol=1e-5 * np.linalg.norm(dense.centre))
-        assert free.radius == pytest.approx(dense.radius, rel=1e-5)
-        assert free.tolerance == pytest.approx(dense.tolerance, rel=1e-5)
+@pytest.mark.parametrize("d", [3, 12])
+def test_spectrum_centre_and_misfit_are_those_of_the_moment_matrix(d, wide, noise):
+    contrasts = _agreeing_rows(d, 6 * d * d, 28, noise=noise)
+    body = Ellipsoid.of(contrasts, wide=wide)
+    vectors, right, moments = _dense(contrasts)
+    values, basis = np.linalg.eigh(moments)
+    number = len(body.spectrum)
+    np.testing.assert_allclose(body.spectrum[0], max(values[0], 0), rtol=1e-5, atol=1e-9)
+    if wide:  # without, the direction of the centre may be left out
+        np.testing.assert_allclose(body.spectrum, np.maximum(values[:number], 0), rtol=0.05, atol=1e-9)
+    assert abs(np.vdot(body.directions[0], basis[:, 0])) == pytest.approx(1, abs=1e-6)
+    centre, *_ = np.linalg.lstsq(vectors, right)
+    misfit = float(np.linalg.norm(vectors @ centre - right))
+    assert body.misfit_at_centre == pytest.approx(misfit, rel=1e-6, abs=1e-6)
+    assert body.explained == pytest.approx(1 - misfit**2 / (right @ right), abs=1e-6)
+    if noise:  # without, the equations leave the wide direction open
+        np.testing.assert_allclose(body.centre.ravel(), centre, atol=1e-5 * np.linalg.norm(centre))
 
 
-def test_dense_and_matrix_free_ellipsoids_have_the_same_extreme_points(monkeypatch):
-    contrasts = _agreeing_rows(12, 900, 29)
-    size = 3 * float(np.linalg.norm(_heads(2, 12, 29)[0]))
-    both = _both_ways(contrasts, monkeypatch, wide=1)
-    dense, free = (replace(body, tolerance=0.3, radius=size) for body in both)
-    np.testing.assert_allclose(free.min_norm_point(), dense.min_norm_point(), atol=1e-4 * size)
-    for direction in [*np.random.default_rng(30).standard_normal((3, 12, 12)), dense.directions[0]]:
-        ours, theirs = free.maximise(direction), dense.maximise(direction)
-        assert dense.contains(ours)
-        assert free.contains(theirs)
-        assert np.vdot(direction, ours) == pytest.approx(np.vdot(direction, theirs), rel=1e-5)
+@given(tolerance=st.floats(0.0, 1.5), d=st.integers(3, 8), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_the_point_of_least_norm_is_that_of_least_squares_with_the_ridge_that_just_meets_the_tolerance(
+    tolerance, d, seed
+):
+    contrasts = _agreeing_rows(d, 4 * d * d, seed, noise=0.3)
+    body = Ellipsoid.of(contrasts, wide=1)
+    share = body.misfit_at_centre + tolerance * (contrasts.size - body.misfit_at_centre)
+    body = replace(body, tolerance=share, radius=np.inf)
+    least = body.min_norm_point()
+    vectors, right, moments = _dense(contrasts)
+    if tolerance >= 1:
+        assert np.linalg.norm(least) < 1e-9
+        return
+    assert body.contains(least)
+    # (M + nu) z = b for one nu >= 0, and any z of a smaller norm has a larger misfit
+    rest = right @ vectors - moments @ least.ravel()
+    size = float(np.vdot(least, least))
+    shift = float(rest @ least.ravel()) / size
+    assert shift >= -1e-9
+    np.testing.assert_allclose(rest, shift * least.ravel(), atol=1e-6 * np.linalg.norm(right @ vectors))
+    assert shift < 1e-6 or contrasts.misfit(least) == pytest.approx(share, rel=1e-6)
 
 
 def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
@@ -165,13 +124,12 @@ def test_explained_is_the_share_of_the_weighted_equations_that_least_squares_exp
     assert Ellipsoid.of(contrasts).explained == pytest.approx(share, abs=1e-9)
 
 
-def test_no_square_matrix_of_all_unknowns_is_formed_above_the_dense_size():
+def test_no_square_matrix_of_all_unknowns_is_formed():
     d = 48
     contrasts = _agreeing_rows(d, 3 * d * d, 37)
     tracemalloc.start()
     body = Ellipsoid.of(contrasts, wide=1)
     body.min_norm_point()
-    body.maximise(body.centre)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < d**4 * 8 / 2

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
 from upper.six_phase import Net, search_net
-from upper.six_phase.phase6_net import held_out_examples
-from upper.six_phase.phase6_regression import Frame, TupleRegression
+from upper.six_phase.phase6_net import Frame, TupleRegression, held_out_examples
 
 
 def examples(layer, k, n, rng=5):
@@ -24,7 +23,7 @@ def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     x, y = examples(layer, 3, 600)
     given = {"hull": {"spacing": 0.05}, "span": {"spacing": 0.3}}[over]
-    found = search_net(x, y, true_span(layer), Net(over, **given), held_out=200, judged=100)
+    found = search_net(x, y, true_span(layer), Net(over, **given))
     truth = GroundTruth.draw(layer, BooleanInputs(tokens=3, dim=8), rng=9)
     errors = truth.measure(layer=found.layer)
     unit = np.linalg.norm(true_span(layer).centre) / np.linalg.norm(layer.theta[0])
@@ -37,10 +36,7 @@ def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
 def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
     layer = make_nice_layer(heads=2, dim=8, rng=1)
     x, y = examples(layer, 3, 600)
-    errors = [
-        search_net(x, y, true_span(layer), Net(spacing=0.1, refinements=n), held_out=200, judged=100).error
-        for n in range(5)
-    ]
+    errors = [search_net(x, y, true_span(layer), Net(spacing=0.1, refinements=n)).error for n in range(5)]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.02 * errors[0]
 
@@ -48,17 +44,20 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
 def test_three_heads_by_a_coarse_net():
     layer = make_nice_layer(heads=3, dim=8, rng=3)
     x, y = examples(layer, 3, 800)
-    found = search_net(x, y, true_span(layer), Net(spacing=0.5, most=20_000), held_out=300, judged=100)
+    found = search_net(x, y, true_span(layer), Net(spacing=0.5, most=20_000))
     assert math.comb(found.points, 3) <= 15_000
-    assert math.comb(found.points, 3) + 3 * 9**3 < found.candidates <= 20_000
+    assert math.comb(found.points, 3) < found.candidates <= 20_000
     assert found.error < 0.01
 
 
 def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
     layer = make_nice_layer(heads=2, dim=6, rng=4)
     span = true_span(layer)
-    x, y = examples(layer, 3, 300)
-    found = search_net(x, y, span, Net(spacing=0.5, refinements=0), held_out=100, judged=50)
+    x, y = examples(layer, 3, 900)
+    net = Net(spacing=0.5, refinements=0, most=200)
+    found = search_net(x, y, span, net)
+    selecting = held_out_examples(net.most)
+    fitting = slice(selecting + held_out_examples(1, 0.005), None)
     assert found.surface.shape == (found.points, found.points)
     assert np.array_equal(found.surface, found.surface.T, equal_nan=True)
     assert np.all(np.isnan(np.diag(found.surface)))
@@ -67,26 +66,27 @@ def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
     for i, j in ((0, 1), (1, 4)):
         theta = span.centre + unit * found.grid[[i, j], None, None] * span.directions[0]
         read = AttentionLayer(theta=theta, w=np.zeros_like(theta)).patterns(x) @ x[:, None]
-        features = read.transpose(0, 2, 1, 3).reshape(300, 3, 12)
-        w = np.linalg.lstsq(features[150:].reshape(-1, 12), y[150:].reshape(-1, 6), rcond=None)[0]
-        assert np.isclose(found.surface[i, j], relative_error(features[:100] @ w, y[:100]) ** 2, rtol=1e-4)
+        features = read.transpose(0, 2, 1, 3).reshape(900, 3, 12)
+        w = np.linalg.lstsq(features[fitting].reshape(-1, 12), y[fitting].reshape(-1, 6), rcond=None)[0]
+        missed = relative_error(features[:selecting] @ w, y[:selecting]) ** 2
+        assert np.isclose(found.surface[i, j], missed, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (5, "hull")])
 @pytest.mark.parametrize("most", [3, 500])
 def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, monkeypatch):
     solved = []
-    real = TupleRegression._errors
+    real = TupleRegression.errors
 
     def counted(*given):
         errors = real(*given)
         solved.append(len(errors))
         return errors
 
-    monkeypatch.setattr(TupleRegression, "_errors", counted)
+    monkeypatch.setattr(TupleRegression, "errors", counted)
     layer = make_nice_layer(heads=m, dim=8, rng=3)
     x, y = examples(layer, 3, 100)
-    found = search_net(x, y, true_span(layer), Net(over, most=most), held_out=30, judged=10)
+    found = search_net(x, y, true_span(layer), Net(over, most=most))
     assert sum(solved) == found.candidates <= most
     assert found.points >= m
     assert found.layer.heads == m
@@ -94,12 +94,11 @@ def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, 
         assert found.candidates > math.comb(found.points, 2)
 
 
-def test_halvings_head_by_head_improve_where_all_together_are_too_many():
+def test_halvings_improve_a_net_that_is_too_coarse():
     layer = make_nice_layer(heads=4, dim=8, rng=0)
     x, y = examples(layer, 3, 500)
     flat, halved = (
-        search_net(x, y, true_span(layer), Net(most=3000, refinements=number), held_out=200, judged=50)
-        for number in (0, 3)
+        search_net(x, y, true_span(layer), Net(most=3000, refinements=number)) for number in (0, 3)
     )
     assert halved.error < flat.error / 10
     assert halved.candidates <= 3000
@@ -112,7 +111,7 @@ def test_where_no_grid_fits_the_net_is_a_regular_simplex_at_the_reach_around_the
     frame = Frame.of(span, over)
     away = frame.matrices(frame.simplex) - span.centre
     assert np.allclose(away.sum(axis=0), 0)
-    assert np.allclose(np.linalg.norm(away, axis=(1, 2)), span.reach.max())
+    assert np.allclose(np.linalg.norm(away, axis=(1, 2)), span.reach)
     apart = np.linalg.norm(away[:, None] - away, axis=(2, 3))
     assert np.allclose(apart[~np.eye(m, dtype=bool)], apart[0, 1])
 
@@ -124,7 +123,7 @@ def test_the_judged_error_is_unbiased():
         rng = np.random.default_rng(seed)
         x = BooleanInputs(tokens=3, dim=6).sample(3300, rng=rng)
         y = rng.standard_normal(x.shape)  # nothing to be found: every candidate is equally bad
-        found = search_net(x[:300], y[:300], true_span(layer), Net("span", most=500), held_out=4, judged=200)
+        found = search_net(x[:300], y[:300], true_span(layer), Net("span", most=500))
         true = relative_error(found.layer(x[300:]), y[300:]) ** 2
         judged.append(found.error - true)
     spread = np.std(judged, ddof=1) / math.sqrt(len(judged))
@@ -143,5 +142,6 @@ def test_held_out_examples_bound_the_probability_of_an_underestimate(candidates,
 def test_examples_that_do_not_suffice_are_refused():
     layer = make_nice_layer(heads=2, dim=8, rng=0)
     x, y = examples(layer, 3, 100)
-    with pytest.raises(ValueError, match="90 to select, 9 to judge and 11 to"):
-        search_net(x, y, true_span(layer), held_out=90, judged=9)
+    with pytest.raises(ValueError, match="There are 12 examples: 11 to regress on"):
+        search_net(x[:12], y[:12], true_span(layer))
+    assert search_net(x[:13], y[:13], true_span(layer)).examples == 13
