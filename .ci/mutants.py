@@ -25,7 +25,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-PACKAGES = ("attention", "upper/six_phase", "sq", "lwe")
+PACKAGES = ("attention", "runs", "upper", "lower", "sq", "lwe", "paper_checks", "studies", "arena")
 SECONDS = 25  # of tests for one mutant at most; the shortest tests run first
 PYTEST = ["-o", "addopts=", "--doctest-modules", "--import-mode=importlib", "-q", "-p", "no:cacheprovider"]
 # equal small numbers and short texts are the same object, so no test can distinguish `is` from `==`
@@ -125,6 +125,7 @@ def main():
     """Sample mutants, run the tests that reach them, and print what no test notices."""
     parser = argparse.ArgumentParser(prog="python .ci/mutants.py", description=__doc__)
     parser.add_argument("--each", type=int, default=65, help="mutants of each package")
+    parser.add_argument("--packages", nargs="+", default=PACKAGES, help="folders, upper/newton for example")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--folder", type=Path, default=Path("build/mutants"), help="where it works")
     given = parser.parse_args()
@@ -135,7 +136,7 @@ def main():
         (copy / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy / file)
     done = json.loads(results.read_text()) if results.exists() else {}
-    for package in PACKAGES:
+    for package in given.packages:
         reached = folder / f"{package.replace('/', '-')}.json"
         if not reached.exists():
             process = multiprocessing.get_context("fork").Process(
@@ -158,7 +159,7 @@ def main():
                 done[name] = try_mutant(copy, file, change, chosen, min(seconds, SECONDS), folder / "log")
                 results.write_text(json.dumps(done, indent=1))
                 print(f"{done[name][0]:11} {file}:{row}  {done[name][1]}", flush=True)
-    for package in PACKAGES:
+    for package in given.packages:
         print(package, dict(Counter(one[0] for name, one in done.items() if name.startswith(f"{package}/"))))
 
 

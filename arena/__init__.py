@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from arena.attacking import attack
-    from arena.attacks import ATTACKS
+    from arena.attacking import ATTACKS, attack
     from arena.comparison import compare
-    from arena.generated_targets import family_target, lwr_target, parity_target, preset_targets
     from arena.inspection import inspect
     from arena.learned import Learned
     from arena.learner_table import LEARNERS, PRESETS, LearnerEntry
     from arena.learning import learn
     from arena.recovery import recover
     from arena.results import Results
+    from arena.target_files import load_target, save_target
     from arena.targets import (
         Target,
         checkpoint_target,
-        instance_target,
+        family_target,
         layer_target,
-        load_target,
+        lwr_target,
         nice_target,
-        save_target,
+        parity_target,
+        preset_targets,
     )
 
 __getattr__ = lazily(__name__, __file__)
@@ -43,7 +43,6 @@ __all__ = [
     "compare",
     "family_target",
     "inspect",
-    "instance_target",
     "layer_target",
     "learn",
     "load_target",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
+from arena.learned import Learned
 from arena.own_files import object_of_file
-from arena.records import TargetRecord
+from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ValueOracle
 from attention.errors import relative_error
@@ -29,47 +29,27 @@ _SAME = 0.05
 
 @dataclass(frozen=True, eq=False)
 class AskedFunction:
-    """A function that is asked at inputs of a learner's choice: a source for `arena.learn`.
+    """A function that is asked at inputs of a learner's choice: a source for `arena.learn`."""
 
-    Attributes
-    ----------
-    function : callable or str
-        A function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch;
-        or FILE.py:NAME of one. The file is executed alone.
-    tokens, dim : int
-        The numbers k and d of a query.
-    """
-
+    #: a function of a token matrix (k, d) or of several, (n, k, d), to outputs of the same shape; a module of torch; or
+    #: FILE.py:NAME of one: the file is executed alone
     function: str | Callable[[Any], Any]
-    tokens: int | None
-    dim: int | None
+    tokens: int  #: k of a query
+    dim: int  #: d of a query
     what: ClassVar[str] = "a function"
     access: ClassVar[Sequence[Access]] = ("value queries",)
-    usual_learner: ClassVar[str] = "by-queries"
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": "auto"}
 
     def stand_in(self, heads: int | str | None) -> Target:
-        """A target with the shape of the queries, to set a learner up.
-
-        Raises
-        ------
-        ValueError
-            If the shape is not given.
-        """
-        if self.tokens is None or self.dim is None:
-            raise ValueError(
-                "A function does not say what it takes: give tokens and dim, the shape of a query."
-            )
+        """A target with the shape of the queries, to set a learner up."""
         zero = np.zeros((1, self.dim, self.dim))
-        record = TargetRecord("function", "Function", "file", 1, self.tokens, self.dim, inputs={}, how="")
-        inputs = BooleanInputs(self.tokens, self.dim)
-        return Target(record, AttentionLayer(zero, zero), inputs, instance=None, made={})
+        return Target("function", AttentionLayer(zero, zero), BooleanInputs(self.tokens, self.dim))
 
     def learned(
-        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
-    ) -> dict[str, Any]:
-        """The fit of a learner, its error on fresh queries, and counts of random examples: as in `Learned`."""
-        tokens, dim, function = self.tokens or 1, self.dim or 1, self.function
+        self, record: LearnerRecord, learner: Any, *, seed: int, progress: Progress | None
+    ) -> Learned:
+        """The fit of a learner, its error on fresh queries, and the random examples that it would have taken."""
+        tokens, dim, function = self.tokens, self.dim, self.function
         name = (
             function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
         )
@@ -84,16 +64,11 @@ class AskedFunction:
         if (layer := fit.layer) is not None and fit.outcome.succeeded:
             known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
-            counts = {
-                "counting_floor": counting_floor(tokens=tokens, dim=dim, **known),
-                "examples_for_newton": newton,
-            }
-        return {
-            "fit": fit,
-            "source": f"{name}, {tokens} tokens in {dim} dimensions",
-            "measures": {"error": error},
-            "data": {"function": name, "tokens": tokens, "dim": dim, **counts},
-        }
+            floor = counting_floor(tokens=tokens, dim=dim, **known)
+            counts = {"counting_floor": floor, "examples_for_newton": newton}
+        source = f"{name}, {tokens} tokens in {dim} dimensions"
+        data = {"function": name, "tokens": tokens, "dim": dim, **counts}
+        return Learned(record, seed, fit, source, {"error": error}, data=data)
 
 
 def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
@@ -102,21 +77,19 @@ def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
     if torch is not None and isinstance(function, torch.nn.Module):
         return lambda x: _of_module(torch, function, x)
     x = np.random.default_rng(0).standard_normal((2, k, d))
+    answers: list[np.ndarray | None] = []
     wrong: list[str] = []
-
-    def tried(name: str, x: np.ndarray) -> Float[np.ndarray, "..."] | None:
+    for given in (x, x[0]):
         try:
-            answer = _as_array(function(x))
+            answer = _as_array(function(given))
         except Exception as error:
-            wrong.append(f"on an array {name} it raised {type(error).__name__}: {error}")
-            return None
-        if answer.shape == x.shape:
-            return answer
-        wrong.append(f"on an array {name} it gave the shape {answer.shape}")
-        return None
-
-    batch, alone = tried(f"{x.shape}", x), tried(f"{x[0].shape}", x[0])
-    if batch is not None and (alone is None or _close(batch[0], alone)):
+            answers.append(None)
+            wrong.append(f"on an array {given.shape} it raised {type(error).__name__}: {error}")
+            continue
+        answers.append(answer if answer.shape == given.shape else None)
+        wrong.append(f"on an array {given.shape} it gave the shape {answer.shape}")
+    batch, alone = answers
+    if batch is not None and (alone is None or relative_error(batch[0], alone) <= _SAME):
         return lambda x: _as_array(function(x))
     if alone is not None:
         return lambda x: np.stack([_as_array(function(one)) for one in x])
@@ -124,10 +97,6 @@ def answering(function: Any, k: int, d: int) -> Callable[[np.ndarray], Any]:
         f"The function that is asked is none of token matrices ({k}, {d}) or of arrays (n, {k}, {d}) to outputs of the "
         f"same shape: {'; '.join(wrong)}."
     )
-
-
-def _close(first: np.ndarray, second: np.ndarray) -> bool:
-    return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(second))
 
 
 def _as_array(answer: Any) -> np.ndarray:
@@ -161,15 +130,10 @@ def _of_module(torch: Any, module: Any, x: np.ndarray) -> np.ndarray:
 def _named(place: str) -> Any:
     if ".py:" not in place:
         raise ValueError(f"The function to ask is {place!r}: FILE.py:NAME is needed.")
-    function = object_of_file(place, "a function to ask")
-    path, _, name = place.rpartition(":")
+    function, (path, _, name) = object_of_file(place, "a function to ask"), place.rpartition(":")
     if function is None or not callable(function) or isinstance(function, type):
-        what = (
-            "has no function"
-            if function is None
-            else f"has {type(function).__name__} {name}, and no function"
-        )
+        what = "" if function is None else f"{type(function).__name__} {name}, and "
         raise ValueError(
-            f"{path} {what} {name!r}: a function of token matrices, or a torch module, is needed."
+            f"{path} has {what}no function {name!r}: a function of token matrices, or a torch module, is needed."
         )
     return function

@@ -1,65 +1,72 @@
-"""Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
+"""Attacks by name, and side by side on the same samples: each in a process of its own, with a table of the results."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from arena.engines import require_engine
+import lwe
+import upper
 from arena.formats import aligned, folded
-from arena.names import find_name
-from arena.targets import Target, load_target
+from arena.names import find_names
+from arena.samples import open_samples
+from arena.targets import Target
 from attention.foreign import printable
-from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked, count, require_instance
-from lower import HardInstance
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
 from lwe import (
-    PRESETS,
     Attack,
     AttackOutcome,
     AttackResult,
     Budget,
     Distribution,
-    Flips,
+    LearnerAttack,
     LWEParameters,
-    LWRFamily,
     LWRSamples,
-    SparseSigned,
-    make_samples,
-    parse_distribution,
-    read_samples,
-    samples_from_examples,
 )
 from lwe.attacks.attack import run_attack
-from lwe.attacks.evidence import secret_predictor
-from lwe.distributions import NO_NOISE
-from lwe.heads import kept_range
-from lwe.parameters import covariate_form
-from lwe.sample_files import StoredSamples, kind_of_file
+from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
-from lwe.tokens import covariates_of
 from runs import Cell, Result, run, versions
-from sq import ParityFamily
-from upper.engine import EngineName
 
-__all__ = [
-    "PRELOADED",
-    "Attacked",
-    "attack",
-    "attack_result",
-    "longest_seconds",
-    "open_samples",
-    "samples_of",
-]
+__all__ = ["ATTACKS", "PRELOADED", "Attacked", "attack", "choose_attacks", "longest_seconds"]
 
-PRELOADED = ("arena.attacks", "scipy.linalg", "scipy.special", "scipy.stats")
+PRELOADED = ("upper", "scipy.linalg", "scipy.special", "scipy.stats")
 """What the processes of attacks import before they compute."""
 
-_COMPARED = 200  # examples of the layer that are checked against its secret
-_AT_ONCE = 4096  # examples of a layer that are drawn together
 _GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
+
+
+ATTACKS: Mapping[str, Attack] = {
+    **lwe.ATTACKS,
+    "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
+    "adam": LearnerAttack(
+        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01),
+        name="adam",
+    ),
+    # its theorem assumes uniform tokens
+    "six-phase": LearnerAttack(
+        lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"
+    ),
+}
+"""The registry `lwe.ATTACKS` with three learners of attention layers, in the order of tables."""
+
+
+@checked
+def choose_attacks(names: str | None = None) -> list[Attack]:
+    """The attacks in a comma-separated list of names; if None, all attacks that are not learners.
+
+    ValueError if a name is not known, or none is given.
+
+    Examples
+    --------
+    >>> [attack.title for attack in choose_attacks("least-squares, BKW")]
+    ['Least squares', 'BKW']
+    """
+    if names is None:
+        return list(lwe.ATTACKS.values())
+    return [ATTACKS[name] for name in find_names(names, ATTACKS, "attack")]
 
 
 @dataclass(frozen=True)
@@ -154,14 +161,11 @@ def attack(
     Xs: Distribution | str | None = None,
     Xe: Distribution | str | None = None,
     rounding: Rounding | None = None,
-    engine: EngineName | None = None,
-    device: str | None = None,
     jobs: PositiveInt = 1,
     seed: NonNegativeInt = 0,
-    isolated: bool = True,
-    progress: bool = False,
-    on_result: Callable[["Attacked"], None] | None = None,
-) -> "Attacked":
+    on_result: Callable[[Attacked], None] | None = None,
+    **options: Any,
+) -> Attacked:
     """Attack learning with rounding or with errors: an instance, a hidden parity, or samples from files.
 
     Parameters
@@ -191,16 +195,14 @@ def attack(
         With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...
     rounding : {"down", "nearest"}, optional
         With samples and p: down, or nearest: floor(p x / q + 1/2). By default down, and nearest if that breaks nothing.
-    engine, device : str, optional
-        What Newton computes with (numpy, torch, or auto), and where Newton and Adam compute (cpu, cuda, cuda:1).
     jobs : int
         How many attacks run at once. They share the machine, so seconds are most comparable with one job.
     seed : int
         Seed of the samples and of the attacks' own random choices.
-    isolated, progress : bool
-        As of `runs.run`. Apart, a crash or an endless loop ends nothing else.
     on_result : callable, optional
-        Called with what is found so far after each attack.
+        Called with the results so far after each attack.
+    **options
+        As for `runs.run`: isolated, progress. Apart, a crash or an endless loop ends nothing else.
 
     Returns
     -------
@@ -217,164 +219,47 @@ def attack(
     Examples
     --------
     >>> from arena import lwr_target
-    >>> found = attack(lwr_target(n=12, q=4, p=2), "linearisation", samples=1000, isolated=False)
-    >>> found.broken_by
+    >>> attacked = attack(lwr_target(n=12, q=4, p=2), "linearisation", samples=1000, isolated=False)
+    >>> attacked.broken_by
     ('linearisation',)
     """
-    from arena.attacks import choose_attacks, learners_on_engine  # imports all learners
-
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    chosen = learners_on_engine(chosen, engine=engine, device=device)
-    require_engine(engine, device)
     problem = {"labels": labels, "q": q, "p": p, "matrix": matrix, "secret": secret, "Xs": Xs, "Xe": Xe}
-    stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)
-    drawn, parameters = stored.samples, stored.parameters
-    given = any(value is not None for value in problem.values())
-    found = Attacked(
-        _title(source),
-        parameters,
-        len(drawn),
+    title, stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)
+    given = any(value is not None for value in problem.values()) or not stored.rounding_known
+    attacked = Attacked(
+        title,
+        stored.parameters,
+        len(stored.samples),
         seconds,
         results=(),
         secret=None if stored.secret is None else tuple(map(int, stored.secret)),
         not_run=tuple(attack.name for attack in chosen),
-        rounding=drawn.rounding,
-        assumed=tuple(_assumed(stored)) if given or not stored.rounding_known else (),
+        rounding=stored.samples.rounding,
+        assumed=tuple(_assumed(stored)) if given else (),
     )
     results: dict[int, AttackResult] = {}
-    options: dict[str, Any] = {"seconds": seconds, "jobs": min(jobs, len(chosen)), "isolated": isolated}
-    options |= {"progress": progress, "seed": seed}
-
-    def keep(place: int, result: AttackResult, rounding: Rounding) -> Attacked:
-        results[place] = result
-        ended = tuple(results[place] for place in sorted(results))
-        rest = tuple(attack.name for place, attack in enumerate(chosen) if place not in results)
-        so_far = replace(found, results=ended, not_run=rest, rounding=rounding)
-        if on_result is not None:
-            on_result(so_far)
-        return so_far
-
+    options |= {"jobs": min(jobs, len(chosen))}
+    roundings: list[Rounding] = [attacked.rounding]
+    if not stored.rounding_known:
+        roundings.append("nearest")
     try:
-        for place, result in _results(drawn, parameters, chosen, **options):
-            found = keep(place, result, drawn.rounding)
-        if not stored.rounding_known and not found.broken_by:
-            nearest = replace(drawn, rounding="nearest")
-            for place, result in _results(nearest, parameters, chosen, **options):
-                if result.outcome is AttackOutcome.BROKEN:
-                    found = keep(place, result, "nearest")
+        for tried in roundings:
+            drawn = replace(stored.samples, rounding=tried)
+            for place, result in _results(drawn, stored.parameters, chosen, seconds, seed, options):
+                if tried != roundings[0] and result.outcome is not AttackOutcome.BROKEN:
+                    continue
+                results[place] = result
+                rest = tuple(attack.name for place, attack in enumerate(chosen) if place not in results)
+                ended = tuple(results[place] for place in sorted(results))
+                attacked = replace(attacked, results=ended, not_run=rest, rounding=tried)
+                if on_result is not None:
+                    on_result(attacked)
+            if attacked.broken_by:
+                break
     except KeyboardInterrupt:
         pass
-    return found
-
-
-def samples_of(
-    target: Target, number: int, *, seed: int = 0
-) -> tuple[LWRSamples, LWEParameters, tuple[int, ...]]:
-    """Samples of an instance: its labels, its parameters, its secret.
-
-    Raises
-    ------
-    ValueError
-        If the target is not an instance of learning with rounding or a parity, or the labels of its layer and of its
-        secret differ.
-
-    Notes
-    -----
-    A parity of l bits gives samples of learning parity with noise with a sparse secret: from each example on the gate
-    the bits 1[x_1j != x_2j], and the sign of the hidden part. Its labels come from the layer.
-
-    Samples of rounding are drawn by integer arithmetic with the secret, hundreds of times faster than the layer. As a
-    check, 200 examples of the layer itself are also read as samples and compared with the secret's labels. Only
-    examples whose inner product lies in the range of the heads count: outside it labels are wrong by design.
-    """
-    require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
-    instance = target.instance
-    family = None if instance is None else instance.family
-    if instance is not None and isinstance(family, ParityFamily):
-        return _parity_samples(instance, count("samples", number), seed)
-    if instance is None or not isinstance(family, LWRFamily):
-        raise ValueError(
-            f"{target.record.title} is no instance of learning with rounding and no parity: attacks are for those "
-            "only; a periodic wave is attacked by learn --learner lattice."
-        )
-    parameters = family.parameters
-    drawn, secret = make_samples(parameters, count("samples", number), secret=instance.secret, rng=[seed, 0])
-    if not parameters.noisy:
-        x, y = family.examples(instance, rng=[seed, 1]).draw(_COMPARED)
-        kept = _kept(x, secret, family)
-        own = samples_from_examples(
-            x[kept],
-            y[kept],
-            parameters,
-            allowed_error=min(0.49, max(1e-6, instance.allowed_error)),
-        )
-        if np.any(secret_predictor(secret, parameters)(own.public) != own.labels):
-            raise ValueError(
-                f"{target.record.title}: the layer's labels are not those of its secret; inspect --verify says more."
-            )
-    return drawn, parameters, tuple(int(one) for one in secret)
-
-
-@checked
-def open_samples(
-    source: Target | str | Path,
-    number: PositiveInt | None = None,
-    *,
-    rounding: Rounding | None = None,
-    seed: NonNegativeInt = 0,
-    drawn: int = 1000,
-    **problem: Any,
-) -> StoredSamples:
-    """Samples of an instance, of a file, or of a named set of parameters.
-
-    `number` of them are kept or drawn; by default all that a file has, or `drawn`. `problem` says what a file does not
-    hold: labels, q, p, matrix, secret, Xs and Xe, as `attack` has them. FileFormatError if a file is damaged;
-    ValueError if there is no such file and no set of that name, the file has fewer samples, or an argument is wrong.
-
-    Examples
-    --------
-    >>> len(open_samples("kyber512", 20).samples)
-    20
-    """
-    given = {name: value for name, value in problem.items() if value is not None}
-    named = not isinstance(source, Target) and not os.path.exists(source)
-    kind = None if named or isinstance(source, Target) else kind_of_file(source)
-    if kind is None:
-        if unused := [*given, *(["rounding"] * (rounding is not None and not named))]:
-            raise ValueError(
-                f"{', '.join(unused)}: such options are for samples, and {source} holds none. An instance "
-                "says them itself; save a matrix with numpy.save."
-            )
-        if named:
-            parameters = PRESETS[find_name(str(source), PRESETS, "file and no set of parameters")]
-            made, secret = make_samples(parameters, number or drawn, rounding=rounding or "down", rng=seed)
-            return StoredSamples(made, parameters, secret)
-        target = source if isinstance(source, Target) else load_target(source)
-        samples, parameters, truth = samples_of(target, number or drawn, seed=seed)
-        return StoredSamples(samples, parameters, np.array(truth))
-    for name in ("labels", "q") if kind == "matrix" else ():
-        if name not in given:
-            raise ValueError(f"{source} holds a matrix: {name} is needed, too.")
-    stated: dict[str, Any] = {name: given[name] for name in ("q", "p", "matrix") if name in given}
-    stated |= {
-        name: parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
-        for name in ("Xs", "Xe")
-        if name in given
-    }
-    if stated or "labels" in given:
-        stated.setdefault("matrix", "uniform")
-    paths = {"labels_path": given.get("labels"), "secret_path": given.get("secret")}
-    found = read_samples(source, stated or None, rounding=rounding, **paths)  # type: ignore[arg-type]
-    if number is not None and number > len(found.samples):
-        raise ValueError(f"The number of samples is {number}: {source} has {len(found.samples)}.")
-    return found if number is None else replace(found, samples=found.samples.take(number))
-
-
-def _title(source: Target | str | Path) -> str:
-    if isinstance(source, Target):
-        return source.record.title
-    instance = os.path.exists(source) and kind_of_file(source) is None
-    return load_target(source).record.title if instance else str(source)
+    return attacked
 
 
 def _assumed(stored: StoredSamples) -> Iterator[str]:
@@ -390,64 +275,25 @@ def _assumed(stored: StoredSamples) -> Iterator[str]:
         yield "All entries of the matrix are 0 or 1: matrix binary tells the attacks."
 
 
-def _parity_samples(
-    instance: HardInstance, number: int, seed: int
-) -> tuple[LWRSamples, LWEParameters, tuple[int, ...]]:
-    family = instance.family
-    assert isinstance(family, ParityFamily)
-    noise = Flips(family.noise) if family.noisy else NO_NOISE
-    parameters = LWEParameters(family.dim - 1, 2, 2, Xs=SparseSigned(len(instance.secret)), Xe=noise)
-    examples, rows, labels, drawn = family.examples(instance, rng=[seed, 0]), [], [], 0
-    while drawn < number:
-        x, y = examples.draw(_AT_ONCE)
-        on = x[:, 0, 0] != x[:, 1, 0]
-        x, y, drawn = x[on], y[on], drawn + int(on.sum())
-        rows.append(covariates_of(x, parameters))
-        labels.append(
-            (x[:, 0, 0] * ((y - instance.known(x)) @ instance.direction)[:, 0] < 0).astype(np.int64)
-        )
-    samples = LWRSamples(np.concatenate(rows)[:number], np.concatenate(labels)[:number])
-    secret = np.zeros(family.dim - 1, dtype=np.int64)
-    secret[instance.secret - 1] = 1
-    return samples, parameters, tuple(secret.tolist())
-
-
-def _kept(x: np.ndarray, secret: np.ndarray, family: LWRFamily) -> np.ndarray:
-    """Which examples have an inner product in the range of the heads."""
-    if family.deviations is None:
-        return np.ones(len(x), dtype=bool)
-    parameters = family.parameters
-    form = covariate_form(secret, parameters)
-    low, high = kept_range(form, parameters.matrix, family.deviations)
-    products = covariates_of(x, parameters) @ form
-    return (low <= products) & (products <= high)
-
-
 def _results(
     samples: LWRSamples,
     parameters: LWEParameters,
     attacks: Sequence[Attack],
-    *,
     seconds: float,
     seed: int,
-    isolated: bool,
-    **options: Any,
+    options: dict[str, Any],
 ) -> Iterator[tuple[int, AttackResult]]:
     """The place and the result of each attack, as it ends."""
     require_samples(samples, parameters)
-    budget = Budget(seconds=seconds)
-    work = {
-        Cell(
-            _attacked,
-            {"attack": attack.name, "stream": [seed, 2, place]},
-            {"on": (attack, samples, parameters, budget)},
-            attack.name,
-        ): place
-        for place, attack in enumerate(attacks)
-    }
-    longest = longest_seconds(budget) if isolated else None
-    for result in run(work, timeout=longest, isolated=isolated, **options):
-        yield work[result.cell], attack_result(attacks[work[result.cell]].name, result)
+    work = {}
+    for place, attack in enumerate(attacks):
+        arguments = {"attack": attack.name, "stream": [seed, 2, place]}
+        objects = {"on": (attack, samples, parameters, Budget(seconds=seconds))}
+        work[Cell(_attacked, arguments, objects, attack.name)] = place
+    longest = longest_seconds(seconds) if options.get("isolated", True) else None
+    for result in run(work, timeout=longest, **options):
+        place = work[result.cell]
+        yield place, _result(attacks[place].name, result)
 
 
 def _attacked(
@@ -457,11 +303,11 @@ def _attacked(
     return run_attack(run, samples, parameters, rng=stream, budget=budget).to_json()
 
 
-def attack_result(attack: str, result: Result) -> AttackResult:
+def _result(attack: str, result: Result) -> AttackResult:
     """The named attack's result, from the engine's result: a crash or a time-out is an outcome."""
     if result.status == "timed out":
-        said = f"It did not look at its clock and was ended by force after {result.timeout:g} seconds."
-        return AttackResult(attack, AttackOutcome.BUDGET_SPENT, said, seconds=result.timeout or 0.0)
+        why = f"It did not look at its clock and was ended by force after {result.timeout:g} seconds."
+        return AttackResult(attack, AttackOutcome.BUDGET_SPENT, why, seconds=result.timeout or 0.0)
     if result.status == "failed":
         return AttackResult(attack, AttackOutcome.FAILED, result.message)
     secret = None if result.value["secret"] is None else np.array(result.value["secret"])
@@ -469,6 +315,6 @@ def attack_result(attack: str, result: Result) -> AttackResult:
     return AttackResult(**(result.value | {"outcome": outcome, "secret": secret}))
 
 
-def longest_seconds(budget: Budget) -> float | None:
+def longest_seconds(seconds: float) -> float:
     """Seconds until an attack that ignores its clock is ended by force: its budget and ten more."""
-    return None if budget.seconds is None else budget.seconds + _GRACE
+    return seconds + _GRACE

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.learners import Budgets, DoesNotApplyError, LearnerEntry, set_up_for
+from arena.learner_table import Budgets, DoesNotApplyError, LearnerEntry
+from arena.learners import set_up_for
 from arena.records import Cell, Status, TracePoint
 from arena.targets import Target
 from attention import Fit, Learner, ValueOracle
@@ -22,9 +23,10 @@ from attention.learning import access_of
 from attention.validation import count
 from lower import FAMILIES
 from runs import Cell as EngineCell
-from runs import Result, Store, fingerprint, single_thread
+from runs import Result, fingerprint, single_thread
 
 __all__ = [
+    "CELL_NAME",
     "LEAST_COST",
     "PRELOADED",
     "engine_cell",
@@ -33,7 +35,6 @@ __all__ = [
     "may_use_torch",
     "run_cell",
     "stored_cell",
-    "stored_results",
     "target_stream",
 ]
 
@@ -48,6 +49,8 @@ PRELOADED = (
     "upper.linear_attention",
 )
 """What the processes of a comparison import before they compute."""
+_ERRORS = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+_OF_THE_FIT = ("error_rate_bound", "examples_used", "seconds", "engine", "alone")
 LEAST_COST = 0.05
 """The cost of a learner that takes milliseconds, in seconds."""
 
@@ -59,37 +62,23 @@ def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -
     -----
     Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
     """
+    key = (target.name, entry.name, seed)
     try:
         fit, measures = fit_target(target, entry.build(target, budgets), seed)
     except DoesNotApplyError as error:
-        return Cell(target.name, entry.name, seed, Status.NOT_APPLICABLE, message=str(error))
+        return Cell(*key, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
         if not entry.extra or find_spec(entry.extra) is not None:
             raise
-        return Cell(target.name, entry.name, seed, Status.NOT_INSTALLED, message=str(error))
+        return Cell(*key, Status.NOT_INSTALLED, message=str(error))
     trace = [
         TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
         for step in fit.trace
     ]
-    return Cell(
-        target.name,
-        entry.name,
-        seed,
-        Status.DONE,
-        outcome=fit.outcome.name,
-        outcome_text=fit.explanation,
-        succeeded=fit.outcome.succeeded,
-        relative_error=measures["relative_error"],
-        unknown_part_error=measures["unknown_part_error"],
-        theta_error=measures.get("theta_error"),
-        w_error=measures.get("w_error"),
-        error_rate_bound=fit.error_rate_bound,
-        examples_used=fit.examples_used,
-        seconds=fit.seconds,
-        engine=fit.engine,
-        alone=fit.alone,
-        trace=tuple(trace),
-    )
+    fields: dict[str, Any] = {name: measures.get(name) for name in _ERRORS}
+    fields |= {name: getattr(fit, name) for name in _OF_THE_FIT}
+    fields |= {"outcome": fit.outcome.name, "outcome_text": fit.explanation}
+    return Cell(*key, Status.DONE, succeeded=fit.outcome.succeeded, **fields, trace=tuple(trace))
 
 
 def fit_target(
@@ -150,7 +139,7 @@ def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets
         "set_up": fingerprint((learners or [entry.build, budgets], target.inputs, family)),
         "seed": seed,
     }
-    label = f"{entry.name} on {target.record.name}"
+    label = f"{entry.name} on {target.name}"
     cost = LEAST_COST + (entry.costs[target.instance is not None] if learners else 0)
     return EngineCell(_computed, arguments, {"objects": (target, entry, budgets)}, label, cost)
 
@@ -164,21 +153,15 @@ def stored_cell(result: Result) -> Cell:
     return Cell(*names, Status(result.status), message=result.message)
 
 
-def stored_results(store: Store) -> list[Result]:
-    """The results of cells of comparisons that a store holds."""
-    name = EngineCell(_computed).name
-    return [
-        Result.from_json(EngineCell(_computed, data["arguments"]), data)
-        for data in store.values()
-        if data["function"] == name
-    ]
-
-
 def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **records: Any) -> dict[str, Any]:
     target, entry, budgets = objects
     cell = asdict(run_cell(target, entry, seed, budgets))
     msgspec.convert(cell, Cell)  # a learner may return anything
     return cell
+
+
+CELL_NAME = EngineCell(_computed).name
+"""The name of the function of these cells in a store."""
 
 
 def target_stream(target: Target) -> int:
@@ -201,7 +184,7 @@ def identity(value: Any) -> Any:
             for field in dataclasses.fields(part)
             if not (field.default in (None, False) and getattr(part, field.name) is field.default)
         }
-        name = f"{type(part).__module__}.{type(part).__qualname__}"
+        name = getattr(part, "stream_name", f"{type(part).__module__}.{type(part).__qualname__}")
         described.append({"dataclass": [{"named": name}, fields]})
     return {"is": top, "parts": described}
 

@@ -4,21 +4,21 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.engines import on_engine
-from arena.generated_targets import preset_targets
-from arena.learners import LearnerEntry, as_learners, choose_budgets, set_up_for
+from arena.learner_table import PRESETS, LearnerEntry
+from arena.learners import as_learners, require_engine, set_up_for, with_settings
 from arena.records import Cell
 from arena.results import Results
-from arena.targets import Target, load_targets
+from arena.target_files import load_targets
+from arena.targets import Target, preset_targets
 from attention import Learner
-from attention.validation import PositiveInt, count, require_instance
+from attention.validation import PositiveInt, checked
 from runs import Cell as EngineCell
 from runs import Store, StoreError, run, versions
 from upper.engine import EngineName
@@ -26,22 +26,17 @@ from upper.engine import EngineName
 __all__ = ["compare"]
 
 
+@checked
 def compare(
-    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
+    targets: Sequence[Target | str | os.PathLike] | Target | str | os.PathLike | None = None,
     learners: Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None = None,
     *,
     preset: Literal["quick", "full"] = "quick",
     seeds: PositiveInt | None = None,
     engine: EngineName | None = None,
     device: str | None = None,
-    jobs: int = 1,
-    store: Store | str | os.PathLike[str] | None = None,
-    fresh: bool = False,
-    retry_failed: bool = False,
-    timeout: float | None = None,
-    isolated: bool = True,
-    cluster: str | None = None,
-    progress: bool = False,
+    store: Store | str | os.PathLike | None = None,
+    **options: Any,
 ) -> Results:
     """Run every learner on every target with every seed.
 
@@ -60,14 +55,10 @@ def compare(
         What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
     device : str, optional
         Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
-    jobs : int
-        How many cells run at once; it changes the seconds and nothing else.
     store : Store or path, optional
         Where cells are kept; cells already there are not computed again. By default nothing is kept.
-    fresh, retry_failed, timeout, isolated, cluster
-        As of `runs.run`.
-    progress : bool
-        Show on standard error how many cells are done, what runs, and about how long the rest takes.
+    **options
+        As for `runs.run`: jobs, fresh, retry_failed, timeout, isolated, cluster, progress.
 
     Returns
     -------
@@ -88,25 +79,30 @@ def compare(
     RuntimeWarning
         If the store can no longer be written. The table still has every finished cell; the store keeps what it has.
 
+    Notes
+    -----
+    An engine or a device becomes a field of the learner, so it is part of the key of its cells in a run store. The
+    engine that "auto" picks is not part of the key; the stored versions show whether torch was installed.
+
     Examples
     --------
     >>> from arena import nice_target
     >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
     BEST_OF_CLASS
     """
-    budgets = choose_budgets(preset)
-    seeds = budgets.seeds if seeds is None else count("seeds", seeds)
-    chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
-    entries = as_learners(learners)
-    asked = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
-    if asked:
-        entries = on_engine(entries, engine=engine, device=device)
+    budgets = PRESETS[preset]
+    seeds = seeds or budgets.seeds
+    chosen = preset_targets() if targets is None else _open(targets)
+    choice = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
+    require_engine(engine, device, here=False)
+    entries = [_with_settings(entry, choice) for entry in as_learners(learners)]
     learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
-    for name in asked:
+    for name in choice:
         if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
-    made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds, "jobs": jobs, **asked}
-    made |= {name: value for name, value in (("timeout", timeout), ("fresh", fresh)) if value}
+    made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds}
+    made |= {"jobs": options.get("jobs", 1), **choice}
+    made |= {name: options[name] for name in ("timeout", "fresh") if options.get(name)}
     nothing = Results(
         made,
         tuple(target.record for target in chosen),
@@ -121,19 +117,7 @@ def compare(
     cells: dict[tuple[str, str, int], Cell] = {}
     reused = 0
     try:
-        with closing(
-            run(
-                work,
-                jobs=jobs,
-                timeout=timeout,
-                store=store,
-                fresh=fresh,
-                retry_failed=retry_failed,
-                isolated=isolated,
-                cluster=cluster,
-                progress=progress,
-            )
-        ) as results:
+        with closing(run(work, store=store, **options)) as results:
             for result in results:
                 cell = stored_cell(result)
                 cells[cell.target, cell.learner, cell.seed] = cell
@@ -150,28 +134,25 @@ def compare(
     return replace(nothing, made=made, cells=tuple(cells[key] for key in order if key in cells))
 
 
-def _as_targets(
-    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str],
-) -> list[Target]:
-    require_instance(
-        "targets", targets, Target | str | os.PathLike | Iterable, needed="a target or a list of them"
-    )
+def _open(targets: Any) -> list[Target]:
+    """The targets, files read; equal titles get the name added, because tables and figures show only titles."""
     given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
     if not given:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    loaded = iter(load_targets([target for target in given if not isinstance(target, Target)]))
-    return [target if isinstance(target, Target) else next(loaded) for target in given]
-
-
-def _told_apart(targets: Sequence[Target]) -> list[Target]:
-    """The same targets; equal titles get the name added, because tables and figures show only titles."""
-    times = Counter(target.record.title for target in targets)
+    paths = [target for target in given if not isinstance(target, Target)]
+    files = iter(load_targets(paths) if paths else ())
+    opened = [target if isinstance(target, Target) else next(files) for target in given]
+    times = Counter(target.title for target in opened)
     return [
-        target
-        if times[target.record.title] == 1
-        else replace(target, record=replace(target.record, title=f"{target.name}: {target.record.title}"))
-        for target in targets
+        target if times[target.title] == 1 else replace(target, title=f"{target.name}: {target.title}")
+        for target in opened
     ]
+
+
+def _with_settings(entry: LearnerEntry, settings: dict[str, str]) -> LearnerEntry:
+    if not settings:
+        return entry
+    return replace(entry, build=lambda target, budgets: with_settings(entry.build(target, budgets), settings))
 
 
 def _order(cell: EngineCell) -> tuple[bool, float]:

@@ -9,8 +9,8 @@ from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attention.files import FilePath, write_whole
-from runs.figures import pdf_bytes, svg_text
+from attention.files import FilePath
+from runs.figures import save_figure, svg_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -20,28 +20,15 @@ __all__ = ["Drawing"]
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure. A notebook shows it as a picture if a cell ends with it.
+    """A figure. A notebook shows it as a picture if a cell ends with it."""
 
-    Attributes
-    ----------
-    figure : matplotlib.figure.Figure
-        The figure.
-    words : str
-        A description of the figure, for readers who cannot see it.
-    """
-
-    figure: Any = field(repr=False)
-    words: str = "A figure"
+    figure: Any = field(repr=False)  #: of matplotlib
+    words: str = "A figure"  #: a description, for readers who cannot see it
 
     @cached_property
     def svg(self) -> str:
         """The whole SVG document, the same for the same numbers."""
         return svg_text(self.figure)
-
-    @cached_property
-    def pdf(self) -> bytes:
-        """The PDF, its fonts embedded, without a date."""
-        return pdf_bytes(self.figure)
 
     def __repr__(self) -> str:
         return f"<Drawing: {self.words}>"
@@ -52,20 +39,11 @@ class Drawing:
     def save(self, path: FilePath) -> Path:
         """Write the figure as an .svg or a .pdf file and return where it is.
 
-        Raises
-        ------
-        ValueError
-            If the path has another ending.
-        OSError
-            If the file cannot be written; an existing file is then kept.
+        ValueError if the path has another ending. OSError if the file cannot be written.
         """
         path = Path(path)
-        kind = path.suffix.lower()
-        if kind not in (".svg", ".pdf"):
-            raise ValueError(f"{path} ends in neither .svg nor .pdf: rename it.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, self.pdf if kind == ".pdf" else self.svg.encode())
-        return path
+        return save_figure(self.figure, path)
 
     def inline(self, titles: Mapping[str, str] | None = None, *, prefix: str = "") -> "Markup":
         """The figure as an element of a page: without parts only a file needs, with a description for screen readers.

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from arena.cells import may_use_torch
-from arena.records import TargetRecord
+from arena.learned import Learned
+from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome
 from attention.evaluation import HeldOut, orbits, which_held_out
@@ -32,34 +33,20 @@ _MOST_CERTIFIED, _MOST_EXAMPLES = 2000, 1000
 
 @dataclass(frozen=True, eq=False)
 class GivenExamples:
-    """Token matrices and their labels, read from files: a source for `arena.learn`.
+    """Token matrices and their labels, read from files: a source for `arena.learn`."""
 
-    Attributes
-    ----------
-    x, y : array (n, k, d)
-        The token matrices and their labels.
-    files : tuple of path
-        Where they are from.
-    """
-
-    x: Float[np.ndarray, "n k d"]
-    y: Float[np.ndarray, "n k d"]
-    files: tuple[Path, ...] = ()
+    x: Float[np.ndarray, "n k d"]  #: the token matrices
+    y: Float[np.ndarray, "n k d"]  #: their labels
+    files: tuple[Path, ...] = ()  #: where they are from
     what: ClassVar[str] = "given examples"
     access: ClassVar[Sequence[Access]] = ("random examples", "samples of rounding")
-    usual_learner: ClassVar[str] = "newton"
     usual_settings: ClassVar[Mapping[str, Any]] = {"heads": None, "biases": "auto"}
 
     @classmethod
     def read(cls, files: Sequence[FilePath]) -> "GivenExamples":
         """The examples in two files with one array each, or in one with x and y.
 
-        Raises
-        ------
-        FileFormatError
-            If the files hold no examples.
-        ValueError
-            If there are not one or two files.
+        FileFormatError if the files hold no examples. ValueError if there are not one or two files.
         """
         if len(files) not in (1, 2):
             raise ValueError(
@@ -74,13 +61,12 @@ class GivenExamples:
         k, d = self.x.shape[1:]
         zero = np.zeros((heads if isinstance(heads, int) else 1, d, d))
         layer = AttentionLayer(theta=zero, w=zero, causal=examples_are_causal(self.x, self.y))
-        record = TargetRecord("examples", "Examples", "file", len(zero), k, d, inputs={}, how="")
-        return Target(record, layer, BooleanInputs(k, d), instance=None, made={})
+        return Target("examples", layer, BooleanInputs(k, d))
 
     def learned(
-        self, learner: Any, *, noise: float | None, seed: int, progress: Progress | None
-    ) -> dict[str, Any]:
-        """The fit of a learner, its error on held-out examples, and what the examples determine: as in `Learned`."""
+        self, record: LearnerRecord, learner: Any, *, seed: int, progress: Progress | None
+    ) -> Learned:
+        """The fit of a learner, its error on held-out examples, and what the examples determine."""
         x, y = self.x, self.y
         for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
         held = _held_out(x, for_split)
@@ -91,26 +77,22 @@ class GivenExamples:
             if fit.outcome in _TO_ROUNDING and error > _CONTRADICTED:
                 fit = replace(fit, outcome=Outcome.OVERFITTED)
             fitted = np.flatnonzero(~held)[: fit.examples_used]
-            certified = _certified(fit, x[fitted], y[fitted], getattr(learner, "rank", None), for_split)
+            rank = getattr(learner, "rank", None)
+            certificate, why = _certified(fit, x[fitted], y[fitted], rank, for_split)
         (n, k, d), unseen = x.shape, int(held.sum())
+        source = f"{n} examples of {k} tokens in {d} dimensions: {n - unseen} to fit, {unseen} held out"
         sizes = {"examples": n, "tokens": k, "dim": d, "held_out": unseen}
-        return {
-            "fit": fit,
-            "source": f"{n} examples of {k} tokens in {d} dimensions: {n - unseen} to fit, {unseen} held out",
-            "measures": {"held_out_error": error},
-            "data": {"files": [str(file) for file in self.files], **sizes},
-            "certificate": None if isinstance(certified, str) else certified,
-            "uncertified": certified if isinstance(certified, str) else "",
-        }
+        data = {"files": [str(file) for file in self.files], **sizes}
+        measures = {"held_out_error": error}
+        return Learned(
+            record, seed, fit, source, measures, data=data, certificate=certificate, uncertified=why
+        )
 
 
 def holds_examples(file: Path) -> bool:
     """Whether a file holds examples x and y, and not a layer; if it cannot be read, reading it later gives the error.
 
-    Raises
-    ------
-    ValueError
-        If it holds something else that `arena.learn` cannot learn from, and another call can.
+    ValueError if it holds something else that `arena.learn` cannot learn from, and another call can.
     """
     if file.suffix == ".npy":
         raise ValueError(f"{file} holds an array and no layer: give examples as two files, X.npy and Y.npy.")
@@ -136,23 +118,23 @@ def _certified(
     y: Float[np.ndarray, "n k d"],
     rank: int | None,
     rng: np.random.Generator,
-) -> LayerCertificate | str:
+) -> tuple[LayerCertificate | None, str]:
     """What some of the examples determine of the layer of a fit that reproduces them, or why that is not known.
 
     More examples determine no less.
     """
     layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.UNCONFIRMED
     if layer is None:
-        return "the learner fits no layer"
+        return None, "the learner fits no layer"
     if not layer.heads or not fits:
-        return "the fit did not succeed"
+        return None, "the fit did not succeed"
     if (entries := layer.heads * layer.dim * (layer.dim + layer.biased)) > _MOST_CERTIFIED:
-        return (
+        return None, (
             f"Theta and c have {entries:,} entries, and more than {_MOST_CERTIFIED:,} take minutes; "
             "upper.certify_layer takes any number"
         )
     some = np.sort(rng.permutation(len(x))[:_MOST_EXAMPLES])
-    return certify_layer(layer, x[some], y=y[some], rank=rank)
+    return certify_layer(layer, x[some], y=y[some], rank=rank), ""
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[np.ndarray, " n"]:

@@ -2,62 +2,44 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from arena.formats import as_plain
-from arena.origin import FROM_CHECKPOINT, describe_inputs, how_imported
+from arena.origin import FROM_CHECKPOINT, describe_import, describe_inputs
 from arena.records import TargetRecord
-from arena.targets import Target, load_target
-from attention import AttentionLayer
+from arena.target_files import load_target
+from arena.targets import Target
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
-from lower import Certificate, HardInstance, Verification, verify_instance
+from lower import Verification, verify_instance
 from lower.instance import unknown_entries
 from lwe import LWRFamily, known_reductions
 from lwe.reductions import Reductions
 
 __all__ = ["Inspection", "inspect"]
 
+_SHOWN = ("kind", "title", "heads", "tokens", "dim", "inputs", "known")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Inspection:
-    """What is known of a target; prints as text.
+    """What is known of a target; prints as text."""
 
-    Attributes
-    ----------
-    record : TargetRecord or None
-        The target; None if the file of a layer does not store the number of tokens.
-    conditions : ConditionReport
-        The non-degeneracy conditions, measured.
-    certificate : Certificate or None
-        Why a hard instance is hard; None for other layers.
-    verification : Verification or None
-        The check of a hard instance against its definition; None if not requested.
-    realisation_error : float or None
-        The proved bound on a hard instance's distance from its ideal target.
-    made : dict
-        How it was made; of a file, what the file says: no verification covers it.
-    ranks : dict or None
-        The ranks of every "theta" and "w" of a layer imported from a model; None for other layers.
-    file : str or None
-        The file of the target.
-    reductions : Reductions or None
-        The assumption of an instance of learning with rounding, and known reductions; None for other targets.
-    """
+    target: Target | None  #: None if the file of a layer does not store the number of tokens
+    conditions: ConditionReport  #: the non-degeneracy conditions, measured
+    #: the check of a hard instance against its definition; None if not requested
+    verification: Verification | None = None
+    file: str | None = None  #: of the target
 
-    record: TargetRecord | None
-    conditions: ConditionReport
-    certificate: Certificate | None
-    verification: Verification | None
-    realisation_error: float | None
-    made: dict[str, Any]
-    ranks: dict[str, tuple[int, ...]] | None
-    file: str | None
-    reductions: Reductions | None = None
+    @property
+    def record(self) -> TargetRecord | None:
+        """The record of the target."""
+        return None if self.target is None else self.target.record
 
     @property
     def holds(self) -> bool:
@@ -72,65 +54,63 @@ class Inspection:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on a layer imported from a model: what was dropped, and what the layer cannot represent."""
-        notes = self.made.get("notes") if self.ranks is not None else None
-        return tuple(str(note) for note in notes) if isinstance(notes, list) else ()
+        notes = None if self.target is None or self.ranks is None else self.target.made.get("notes")
+        return tuple(map(str, notes)) if isinstance(notes, list) else ()
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[int, ...]] | None:
+        """The ranks of every "theta" and "w" of a layer imported from a model; None for other layers."""
+        if self.target is None or self.target.made.get("generator") != FROM_CHECKPOINT:
+            return None
+        layer = self.target.layer
+        return {name: tuple(np.linalg.matrix_rank(getattr(layer, name)).tolist()) for name in ("theta", "w")}
+
+    @property
+    def reductions(self) -> Reductions | None:
+        """The assumption of an instance of learning with rounding, and known reductions; None for other targets."""
+        instance = None if self.target is None else self.target.instance
+        rounding = instance is not None and isinstance(instance.family, LWRFamily)
+        return known_reductions(instance.family.parameters) if rounding else None  # type: ignore[union-attr]
 
     def __str__(self) -> str:
-        if self.record is None:
+        if self.target is None or self.record is None:
             return str(self.conditions)
-        one = self.record
-        inputs = describe_inputs(one.inputs)
-        # the notes follow one by one
-        how = one.how if self.ranks is None else how_imported(self.made["parameters"])
-        parts = [
-            f"{one.title}\n  {how}\n  m = {one.heads}, k = {one.tokens}, d = {one.dim}, {inputs}"
-            + self._about_import()
-        ]
-        if self.certificate is not None:
-            parts += [
-                str(self.certificate),
-                *([] if self.reductions is None else [str(self.reductions)]),
-                one.known,
-            ]
-        if self.verification is not None:
-            parts.append(str(self.verification))
-        return "\n\n".join([*parts, str(self.conditions)])
+        record, how = self.record, self.record.how
+        shape = (
+            f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}, {describe_inputs(record.inputs)}"
+        )
+        lines = []
+        if self.ranks is not None:
+            how = describe_import(self.target.made["parameters"])  # the notes follow one by one
+            ranks = ", ".join(f"{name} {_span(self.ranks[name.lower()])}" for name in ("Theta", "W"))
+            lines = [f"  ranks: {ranks}", *(f"  - {note}" for note in self.notes)]
+        parts: list[Any] = ["\n".join([record.title, f"  {how}", shape, *lines])]
+        if record.certificate is not None:
+            parts += [record.certificate, self.reductions, record.known]
+        parts += [self.verification, self.conditions]
+        return "\n\n".join(str(part) for part in parts if part is not None)
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain JSON values; values that are not finite become None."""
-        if self.record is None:
-            report = self.conditions
-            said: dict[str, Any] = {
-                "file": self.file,
-                "heads": report.heads,
-                "dim": report.dim,
-                "conditions": report.to_json(),
-            }
-            return as_plain(said)
-        record = self.record
-        said = {
-            "file": self.file,
-            "kind": record.kind,
-            "title": record.title,
-            "heads": record.heads,
-            "tokens": record.tokens,
-            "dim": record.dim,
-            "inputs": record.inputs,
-            "made" if self.file is None or self.ranks is not None else "file_says": self.made,
-            "conditions": self.conditions.to_json(),
-            "certificate": None if self.certificate is None else self.certificate.to_json(),
-            "reductions": None if self.reductions is None else self.reductions.to_json(),
-            "known": record.known,
-            "realisation_error": self.realisation_error,
-            "verification": None if self.verification is None else self.verification.to_json(),
+        conditions = self.conditions.to_json()
+        if self.target is None or self.record is None:
+            shape = {"heads": self.conditions.heads, "dim": self.conditions.dim}
+            return as_plain({"file": self.file, **shape, "conditions": conditions})
+        record, instance = self.record, self.target.instance
+        reports = {
+            "certificate": record.certificate,
+            "reductions": self.reductions,
+            "verification": self.verification,
         }
-        return as_plain(said if self.ranks is None else said | {"ranks": self.ranks})
-
-    def _about_import(self) -> str:
-        if self.ranks is None:
-            return ""
-        lines = [f"  ranks: {_ranks('Theta', self.ranks['theta'])}, {_ranks('W', self.ranks['w'])}"]
-        return "".join(f"\n{line}" for line in [*lines, *(f"  - {note}" for note in self.notes)])
+        return as_plain(
+            {"file": self.file}
+            | {name: getattr(record, name) for name in _SHOWN}
+            | {"file_says" if self.target.from_file and self.ranks is None else "made": self.target.made}
+            | {"conditions": conditions}
+            | {name: None if report is None else report.to_json() for name, report in reports.items()}
+            | {"realisation_error": None if instance is None else instance.realisation_error}
+            | ({} if self.ranks is None else {"ranks": self.ranks})
+        )
 
 
 @checked
@@ -168,55 +148,35 @@ def inspect(
     Examples
     --------
     >>> from arena import nice_target
-    >>> found = inspect(nice_target(heads=2, tokens=2, dim=64))
-    >>> found.conditions.satisfied, found.holds
+    >>> inspection = inspect(nice_target(heads=2, tokens=2, dim=64))
+    >>> inspection.conditions.satisfied, inspection.holds
     (True, True)
     """
-    file = None if isinstance(target, Target) else str(target)
-    if isinstance(target, Target):
-        if tokens is not None:
-            raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
-    elif tokens is None and (stored := load_layer(target)).inputs is None:
-        # a layer from elsewhere: its conditions need no number of tokens
-        if verify:
-            raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-        report = check_conditions(stored.layer, thresholds=thresholds)
-        return Inspection(None, report, None, None, None, stored.made, None, file)
-    else:
-        target = load_target(target, tokens=tokens)
-    instance = target.instance
-    conditions = target.conditions
-    if conditions is None or thresholds:
-        conditions = check_conditions(target.layer, tokens=target.record.tokens, thresholds=thresholds)
-    imported = target.made.get("generator") == FROM_CHECKPOINT
-    return Inspection(
-        record=target.record,
-        conditions=conditions,
-        certificate=target.record.certificate,
-        verification=_verification(instance, file) if verify else None,
-        realisation_error=None if instance is None else instance.realisation_error,
-        made=target.made,
-        ranks=_measure_ranks(target.layer) if imported else None,
-        file=file,
-        reductions=known_reductions(instance.family.parameters)
-        if instance is not None and isinstance(instance.family, LWRFamily)
-        else None,
-    )
-
-
-def _verification(instance: HardInstance | None, file: str | None) -> Verification:
-    if instance is None:
+    opened, file = (target, None) if isinstance(target, Target) else (None, str(target))
+    if opened is not None and tokens is not None:
+        raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
+    # the conditions of a layer from elsewhere need no number of tokens
+    stored = None if isinstance(target, Target) or tokens is not None else load_layer(target)
+    if not isinstance(target, Target) and (stored is None or stored.inputs is not None):
+        opened = load_target(target, tokens=tokens)
+    instance = None if opened is None else opened.instance
+    if verify and instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    found = verify_instance(instance)
-    more = () if file is None else unknown_entries(file, instance)
-    reasons = (f"{entry}: an instance has none of that name" for entry in more)
-    return replace(found, reasons=(*found.reasons, *reasons))
+    if opened is None:
+        assert stored is not None
+        return Inspection(None, check_conditions(stored.layer, thresholds=thresholds), file=file)
+    conditions = opened.conditions
+    if thresholds:
+        conditions = check_conditions(opened.layer, tokens=opened.inputs.tokens, thresholds=thresholds)
+    verification = None
+    if verify and instance is not None:
+        verification = verify_instance(instance)
+        more = () if file is None else unknown_entries(file, instance)
+        reasons = (f"{entry}: an instance has none of that name" for entry in more)
+        verification = replace(verification, reasons=(*verification.reasons, *reasons))
+    return Inspection(opened, conditions, verification, file)
 
 
-def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(np.linalg.matrix_rank(getattr(layer, name)).tolist()) for name in ("theta", "w")}
-
-
-def _ranks(name: str, ranks: tuple[int, ...]) -> str:
+def _span(ranks: tuple[int, ...]) -> str:
     low, high = min(ranks), max(ranks)
-    return f"{name} {low}" if low == high else f"{name} {low} to {high}"
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from arena.formats import as_plain
-from arena.records import LearnerRecord, TargetRecord
+from arena.records import LearnerRecord
+from arena.targets import Target
 from attention import AttentionLayer, Fit, Outcome, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
-from attention.inputs import inputs_from_json
 from upper.newton.certificate import LayerCertificate
 
 __all__ = ["Learned"]
@@ -27,12 +27,8 @@ _OF_A_TARGET = {
     "key_bias_error": "worst head's error in c",
     "bias_error": "error in b",
 }
-_ERRORS = {
-    **_OF_A_TARGET,
-    "held_out_error": "error on held-out examples",
-    "error": "error on fresh inputs",
-}
 _MAIN_ERRORS = ("unknown_part_error", "held_out_error", "error")
+_OF_THE_FIT = ("error_rate_bound", "alone", "examples_used", "examples_needed", "seconds", "engine")
 _CERTIFIED = (
     *("determined", "theta", "free", "w", "theta_error", "key_bias_error", "w_error", "rounding"),
     "tolerance",
@@ -41,45 +37,26 @@ _CERTIFIED = (
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """One run of a learner on a target, on given examples, or on a function that is asked.
+    """One run of a learner on a target, on given examples, or on a function that is asked."""
 
-    Attributes
-    ----------
-    learner : LearnerRecord
-        The learner and its parameters in this run.
-    seed : int
-        The seed of the fit; of given examples it also decides which are held out.
-    fit : Fit
-        What the learner returned.
-    source : str
-        What it learned from, in words.
-    measures : mapping of str to float
-        Relative errors. On fresh inputs of a target: ``relative_error`` and ``unknown_part_error``, and
-        ``theta_error``, ``w_error`` of the worst head if the layers have the same shape. On given examples:
-        ``held_out_error``, absolute if their labels are 0. Of a function: ``error``, on fresh queries.
-    target : TargetRecord or None
-        The target; None if there is none to compare with.
-    noise : float
-        Standard deviation of the noise added to the labels of a target; the measures use labels without noise.
-    data : mapping
-        Facts on the examples or on the function, as JSON values: ``files`` or ``function``, sizes, and of a function
-        the random examples that it would have taken.
-    certificate : LayerCertificate or None
-        Of given examples: which directions of the parameters they determine, and to what error.
-    uncertified : str
-        Why there is no certificate.
-    """
-
-    learner: LearnerRecord
-    seed: int
-    fit: Fit
-    source: str
+    learner: LearnerRecord  #: the learner and its parameters in this run
+    seed: int  #: of the fit; of given examples it also decides which are held out
+    fit: Fit  #: what the learner returned
+    source: str  #: what it learned from, in words
+    #: Relative errors. On fresh inputs of a target: ``relative_error`` and ``unknown_part_error``, and ``theta_error``,
+    #: ``w_error`` of the worst head if the layers have the same shape. On given examples: ``held_out_error``, absolute
+    #: if their labels are 0. Of a function: ``error``, on fresh queries.
     measures: Mapping[str, float]
-    target: TargetRecord | None = None
-    noise: float = 0.0
+    target: Target | None = None  #: None if there is none to compare with
+    noise: float = (
+        0.0  #: standard deviation of what was added to the labels of a target; measures are without it
+    )
+    #: facts on the examples or on the function, as JSON values: ``files`` or ``function``, sizes, and of a function the
+    #: random examples that it would have taken
     data: Mapping[str, Any] = field(default_factory=dict)
+    #: of given examples: which directions of the parameters they determine, and to what error
     certificate: LayerCertificate | None = None
-    uncertified: str = ""
+    uncertified: str = ""  #: why there is no certificate
 
     @property
     def layer(self) -> AttentionLayer | None:
@@ -103,10 +80,10 @@ class Learned:
 
     def __str__(self) -> str:
         lines = [f"{self.learner.title} on: {self.source}", f"  {self.fit.explanation}"]
-        lines += [f"  {label:<28} {value}" for label, value in self._rows().items() if value]
+        lines += [f"  {label:<28} {value}" for label, value in self._rows() if value]
         if explanation := getattr(self.fit.details, "explanation", ""):
             lines.append(f"  {explanation}")
-        if self.target is not None and self.target.tokens == 1 and "theta_error" in self.measures:
+        if self.target is not None and self.target.inputs.tokens == 1 and "theta_error" in self.measures:
             lines.append(f"  {_ONE_TOKEN}")
         if self.uncertified:
             lines.append(f"  The certificate of the determined directions is left out: {self.uncertified}.")
@@ -114,46 +91,40 @@ class Learned:
             lines += [f"  {line}" for line in str(self.certificate).splitlines()]
         return "\n".join(lines)
 
-    def _rows(self) -> dict[str, str]:
+    def _rows(self) -> list[tuple[str, str]]:
         """A label and a value for each row; rows without a value are left out."""
-        fit, data, noise = self.fit, self.data, self._noise_found()
-        rows = {
-            label: _digits(
-                self.measures.get(name), " of the labels (not squared)" * (name == "held_out_error")
+        fit, layer, access, measures = self.fit, self.layer, self.learner.access, self.measures
+        noise, squared, plain = self._noise_found(), " on an entry (squared)", " of the labels (not squared)"
+        rows = [(label, _digits(measures.get(name))) for name, label in _OF_A_TARGET.items()]
+        rows.append(("error on held-out examples", _digits(measures.get("held_out_error"), plain)))
+        rows.append(("error on fresh inputs", _digits(measures.get("error"))))
+        rows.append(("noise on the labels, added", _digits(self.noise or None)))
+        if self.target is None and layer is not None and fit.outcome.succeeded:
+            mask = "causal" if layer.causal else "without mask"
+            rows.append(("the layer", f"{mask}, {'with' if layer.biased else 'without'} biases"))
+        if self.data.get("examples_for_newton") is not None:
+            least = f"{self.data['counting_floor']} at least for any learner"
+            rows.append(
+                ("random examples instead", f"{self.data['examples_for_newton']} for Newton, {least}")
             )
-            for name, label in _ERRORS.items()
-        }
-        rows["noise on the labels, added"] = _digits(self.noise or None)
-        if self.target is None and self.layer is not None and fit.outcome.succeeded:
-            mask = "causal" if self.layer.causal else "without mask"
-            rows["the layer"] = f"{mask}, {'with' if self.layer.biased else 'without'} biases"
-        if data.get("examples_for_newton") is not None:
-            least = f"{data['counting_floor']} at least for any learner"
-            rows["random examples instead"] = f"{data['examples_for_newton']} for Newton, {least}"
         if fit.error_rate_bound is not None:
             share = f"{percent(fit.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
-            rows["wrong on at most"] = share
+            rows.append(("wrong on at most", share))
         # random examples are the rule
-        access = self.learner.access
-        rows["learned from"] = "" if access == "random examples" else access
-        rows["found by"] = f"{fit.alone} alone" if fit.alone else ""
-        rows["noise on the labels, found"] = _digits(
-            noise.get("noise_level"), " on an entry (standard deviation)"
-        )
-        rows["expected excess error"] = _digits(noise.get("expected_excess"), " on an entry (squared)")
+        rows.append(("learned from", "" if access == "random examples" else access))
+        rows.append(("found by", f"{fit.alone} alone" if fit.alone else ""))
+        level = _digits(noise.get("noise_level"), " on an entry (standard deviation)")
+        rows.append(("noise on the labels, found", level))
+        rows.append(("expected excess error", _digits(noise.get("expected_excess"), squared)))
         if fit.outcome is Outcome.RESIDUAL_FLOOR:
-            left = fit.trace[-1].measures.get("residual")
-            rows["residual, not noise"] = _digits(left, " of the labels (not squared)")
-        rows["precision of the answers"] = "" if fit.precision is None else str(fit.precision)
+            rows.append(("residual, not noise", _digits(fit.trace[-1].measures.get("residual"), plain)))
+        rows.append(("precision of the answers", "" if fit.precision is None else str(fit.precision)))
         if self.heads_found is not None:
             doubt = " (not to be trusted: no such layer explains the examples)"
-            rows["heads found"] = f"{self.heads_found}{'' if fit.outcome.succeeded else doubt}"
+            rows.append(("heads found", f"{self.heads_found}{'' if fit.outcome.succeeded else doubt}"))
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
-        rows["queries asked" if access == "value queries" else "examples used"] = (
-            f"{fit.examples_used}{needed}"
-        )
-        rows["seconds"] = f"{fit.seconds:.2f}"
-        return rows
+        cost = "queries asked" if access == "value queries" else "examples used"
+        return [*rows, (cost, f"{fit.examples_used}{needed}"), ("seconds", f"{fit.seconds:.2f}")]
 
     def _noise_found(self) -> Mapping[str, Any]:
         """Newton's estimates ``noise_level`` and ``expected_excess``, if it ended at the level of noise."""
@@ -162,7 +133,7 @@ class Learned:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        fit, layer, noise = self.fit, self.layer, self._noise_found()
+        fit, layer, noise, certificate = self.fit, self.layer, self._noise_found(), self.certificate
         result: dict[str, Any] = {
             **self.data,
             "learner": self.learner.name,
@@ -171,27 +142,24 @@ class Learned:
             "outcome": fit.outcome.name,
             "outcome_text": fit.explanation,
             "succeeded": fit.outcome.succeeded,
-            "error_rate_bound": fit.error_rate_bound,
-            "noise_level": noise.get("noise_level"),
-            "expected_excess": noise.get("expected_excess"),
-            "alone": fit.alone,
+            **{name: noise.get(name) for name in ("noise_level", "expected_excess")},
             "heads_found": self.heads_found,
             "heads_trusted": fit.outcome.succeeded,
-            "examples_used": fit.examples_used,
-            "examples_needed": fit.examples_needed,
-            "seconds": fit.seconds,
-            "engine": fit.engine,
+            **{name: getattr(fit, name) for name in _OF_THE_FIT},
             "precision": None if fit.precision is None else vars(fit.precision),
             "details": fit.details.to_json() if hasattr(fit.details, "to_json") else None,
             "trace": [step.to_json() for step in fit.trace],
             **self.measures,
         }
         if self.target is not None:
-            result |= {name: self.measures.get(name) for name in _OF_A_TARGET} | {"noise": self.noise}
-        else:
-            result |= {"biases": layer and layer.biased, "causal": layer and layer.causal}
-            result |= {"certificate": _certificate_json(self.certificate), "uncertified": self.uncertified}
-        return as_plain(result)
+            return as_plain(
+                result | {name: self.measures.get(name) for name in _OF_A_TARGET} | {"noise": self.noise}
+            )
+        result |= {"biases": layer and layer.biased, "causal": layer and layer.causal, "certificate": None}
+        if certificate is not None:
+            directions = {name: getattr(certificate, name) for name in _CERTIFIED}
+            result["certificate"] = {"span": certificate.whitening.rank, **directions}
+        return as_plain(result | {"uncertified": self.uncertified})
 
     def save(self, path: FilePath) -> Path:
         """Write the fitted layer and its origin to a file that `load_target` reads.
@@ -210,27 +178,13 @@ class Learned:
         """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
-        made: dict[str, Any] = {"generator": f"learn {self.learner.name}"}
-        if self.target is not None:
-            made |= {"target": self.target.name} | ({"noise": self.noise} if self.noise else {})
-        made |= {as_what: self.data[name] for name, as_what in _ORIGIN.items() if name in self.data}
-        made |= {"seed": self.seed, "outcome": self.fit.outcome.name}
-        inputs = None if self.target is None else inputs_from_json(self.target.inputs)
-        save_layer(path, self.layer, inputs=inputs, made=made)
+        made: dict[str, Any] = {"generator": f"learn {self.learner.name}", "seed": self.seed}
+        made |= {"outcome": self.fit.outcome.name} | ({"noise": self.noise} if self.noise else {})
+        made |= {} if self.target is None else {"target": self.target.name}
+        origin = {"files": "examples", "function": "function"}
+        made |= {title: self.data[name] for name, title in origin.items() if name in self.data}
+        save_layer(path, self.layer, inputs=None if self.target is None else self.target.inputs, made=made)
         return Path(path)
-
-
-# what a file stores of the data, and under which name
-_ORIGIN = {"files": "examples", "function": "function"}
-
-
-def _certificate_json(certificate: LayerCertificate | None) -> dict[str, Any] | None:
-    if certificate is None:
-        return None
-    return {
-        "span": certificate.whitening.rank,
-        **{name: getattr(certificate, name) for name in _CERTIFIED},
-    }
 
 
 def _digits(value: float | None, unit: str = "") -> str:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import lwe
 import sq
@@ -14,18 +14,9 @@ from arena.targets import Target
 from attention import Learner
 from attention.foreign import printable
 from attention.learning import access_of
-from attention.validation import check
 from runs.figures import line_look
 
-__all__ = [
-    "LEARNERS",
-    "PRESETS",
-    "Budgets",
-    "DoesNotApplyError",
-    "LearnerEntry",
-    "choose_budgets",
-    "learner_looks",
-]
+__all__ = ["LEARNERS", "PRESETS", "Budgets", "DoesNotApplyError", "LearnerEntry", "learner_looks"]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
 
@@ -36,108 +27,41 @@ class DoesNotApplyError(ValueError):
 
 @dataclass(frozen=True)
 class Budgets:
-    """The budgets of the learners, in steps and passes, so that results do not depend on the machine.
+    """The budgets of the learners, so that results do not depend on the machine.
 
-    Attributes
-    ----------
-    adam_steps, adam_steps_hard : int
-        Steps on nice and on hard targets, for Adam and for gradient descent.
-    adam_tolerance : float
-        The error at which these learners stop.
-    newton_passes, newton_passes_hard : int
-        Passes over the data for Newton, and for L-BFGS, on nice and on hard targets.
-    seeds : int
-        The default number of seeds.
-    six_phase_accept, six_phase_accept_hard : float or None
-        The share of rows that the six-phase learners certify on nice and on hard targets. The smaller the share, the
-        more rows they examine. None keeps the learner's default.
-        six_phase_tuples : int or None
-        Tuples of the net in paper mode; None keeps the learner's default.
+    The pairs are for targets without and with a secret; None keeps the learner's default.
     """
 
-    adam_steps: int
-    adam_steps_hard: int
-    adam_tolerance: float
-    newton_passes: int
-    newton_passes_hard: int
-    seeds: int
-    six_phase_accept: float | None = None
-    six_phase_accept_hard: float | None = None
-    six_phase_tuples: int | None = None
-
-    def steps(self, target: Target) -> int:
-        """Steps of Adam and of gradient descent on that target."""
-        return self.adam_steps if target.instance is None else self.adam_steps_hard
-
-    def passes(self, target: Target) -> int:
-        """Passes of Newton and L-BFGS over the data on that target."""
-        return self.newton_passes if target.instance is None else self.newton_passes_hard
+    steps: tuple[int, int]  #: of Adam and of gradient descent
+    tolerance: float  #: the error at which these learners stop
+    passes: tuple[int, int]  #: over the data for Newton, for L-BFGS and for the last of the six phases
+    seeds: int  #: the default number of seeds
+    #: the share of rows that the six-phase learners certify; the smaller, the more rows they examine
+    accept: tuple[float | None, float | None] = (None, None)
+    tuples: int | None = None  #: of the net of the six phases in paper mode
 
 
 PRESETS: Mapping[str, Budgets] = {
-    "quick": Budgets(
-        adam_steps=1500,
-        adam_steps_hard=4000,
-        adam_tolerance=1e-4,
-        newton_passes=20_000,
-        newton_passes_hard=3000,
-        seeds=1,
-        six_phase_accept_hard=0.05,
-        six_phase_tuples=50_000,
-    ),
-    "full": Budgets(
-        adam_steps=8000,
-        adam_steps_hard=12_000,
-        adam_tolerance=0.0,
-        newton_passes=50_000,
-        newton_passes_hard=20_000,
-        seeds=3,
-    ),
+    "quick": Budgets((1500, 4000), 1e-4, (20_000, 3000), seeds=1, accept=(None, 0.05), tuples=50_000),
+    "full": Budgets((8000, 12_000), 0.0, (50_000, 20_000), seeds=3),
 }
 """Budgets by name: quick gives an overview within a minute or two, full lets Adam reach its floor."""
 
 
-def choose_budgets(preset: str) -> Budgets:
-    """The budgets of a preset.
-
-    Raises
-    ------
-    ValueError
-        If the preset is not known.
-    """
-    return PRESETS[check("preset", preset, Literal[tuple(PRESETS)])]
-
-
 @dataclass(frozen=True)
 class LearnerEntry:
-    """A learner by name.
+    """A learner by name."""
 
-    Attributes
-    ----------
-    name, title : str
-        The name on the command line, and the title on the page.
-        guarantee : str
-        The guarantee and its source.
-    build : callable
-        Sets the learner up for a target within budgets; raises `DoesNotApplyError` if it does not apply to the target.
-    proper : bool
-        Whether its fit is an attention layer, so that it can be saved.
-    extra : str
-        The optional dependency that it needs, if any.
-    by_default : bool
-        Whether it runs if no learner is named.
-    costs : tuple of float
-        About how many seconds it takes on a nice target and on a hard instance, at the sizes of `compare`; 0 for
-        milliseconds. Progress estimates the time left by them.
-    """
-
-    name: str
-    title: str
-    guarantee: str
+    name: str  #: on the command line
+    title: str  #: on the page
+    guarantee: str  #: and its source
+    #: sets the learner up for a target within budgets; raises `DoesNotApplyError` if it does not apply to the target
     build: Callable[[Target, Budgets], Learner]
-    proper: bool = True
-    extra: str = ""
-    by_default: bool = True
+    proper: bool = True  #: whether its fit is an attention layer, so that it can be saved
+    extra: str = ""  #: the optional dependency that it needs, if any
+    by_default: bool = True  #: whether it runs if no learner is named
+    #: about how many seconds it takes on a nice target and on a hard instance, at the sizes of `compare`; 0 for
+    #: milliseconds; progress estimates the time left by them
     costs: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
@@ -152,10 +76,10 @@ class LearnerEntry:
                 if value is None or isinstance(value, bool | int | float | str):
                     values.setdefault(field.name, []).append(value)
         parameters = {
-            name: seen[0]
-            if all(one == seen[0] for one in seen)
-            else ", ".join(map(str, seen)) + " (target by target)"
-            for name, seen in values.items()
+            name: own[0]
+            if own.count(own[0]) == len(own)
+            else f"{', '.join(map(str, own))} (target by target)"
+            for name, own in values.items()
         }
         access = access_of(learners[0] if learners else None)
         return LearnerRecord(self.name, self.title, self.guarantee, parameters, access)
@@ -171,21 +95,25 @@ def _heads(target: Target) -> int:
     return min(heads, _MOST_HEADS_ON_HARD_TARGETS) if _is_hard(target) else heads
 
 
+def _newton(target: Target, budgets: Budgets) -> Learner:
+    work, layer = budgets.passes[_is_hard(target)], target.layer
+    return upper.Newton(_heads(target), work=work, biases=layer.biased, causal=layer.causal)
+
+
+def _descent(target: Target, budgets: Budgets, **settings: Any) -> Learner:
+    work = budgets.steps[_is_hard(target)]
+    return upper.GradientDescent(_heads(target), work=work, tolerance=budgets.tolerance, **settings)
+
+
 def _six_phase(target: Target, budgets: Budgets, *, paper: bool = False) -> Learner:
     if target.layer.biased:
         raise DoesNotApplyError(
             "The six phases are for layers without biases, as the theorem is: drop the biases or take Newton."
         )
-    accept = budgets.six_phase_accept_hard if _is_hard(target) else budgets.six_phase_accept
+    heads, accept = _heads(target), budgets.accept[_is_hard(target)]
     if paper:
-        return upper.SixPhase(
-            heads=_heads(target), mode="paper", accept=accept, work=budgets.six_phase_tuples
-        )
-    return upper.SixPhase(heads=_heads(target), accept=accept, work=budgets.passes(target))
-
-
-def _by_queries(target: Target, budgets: Budgets) -> Learner:
-    return upper.ByQueries()
+        return upper.SixPhase(heads=heads, mode="paper", accept=accept, work=budgets.tuples)
+    return upper.SixPhase(heads=heads, accept=accept, work=budgets.passes[_is_hard(target)])
 
 
 def _linear_attention(target: Target, budgets: Budgets) -> Learner:
@@ -203,7 +131,7 @@ def _linear_attention(target: Target, budgets: Budgets) -> Learner:
 
 
 def _elimination(target: Target, budgets: Budgets) -> Learner:
-    if target.instance is None or target.record.kind != "parity":
+    if target.instance is None or target.kind != "parity":
         raise DoesNotApplyError(
             "Gaussian elimination is an attack on hidden parities only: of two tokens, behind a gate that is known."
         )
@@ -211,189 +139,168 @@ def _elimination(target: Target, budgets: Budgets) -> Learner:
 
 
 def _lattice(target: Target, budgets: Budgets) -> Learner:
-    if target.record.kind == "periodic" and target.instance is not None:
+    if target.instance is not None and target.kind == "periodic":
         return sq.PeriodicLattice.for_instance(target.instance)
     # at most about twenty seconds at n = 24
-    return _attack(lambda: lwe.LatticeAttack(largest_block=40, rounds=3), target, budgets)
+    return _attack(target, lwe.LatticeAttack(largest_block=40, rounds=3))
 
 
-def _attack(
-    make: Callable[[], lwe.Attack], target: Target, budgets: Budgets, *, examples: int | None = None
-) -> Learner:
+def _attack(target: Target, attack: lwe.Attack, *, examples: int | None = None) -> Learner:
     if target.instance is None or not isinstance(target.instance.family, lwe.LWRFamily):
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
-    return lwe.AttackLearner(make(), target.instance.family.parameters, examples)
+    return lwe.AttackLearner(attack, target.instance.family.parameters, examples)
 
 
-LEARNERS: Mapping[str, LearnerEntry] = {
-    entry.name: entry
-    for entry in (
-        LearnerEntry(
-            "newton",
-            "Newton",
-            "No theorem. Measured: on nice random layers one random start at four times the counting floor of "
-            "examples "
-            "ends at rounding error.",
-            lambda target, budgets: upper.Newton(
-                heads=_heads(target),
-                work=budgets.passes(target),
-                biases=target.layer.biased,
-                causal=target.layer.causal,
-            ),
-            costs=(1.0, 10.0),
-        ),
-        LearnerEntry(
-            "adam",
-            "Adam",
-            "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
-            "it near 2e-7.",
-            lambda target, budgets: upper.GradientDescent(
-                heads=_heads(target), work=budgets.steps(target), tolerance=budgets.adam_tolerance
-            ),
-            costs=(5.0, 24.0),
-            extra="torch",
-        ),
-        LearnerEntry(
-            "six-phase",
-            "Six-phase",
-            "Phases 1 to 5 after Chen and Li, with improvements derived here, and Newton at the end: no theorem "
-            "for the "
-            "whole. Measured: it ends at rounding error on nice layers of up to four heads.",
-            _six_phase,
-            costs=(4.0, 2.0),
-        ),
-        LearnerEntry(
-            "six-phase-paper",
-            "Six-phase (paper)",
-            "Proved by Chen and Li under non-degeneracy conditions, for k at most logarithmic in d and m far below d: "
-            "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is "
-            "measured only; a phase that cannot do its work says so.",
-            partial(_six_phase, paper=True),
-            costs=(6.0, 2.0),
-        ),
-        LearnerEntry(
-            "linear",
-            "Linear baseline",
-            "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
-            lambda target, budgets: upper.LinearBaseline(),
-            proper=False,
-        ),
-        LearnerEntry(
-            "known-part",
-            "Known part",
-            "By definition at 1.0: it predicts what is known in advance and nothing else.",
-            lambda target, budgets: upper.KnownPart(
-                None if target.instance is None else target.instance.known
-            ),
-            proper=False,
-        ),
-        LearnerEntry(
-            "elimination",
-            "Elimination",
-            "Proved: noise-free hidden parities fall to Gaussian elimination over GF(2) from about 2 (d + 9) "
-            "examples, "
-            "with probability above .998. It is no statistical-query algorithm and knows the family.",
-            _elimination,
-        ),
-        LearnerEntry(
-            "linearisation",
-            "Linearisation",
-            "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
-            "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
-            lambda target, budgets: _attack(lwe.LinearisationAttack, target, budgets),
-            costs=(1.0, 1.0),
-        ),
-        LearnerEntry(
-            "bkw",
-            "BKW",
-            "No theorem for rounding. Measured: differences of examples that agree in many bits give away rounding mod "
-            "64 with 24 covariates in a second. It knows the family; that it fails is no claim of security.",
-            lambda target, budgets: _attack(
-                lwe.BKWAttack, target, budgets, examples=50_000
-            ),  # half of them are samples
-            by_default=False,
-        ),
-        LearnerEntry(
-            "lattice",
-            "Lattice",
-            "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
-            "the direction of a periodic wave. It knows the family; that it fails is no claim of security.",
-            _lattice,
-            costs=(1.0, 1.0),
-            extra="fpylll",
-        ),
-        LearnerEntry(
-            "by-queries",
-            "By queries",
-            "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
-            "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
-            "It sees more than the others, who draw random examples.",
-            _by_queries,
-            costs=(0.1, 1.5),
-        ),
-        # baselines run only when named: together they take longer than all the others
-        *(
-            LearnerEntry(
-                name,
-                title,
-                f"No theorem. {what}",
-                lambda target, budgets, name=name, more=more: upper.GradientDescent(  # type: ignore[misc]
-                    heads=_heads(target),
-                    work=budgets.steps(target),
-                    optimizer=name,
-                    tolerance=budgets.adam_tolerance,
-                    **more,
-                ),
-                costs=(4.0, 20.0),
-                extra="pytorch_optimizer" if name == "soap" else "torch",
-                by_default=False,
-            )
-            for name, title, what, more in (
-                (
-                    "sgd",
-                    "SGD",
-                    "Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
-                    {"dtype": "float64"},
-                ),
-                (
-                    "muon",
-                    "Muon",
-                    "Momentum with steps that are made nearly orthogonal, every head for itself.",
-                    {"power": 2.5},
-                ),
-                ("soap", "SOAP", "Adam in the eigenbases of Shampoo, of every head for itself.", {}),
-            )
-        ),
-        LearnerEntry(
-            "l-bfgs",
-            "L-BFGS",
-            "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
-            "several times its passes.",
-            lambda target, budgets: upper.LBFGS(heads=_heads(target), work=budgets.passes(target)),
-            costs=(3.0, 30.0),
-            by_default=False,
-        ),
-        LearnerEntry(
-            "one-step",
-            "One step",
-            "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a "
-            "bias that stays.",
-            lambda target, budgets: upper.OneGradientStep(),
-            by_default=False,
-        ),
-        LearnerEntry(
-            "linear-attention",
-            "Linear attention",
-            "Exact least squares on cubic features, with tokens centred: no linear attention of that form does better "
-            "on the examples. On softmax attention that is no claim to learn it.",
-            _linear_attention,
-            proper=False,
-            by_default=False,
-        ),
-    )
-}
+_ENTRIES = (
+    LearnerEntry(
+        "newton",
+        "Newton",
+        "No theorem. Measured: on nice random layers one random start at four times the counting floor of examples "
+        "ends at rounding error.",
+        _newton,
+        costs=(1.0, 10.0),
+    ),
+    LearnerEntry(
+        "adam",
+        "Adam",
+        "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops it "
+        "near 2e-7.",
+        _descent,
+        costs=(5.0, 24.0),
+        extra="torch",
+    ),
+    LearnerEntry(
+        "six-phase",
+        "Six-phase",
+        "Phases 1 to 5 after Chen and Li, with improvements derived here, and Newton at the end: no theorem for the "
+        "whole. Measured: it ends at rounding error on nice layers of up to four heads.",
+        _six_phase,
+        costs=(4.0, 2.0),
+    ),
+    LearnerEntry(
+        "six-phase-paper",
+        "Six-phase (paper)",
+        "Proved by Chen and Li under non-degeneracy conditions, for k at most logarithmic in d and m far below d: "
+        "time (dk)^O(m^3), squared error (kd)^-Omega(m), for constants of theirs. With ours it is measured only; a "
+        "phase that cannot do its work says so.",
+        partial(_six_phase, paper=True),
+        costs=(6.0, 2.0),
+    ),
+    LearnerEntry(
+        "linear",
+        "Linear baseline",
+        "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
+        lambda target, budgets: upper.LinearBaseline(),
+        proper=False,
+    ),
+    LearnerEntry(
+        "known-part",
+        "Known part",
+        "By definition at 1.0: it predicts what is known in advance and nothing else.",
+        lambda target, budgets: upper.KnownPart(None if target.instance is None else target.instance.known),
+        proper=False,
+    ),
+    LearnerEntry(
+        "elimination",
+        "Elimination",
+        "Proved: noise-free hidden parities fall to Gaussian elimination over GF(2) from about 2 (d + 9) examples, "
+        "with probability above .998. It is no statistical-query algorithm and knows the family.",
+        _elimination,
+    ),
+    LearnerEntry(
+        "linearisation",
+        "Linearisation",
+        "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
+        "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
+        lambda target, budgets: _attack(target, lwe.LinearisationAttack()),
+        costs=(1.0, 1.0),
+    ),
+    LearnerEntry(
+        "bkw",
+        "BKW",
+        "No theorem for rounding. Measured: differences of examples that agree in many bits give away rounding mod "
+        "64 with 24 covariates in a second. It knows the family; that it fails is no claim of security.",
+        # half of the examples are samples
+        lambda target, budgets: _attack(target, lwe.BKWAttack(), examples=50_000),
+        by_default=False,
+    ),
+    LearnerEntry(
+        "lattice",
+        "Lattice",
+        "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine, and LLL finds "
+        "the direction of a periodic wave. It knows the family; that it fails is no claim of security.",
+        _lattice,
+        costs=(1.0, 1.0),
+        extra="fpylll",
+    ),
+    LearnerEntry(
+        "by-queries",
+        "By queries",
+        "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
+        "choice, and found by linear algebra. Measured: heads of one output direction are read off by their steps. "
+        "It sees more than the others, who draw random examples.",
+        lambda target, budgets: upper.ByQueries(),
+        costs=(0.1, 1.5),
+    ),
+    # baselines run only when named: together they take longer than all the others
+    LearnerEntry(
+        "sgd",
+        "SGD",
+        "No theorem. Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
+        partial(_descent, optimizer="sgd", dtype="float64"),
+        extra="torch",
+        by_default=False,
+        costs=(4.0, 20.0),
+    ),
+    LearnerEntry(
+        "muon",
+        "Muon",
+        "No theorem. Momentum with steps that are made nearly orthogonal, every head for itself.",
+        partial(_descent, optimizer="muon", power=2.5),
+        extra="torch",
+        by_default=False,
+        costs=(4.0, 20.0),
+    ),
+    LearnerEntry(
+        "soap",
+        "SOAP",
+        "No theorem. Adam in the eigenbases of Shampoo, of every head for itself.",
+        partial(_descent, optimizer="soap"),
+        extra="pytorch_optimizer",
+        by_default=False,
+        costs=(4.0, 20.0),
+    ),
+    LearnerEntry(
+        "l-bfgs",
+        "L-BFGS",
+        "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
+        "several times its passes.",
+        lambda target, budgets: upper.LBFGS(_heads(target), work=budgets.passes[_is_hard(target)]),
+        costs=(3.0, 30.0),
+        by_default=False,
+    ),
+    LearnerEntry(
+        "one-step",
+        "One step",
+        "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a bias "
+        "that stays.",
+        lambda target, budgets: upper.OneGradientStep(),
+        by_default=False,
+    ),
+    LearnerEntry(
+        "linear-attention",
+        "Linear attention",
+        "Exact least squares on cubic features, with tokens centred: no linear attention of that form does better "
+        "on the examples. On softmax attention that is no claim to learn it.",
+        _linear_attention,
+        proper=False,
+        by_default=False,
+    ),
+)
+
+LEARNERS: Mapping[str, LearnerEntry] = {entry.name: entry for entry in _ENTRIES}
 """Every learner by name, in the order of the table; those that are not `by_default` run only when named."""
 
 

@@ -1,13 +1,14 @@
-"""The learners of a comparison: choose them by name or take the caller's own, and set them up for targets."""
+"""The learners of a comparison: chosen by name or the caller's own, set up for targets, engines and devices."""
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import upper
-from arena.learner_table import LEARNERS, PRESETS, Budgets, DoesNotApplyError, LearnerEntry, choose_budgets
+from arena.learner_table import LEARNERS, Budgets, LearnerEntry
 from arena.names import find_name
 from arena.own_files import object_of_file
 from arena.targets import Target
@@ -15,16 +16,13 @@ from attention import Learner
 from attention.validation import require_instance
 
 __all__ = [
-    "LEARNERS",
-    "PRESETS",
-    "Budgets",
-    "DoesNotApplyError",
-    "LearnerEntry",
     "as_learners",
-    "choose_budgets",
     "choose_learners",
     "learner_of_file",
+    "one_learner",
+    "require_engine",
     "set_up_for",
+    "with_settings",
 ]
 
 
@@ -33,20 +31,16 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
 
     "all" names every learner, and FILE.py:CLASS the caller's own learner.
 
-    Raises
-    ------
-    ValueError
-        If a name is not known, or none is given.
+    ValueError if a name is not known, or none is given.
 
     Examples
     --------
     >>> [entry.title for entry in choose_learners("Newton, l-bfgs")]
     ['Newton', 'L-BFGS']
     """
-    if names is not None:
-        require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [entry for entry in LEARNERS.values() if entry.by_default]
+    require_instance("names", names, str, needed="a text with commas")
     chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:
@@ -62,26 +56,20 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
 def learner_of_file(place: str) -> LearnerEntry:
     """The caller's own learner in FILE.py:CLASS, a frozen dataclass; a field `heads` gets the target's number of heads.
 
-    Raises
-    ------
-    ValueError
-        If the file or the class is missing, the file does not run, or the class is not a learner.
+    ValueError if the file or the class is missing, the file does not run, or the class is not a learner.
     """
-    kind, (path, _, name) = object_of_file(place, "a learner of your own"), place.rpartition(":")
-    if not (
-        isinstance(kind, type) and dataclasses.is_dataclass(kind) and callable(getattr(kind, "fit", None))
-    ):
+    make: Any = object_of_file(place, "a learner of your own")
+    path, _, name = place.rpartition(":")
+    if not (isinstance(make, type) and hasattr(make, "__dataclass_fields__") and hasattr(make, "fit")):
         raise ValueError(
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
-    make: Any = kind
-    has_heads = any(field.name == "heads" for field in dataclasses.fields(kind))
-    build = (
-        (lambda target, budgets: make(heads=target.layer.heads))
-        if has_heads
-        else lambda target, budgets: make()
-    )
-    return LearnerEntry(name.lower(), name, _own_guarantee(kind), build)
+    shaped = any(field.name == "heads" for field in dataclasses.fields(make))
+
+    def build(target: Target, budgets: Budgets) -> Any:
+        return make(heads=target.layer.heads) if shaped else make()
+
+    return LearnerEntry(name.lower(), name, _own_guarantee(make), build)
 
 
 def as_learners(
@@ -89,10 +77,7 @@ def as_learners(
 ) -> list[LearnerEntry]:
     """Entries for names of learners, learners and entries; None gives the default ones.
 
-    Raises
-    ------
-    ValueError
-        If a name is not known, nothing is given, or an item is not a learner.
+    ValueError if a name is not known, nothing is given, or an item is not a learner.
 
     Examples
     --------
@@ -102,31 +87,31 @@ def as_learners(
     """
     if learners is None or isinstance(learners, str):
         return choose_learners(learners)
-    one = (
-        isinstance(learners, LearnerEntry)
-        or hasattr(learners, "fit")
-        or not getattr(learners, "ndim", 1)
-        or not isinstance(learners, Iterable)
-    )
-    given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
+    several = isinstance(learners, Iterable) and not hasattr(learners, "fit")
+    given: list[Any] = list(learners) if several else [learners]  # type: ignore[arg-type]
     given = [each for item in given for each in (choose_learners(item) if isinstance(item, str) else [item])]
     taken = {item.name for item in given if isinstance(item, LearnerEntry)}  # entries keep their names
     entries: list[LearnerEntry] = []
     for item in given:
-        entries.append(item if isinstance(item, LearnerEntry) else _entry_of(item, taken=taken))
+        entries.append(item if isinstance(item, LearnerEntry) else _entry_of(item, taken))
         taken.add(entries[-1].name)
     if not entries:
         raise ValueError(f"No learner is given: name some of {', '.join(LEARNERS)}, or give learners.")
     return entries
 
 
+def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
+    """The entry of a learner. ValueError if it is not known, or several are named."""
+    entries = as_learners(learner if isinstance(learner, str) else [learner])
+    if len(entries) > 1:
+        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
+    return entries[0]
+
+
 def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets) -> list[Learner]:
     """The learner set up for each target to which it applies; for other targets, the cell says why not.
 
-    Raises
-    ------
-    ValueError
-        If its build function returns something that is not a learner.
+    ValueError if its build function returns something that is not a learner.
     """
     learners: list[Learner] = []
     for target in targets:
@@ -143,7 +128,37 @@ def set_up_for(entry: LearnerEntry, targets: Iterable[Target], budgets: Budgets)
     return learners
 
 
-def _entry_of(learner: Learner, *, taken: set[str]) -> LearnerEntry:
+def require_engine(engine: str | None = None, device: str | None = None, *, here: bool = True) -> None:
+    """Raise if an engine or a device is not known or, unless `here` is False, is missing on this machine.
+
+    ValueError if the two do not go together, the device is not known, or torch finds no such device. ImportError if
+    torch is needed and not installed.
+    """
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"The device is {device!r}: cpu, cuda, or cuda:1 for the second GPU, is needed.")
+    if engine == "numpy" and device not in (None, "cpu"):
+        raise ValueError(f"The device is {device}, and NumPy computes on the CPU: leave out the engine.")
+    if not here or (device is None and engine != "torch"):
+        return
+    try:
+        upper.choose_engine(engine or "auto", device)  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(
+            f"The device is {device}, which PyTorch does not find here: cpu always is there, and cuda where PyTorch "
+            "was installed for it and sees a GPU."
+        ) from None
+
+
+def with_settings(learner: Any, settings: Mapping[str, Any]) -> Any:
+    """The learner with those settings that are fields of it."""
+    fields = (
+        {field.name for field in dataclasses.fields(learner)} if dataclasses.is_dataclass(learner) else ()
+    )
+    own = {name: value for name, value in settings.items() if name in fields}
+    return dataclasses.replace(learner, **own) if own else learner
+
+
+def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:
     """An entry for a learner that the caller has set up, the same for every target."""
     kind = type(learner)
     if not _is_learner(learner):
@@ -154,24 +169,21 @@ def _entry_of(learner: Learner, *, taken: set[str]) -> LearnerEntry:
         raise ValueError(
             f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
         )
-    number = next(n for n in count(1) if _numbered(kind.__name__.lower(), n, "-") not in taken)
+    title = kind.__name__
+    number = next(n for n in count(1) if (f"{title}-{n}" if n > 1 else title).lower() not in taken)
     return LearnerEntry(
-        name=_numbered(kind.__name__.lower(), number, "-"),
-        title=_numbered(kind.__name__, number, " "),
-        guarantee=_own_guarantee(kind),
-        build=lambda target, budgets: learner,
+        f"{title}-{number}".lower() if number > 1 else title.lower(),
+        f"{title} {number}" if number > 1 else title,
+        _own_guarantee(kind),
+        lambda target, budgets: learner,
         extra="torch" if isinstance(learner, upper.GradientDescent) else "",
     )
 
 
 def _own_guarantee(kind: type) -> str:
-    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return f"Set up by the caller. {said}".strip()
+    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return f"Set up by the caller. {summary}".strip()
 
 
 def _is_learner(given: Any) -> bool:
     return not isinstance(given, type) and callable(getattr(given, "fit", None))
-
-
-def _numbered(name: str, number: int, mark: str) -> str:
-    return name if number == 1 else f"{name}{mark}{number}"

@@ -2,53 +2,25 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal
 
 from arena.asking import AskedFunction
 from arena.cells import fit_target
-from arena.engines import require_engine
 from arena.given_examples import GivenExamples, holds_examples
 from arena.learned import Learned
-from arena.learners import LearnerEntry, as_learners, choose_budgets
-from arena.targets import InputsName, Target, load_target
+from arena.learner_table import PRESETS, LearnerEntry
+from arena.learners import one_learner, require_engine
+from arena.target_files import load_target
+from arena.targets import InputsName, Target
 from attention import Learner
 from attention.fits import Progress
-from attention.learning import Access, access_of
+from attention.learning import access_of
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.engine import EngineName
 
-__all__ = ["Source", "learn", "one_learner", "open_source", "set_up"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """A target as a source of examples and of answers, with everything that it is compared with."""
-
-    target: Target
-    what: ClassVar[str] = "a target"
-    access: ClassVar[Sequence[Access]] = get_args(Access)
-    usual_learner: ClassVar[str] = "newton"
-    usual_settings: ClassVar[Mapping[str, Any]] = {}
-
-    def stand_in(self, heads: int | str | None) -> Target:
-        return self.target
-
-    def learned(
-        self, learner: Learner, *, noise: float | None, seed: int, progress: Progress | None
-    ) -> dict[str, Any]:
-        fit, measures = fit_target(self.target, learner, seed, noise=noise or 0.0, progress=progress)
-        record = self.target.record
-        return {
-            "fit": fit,
-            "source": record.title,
-            "measures": measures,
-            "target": record,
-            "noise": noise or 0.0,
-        }
-
+__all__ = ["Source", "learn", "open_source"]
 
 Source = Target | GivenExamples | AskedFunction
 """What a learner learns from."""
@@ -149,8 +121,10 @@ def learn(
     ('EXACT', True)
     """
     opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
-    seen = _Drawn(opened) if isinstance(opened, Target) else opened
-    entry = one_learner(learner or seen.usual_learner)
+    target = opened if isinstance(opened, Target) else opened.stand_in(heads)
+    usual = "by-queries" if isinstance(opened, AskedFunction) else "newton"
+    entry = one_learner(learner or usual)
+    built: Any = entry.build(target, PRESETS[preset])
     settings: dict[str, Any] = {
         "heads": heads,
         "rank": rank,
@@ -158,33 +132,39 @@ def learn(
         "causal": causal,
         "examples": examples,
         "work": work,
+        "accuracy": accuracy,
+        "engine": engine,
+        "device": device,
+        "noise": noise if isinstance(opened, AskedFunction) else None,
     }
-    settings |= {"accuracy": accuracy, "engine": engine, "device": device}
-    if isinstance(seen, AskedFunction):
-        settings["noise"] = noise
-    elif isinstance(seen, GivenExamples) and noise is not None:
-        raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
-    built = set_up(seen.stand_in(heads), entry, preset=preset, **settings)
+    settings = {name: value for name, value in settings.items() if value is not None}
     fields = {field.name for field in dataclasses.fields(built)}
-    if (access := access_of(built)) not in seen.access:
-        raise ValueError(
-            f"{entry.title} learns from {access}, which {seen.what} cannot answer: choose a learner of "
-            f"{seen.access[0]}, such as {seen.usual_learner}."
-        )
-    usual = {
-        name: value
-        for name, value in seen.usual_settings.items()
-        if name in fields and settings[name] is None
-    }
-    if not isinstance(learner, Learner):
-        if None in usual.values():
+    for name in settings:
+        if name not in fields:
+            raise ValueError(f"{entry.title} has no use for {name}: leave it out.")
+    require_engine(engine, device)
+    if not isinstance(opened, Target):
+        if (access := access_of(built)) not in opened.access:
             raise ValueError(
-                f"Examples do not say how many heads {entry.title} is to fit: give heads a number."
+                f"{entry.title} learns from {access}, which {opened.what} cannot answer: choose a learner of "
+                f"{opened.access[0]}, such as {usual}."
             )
-        built = dataclasses.replace(built, **usual)
-    return Learned(
-        entry.record([built]), seed, **seen.learned(built, noise=noise, seed=seed, progress=progress)
-    )
+        if not isinstance(learner, Learner):
+            defaults = opened.usual_settings.items()
+            settings = {name: value for name, value in defaults if name in fields} | settings
+            if "heads" in settings and settings["heads"] is None:
+                raise ValueError(
+                    f"Examples do not say how many heads {entry.title} is to fit: give heads a number."
+                )
+    built = dataclasses.replace(built, **settings)
+    record = entry.record([built])
+    if isinstance(opened, Target):
+        added = noise or 0.0
+        fit, measures = fit_target(opened, built, seed, noise=added, progress=progress)
+        return Learned(record, seed, fit, opened.title, measures, opened, added)
+    if isinstance(opened, GivenExamples) and noise is not None:
+        raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
+    return opened.learned(record, built, seed=seed, progress=progress)
 
 
 def open_source(
@@ -195,6 +175,10 @@ def open_source(
     if own and not isinstance(source, Source):
         if inputs is not None:
             raise ValueError("inputs is for tokens that are drawn: a function is asked, so leave it out.")
+        if tokens is None or dim is None:
+            raise ValueError(
+                "A function does not say what it takes: give tokens and dim, the shape of a query."
+            )
         return AskedFunction(source, tokens, dim)
     if dim is not None:
         raise ValueError(
@@ -207,29 +191,3 @@ def open_source(
                 raise ValueError(f"{name} is for examples that are drawn from a file: leave it out.")
         return source if isinstance(source, Source) else GivenExamples.read(source if several else [source])
     return load_target(source, tokens=tokens, inputs=inputs)
-
-
-def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
-    """The entry of a learner. ValueError if it is not known, or several are named."""
-    entries = as_learners(learner if isinstance(learner, str) else [learner])
-    if len(entries) > 1:
-        raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
-    return entries[0]
-
-
-def set_up(target: Target, entry: LearnerEntry, *, preset: str = "full", **settings: Any) -> Any:
-    """The learner of an entry with its settings for the target; a setting that is None is the learner's own.
-
-    Raises
-    ------
-    DoesNotApplyError, ValueError, ImportError
-        As `learn` does.
-    """
-    built: Any = entry.build(target, choose_budgets(preset))
-    changed = {name: value for name, value in settings.items() if value is not None}
-    fields = {field.name for field in dataclasses.fields(built)}
-    for name in changed:
-        if name not in fields:
-            raise ValueError(f"{entry.title} has no use for {name}: leave it out.")
-    require_engine(settings.get("engine"), settings.get("device"))
-    return dataclasses.replace(built, **changed)

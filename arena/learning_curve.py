@@ -11,8 +11,8 @@ import numpy as np
 from arena.cells import fit_target, target_stream
 from arena.formats import as_plain
 from arena.given_examples import GivenExamples
-from arena.learner_table import LEARNERS
-from arena.learning import learn, open_source, set_up
+from arena.learner_table import LEARNERS, PRESETS
+from arena.learning import learn, open_source
 from arena.targets import InputsName, Target
 from attention import Outcome
 from attention.learning import Access
@@ -113,7 +113,8 @@ def learning_curve(
             )
         shape = {"biases": layer.biased, "causal": layer.causal}
         floor = counting_floor(heads=layer.heads, tokens=k, dim=layer.dim, **shape)
-        found = shape | {"heads": set_up(opened, LEARNERS["newton"]).heads, "floor": floor}
+        built: Any = LEARNERS["newton"].build(opened, PRESETS["full"])
+        found = shape | {"heads": built.heads, "floor": floor}
         budgets = [*_budgets("random examples", floor, found), {"access": "value queries", "floor": floor}]
     return Study(
         name="examples",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from arena.formats import as_plain
 from attention import FileFormatError
 from attention.files import read_arrays
-from attention.validation import PositiveInt, Real, checked, count, require_array
+from attention.validation import PositiveInt, checked, count, require_array
 from studies.line_figure import Panel
 from upper.linear_attention import certify, exact_rank, feature_count, feature_moment, population_moment
 from upper.linear_attention.certificate import Certificate
@@ -28,69 +28,41 @@ _CERTIFIED = (
 
 @dataclass(frozen=True, eq=False)
 class TokenSource:
-    """A source of tokens: a population whose exact moment is known, or a file.
+    """A source of tokens: a population whose exact moment is known, or a file."""
 
-    Attributes
-    ----------
-    name : str
-        The population, or the file.
-    dim : int
-        Dimension of the tokens, including the constant coordinate.
-    tokens : int
-        Tokens per sequence.
-    examples : array (N, n, d) or None
-        The content of the file; None for a population.
-    """
+    name: Any  #: the population, or the file
+    dim: int  #: of the tokens, including the constant coordinate
+    tokens: int  #: per sequence
+    examples: Float[np.ndarray, "N n d"] | None = None  #: the content of the file; None for a population
 
-    name: Any
-    dim: int
-    tokens: int
-    examples: Float[np.ndarray, "N n d"] | None = None
-
-    def moment(self, *, average: bool) -> Float[np.ndarray, "D D"]:
-        """The mean of phi phi^T, exact for a population; with `average`, G is the mean over the tokens."""
+    def moment(self) -> Float[np.ndarray, "D D"]:
+        """The mean of phi phi^T, exact for a population."""
         require_feature_memory(feature_count(self.dim))
         if self.examples is not None:
-            return feature_moment(self.examples, average=average)
-        moment = population_moment(self.name, self._own_dim, self.tokens)
-        return moment / self.tokens**2 if average else moment
+            return feature_moment(self.examples)
+        return population_moment(self.name, self.dim - token_dimension(self.name, 0), self.tokens)
 
     @property
     def known_rank(self) -> int | None:
         """The proved rank of the population; None for a file."""
-        return None if self.examples is not None else exact_rank(self.name, self._own_dim, self.tokens)
+        if self.examples is not None:
+            return None
+        return exact_rank(self.name, self.dim - token_dimension(self.name, 0), self.tokens)
 
     def __str__(self) -> str:
         if self.examples is not None:
             return f"the {len(self.examples)} sequences of {self.tokens} tokens in {self.name}"
         return f"{self.name} tokens, {self.tokens} a sequence, by the exact moment"
 
-    @property
-    def _own_dim(self) -> int:
-        return self.dim - token_dimension(self.name, 0)  # without the constant
-
 
 @dataclass(frozen=True, eq=False)
 class LinearCertified:
-    """A certificate with its two sources of tokens and the spectra that support it.
+    """A certificate with its two sources of tokens and the spectra that support it."""
 
-    Attributes
-    ----------
-    data, domain : TokenSource
-        The source of the training data, and the domain on which errors count.
-    certificate : Certificate
-        The verdict.
-    spectra : dict of str to array
-        The eigenvalues of both moments, "data" and "domain", largest first.
-    average : bool
-        Whether G is the mean over the tokens.
-    """
-
-    data: TokenSource
-    domain: TokenSource
-    certificate: Certificate
-    spectra: dict[str, np.ndarray]
-    average: bool
+    data: TokenSource  #: the source of the training data
+    domain: TokenSource  #: the inputs on which errors count
+    certificate: Certificate  #: the verdict
+    spectra: dict[str, np.ndarray]  #: the eigenvalues of both moments, "data" and "domain", largest first
 
     def __str__(self) -> str:
         sources = f"Learned from: {self.data}\nCared about:  {self.domain}"
@@ -98,18 +70,18 @@ class LinearCertified:
 
     def warnings(self) -> list[str]:
         """Caveats on the verdict, as sentences."""
-        found, examples = self.certificate, self.domain.examples
+        certificate, examples = self.certificate, self.domain.examples
         warned = []
-        if examples is not None and found.domain_rank >= len(examples):
+        if examples is not None and certificate.domain_rank >= len(examples):
             warned.append(
                 f"The domain is these {len(examples)} sequences and nothing else: they are independent, so that more "
                 "of them may show more directions."
             )
-        for source, rank in ((self.data, found.rank), (self.domain, found.domain_rank)):
+        for source, rank in ((self.data, certificate.rank), (self.domain, certificate.domain_rank)):
             if source.known_rank not in (None, rank):
                 warned.append(
-                    f"The rank of {source.name} tokens is {source.known_rank}, and {rank} of it was found at this "
-                    "tolerance: the eigenvalues are too far apart for the verdict to be believed."
+                    f"The rank of {source.name} tokens is {source.known_rank}, and {rank} of it was found: the "
+                    "eigenvalues are too far apart for the verdict to be believed."
                 )
         return warned
 
@@ -117,39 +89,30 @@ class LinearCertified:
         """The figures by file name: the two spectra; none if all tokens are zero."""
         curves = {}
         for label, spectrum in self.spectra.items():
-            there = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
-            if len(there):
-                curves[label] = list(zip((there + 1).tolist(), spectrum[there].tolist(), strict=True))
+            places = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
+            if len(places):
+                curves[label] = list(zip((places + 1).tolist(), spectrum[places].tolist(), strict=True))
         border = (self.certificate.rank + 0.5,)
         panel = Panel("place", "eigenvalue", curves, marks_only=True, verticals=border)
         return {"spectrum": panel} if curves else {}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; values that are not finite are None."""
-        result = {
+        sources = {
             "data": self.data.name,
             "domain": self.domain.name,
             "data_tokens": self.data.tokens,
             "domain_tokens": self.domain.tokens,
-            "average": self.average,
             "dim": self.data.dim,
             "data_rank_proved": self.data.known_rank,
-            "warnings": self.warnings(),
-            "verdict": str(self.certificate),
         }
-        return as_plain(result | {name: getattr(self.certificate, name) for name in _CERTIFIED})
+        verdict = {"warnings": self.warnings(), "verdict": str(self.certificate)}
+        return as_plain(sources | verdict | {name: getattr(self.certificate, name) for name in _CERTIFIED})
 
 
 @checked
 def certify_linear(
-    *,
-    data: str,
-    domain: str,
-    dim: PositiveInt | None = None,
-    tokens: PositiveInt | None = None,
-    domain_tokens: PositiveInt | None = None,
-    average: bool = False,
-    tolerance: Annotated[float, Real(above=0, below=1)] = 1e-10,
+    *, data: str, domain: str, dim: PositiveInt | None = None, tokens: PositiveInt | None = None
 ) -> LinearCertified:
     """Certify what learning linear attention from one source of tokens determines on another.
 
@@ -163,13 +126,7 @@ def certify_linear(
     dim : int, optional
         Dimension of populations, including a constant coordinate; by default that of the file of the other.
     tokens : int, optional
-        Tokens per sequence of the data, if they are a population; by default 5, or as in the file of the domain.
-    domain_tokens : int, optional
-        Tokens per sequence of the domain, if it is a population; by default as in the data.
-    average : bool
-        G is the mean over the tokens instead of their sum.
-    tolerance : float
-        Eigenvalues below this share of the largest count as zero.
+        Tokens per sequence of populations; by default as in the file of the other, or 5.
 
     Raises
     ------
@@ -182,39 +139,37 @@ def certify_linear(
     -----
     O((N + D) D^2), with D = d^2 (d + 1)/2.
     """
-    cared = None if domain in POPULATIONS else _token_source(domain, dim, domain_tokens)
-    if cared is not None and data in POPULATIONS:
-        # a file determines its dimension and length, and also those of a population on the other side
-        dim, tokens = dim or cared.dim, tokens or cared.tokens
-    learned = _token_source(data, dim, tokens)
-    if cared is None:
-        cared = _token_source(domain, dim or learned.dim, domain_tokens or learned.tokens)
+    files = {name: _file_of_tokens(name) for name in (data, domain) if name not in POPULATIONS}
+    if tokens is not None and len(files) == len({data, domain}):
+        raise ValueError("tokens is for populations: files say themselves how many a sequence has.")
+    shape = next(iter(files.values()), None)
+    if shape is not None:
+        dim, tokens = dim or shape.dim, tokens or shape.tokens
+    learned, cared = (files.get(name) or _population(name, dim, tokens) for name in (data, domain))
     if learned.dim != cared.dim:
         raise ValueError(
             f"The tokens of {learned.name} have {learned.dim} dimensions and those of {cared.name} {cared.dim}: the "
             "same number is needed."
         )
-    moments = {"data": learned.moment(average=average), "domain": cared.moment(average=average)}
-    certificate = certify(**moments, tolerance=tolerance)
+    moments = {"data": learned.moment(), "domain": cared.moment()}
     spectra = {name: np.linalg.eigvalsh(moment)[::-1] for name, moment in moments.items()}
-    return LinearCertified(learned, cared, certificate, spectra, average)
+    certificate = certify(moments["data"], moments["domain"])
+    return LinearCertified(learned, cared, certificate, spectra)
 
 
-def _token_source(name: str, dim: int | None, tokens: int | None) -> TokenSource:
-    if name in POPULATIONS:
-        if dim is None:
-            raise ValueError(f"{name} tokens have no dimension of their own: give dim a number.")
-        dim = count("dim", dim, least=token_dimension(name, 1))
-        return TokenSource(name, dim, tokens or _USUAL_TOKENS)
+def _population(name: str, dim: int | None, tokens: int | None) -> TokenSource:
+    if dim is None:
+        raise ValueError(f"{name} tokens have no dimension of their own: give dim a number.")
+    dim = count("dim", dim, least=token_dimension(name, 1))  # type: ignore[arg-type]
+    return TokenSource(name, dim, tokens or _USUAL_TOKENS)
+
+
+def _file_of_tokens(name: str) -> TokenSource:
     path = Path(name)
     if path.suffix not in (".npy", ".safetensors"):
         raise ValueError(
             f"{name!r} is no population and no file of tokens: one of {', '.join(POPULATIONS)}, or an .npy or "
             "safetensors file is needed."
-        )
-    if tokens is not None:
-        raise ValueError(
-            f"A number of tokens is for populations: {path} says itself how many a sequence has."
         )
     arrays = read_arrays(path)
     x: Any = arrays.get("x", next(iter(arrays.values()))) if arrays else np.zeros(0)

@@ -5,8 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from arena.attacking import longest_seconds
-from arena.attacks import ATTACKS, choose_attacks
+from arena.attacking import ATTACKS, choose_attacks, longest_seconds
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWEParameters, make_samples, parse_distribution
 from lwe.attacks.attack import run_attack
@@ -95,7 +94,7 @@ def lwr_reach(
         numbers=lambda rows: {},
         tables=lambda rows: _table(rows, sizes),
         figure=lambda rows: _figure(rows, sizes),
-        seconds=longest_seconds(Budget(seconds=budget)),
+        seconds=longest_seconds(budget),
         timed_out={
             "outcome": AttackOutcome.BUDGET_SPENT.name,
             "accuracy": None,

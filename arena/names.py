@@ -9,6 +9,8 @@ __all__ = ["find_name", "find_names"]
 def find_name(name: str, known: Iterable[str], what: str, *, other: str = "") -> str:
     """The known name that matches a given name in upper or lower case.
 
+    ValueError if it is not a known name; the message lists the known names and the nearest one.
+
     Parameters
     ----------
     name : str
@@ -19,11 +21,6 @@ def find_name(name: str, known: Iterable[str], what: str, *, other: str = "") ->
         What the names are for, in one word.
     other : str
         What else the caller may give, for the message.
-
-    Raises
-    ------
-    ValueError
-        If it is not a known name; the message lists the known names and the nearest one.
 
     Examples
     --------
@@ -43,10 +40,7 @@ def find_name(name: str, known: Iterable[str], what: str, *, other: str = "") ->
 def find_names(text: str, known: Iterable[str], what: str) -> list[str]:
     """The names in a comma-separated list, each once, in the order given.
 
-    Raises
-    ------
-    ValueError
-        If one is not known, or none is given.
+    ValueError if one is not known, or none is given.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys(find_name(part, known, what) for part in parts or [""]))

@@ -17,10 +17,7 @@ def object_of_file(place: str, what: str) -> Any:
     The file is executed alone, as a module whose name holds a hash of it: it replaces no module, and modules of its
     folder cannot be imported. `what` says in messages what is looked for, such as "a learner of your own".
 
-    Raises
-    ------
-    ValueError
-        If the file is missing or does not run.
+    ValueError if the file is missing or does not run.
     """
     path, _, name = place.rpartition(":")
     if not Path(path).is_file():

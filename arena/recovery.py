@@ -1,6 +1,5 @@
 """The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
 
-import base64
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,15 +17,14 @@ from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import make_printable
 from arena.recovery_map import head_map
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named
-from arena.views.page import template
-from attention import AttentionLayer, Learner, ValueOracle, parameter_errors, read_checkpoint_layer
+from arena.views.page import data_link, template
+from attention import AttentionLayer, Fit, ValueOracle, parameter_errors, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
-from attention.conversion import Biases
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
-from runs import Cell, Result, run, single_thread
+from runs import Cell, run, single_thread
 from upper import ByQueries, Newton, counting_floor
 
 __all__ = ["LayerRecovery", "Recovery", "Way", "recover"]
@@ -41,6 +39,8 @@ _ERRORS = {
     "c": "key_bias_error",
     "b": "bias_error",
 }
+_SHAPE = ("layer", "heads", "dim", "head_dim", "biased")
+_READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
 _EXAMPLES = 3  # times Newton's default
@@ -158,10 +158,8 @@ class Recovery:
         text = json_text(self.to_json()) + "\n"
         write_whole(folder / "recovered.json", text.encode())
         self.drawing.save(folder / "heads.svg")
-        data = base64.b64encode(text.encode()).decode()
-        page = template("recover.html.j2").render(
-            told=self, drawing=self.drawing, data=f"data:application/json;charset=utf-8;base64,{data}"
-        )
+        data = data_link("application/json", text)
+        page = template("recover.html.j2").render(told=self, drawing=self.drawing, data=data)
         write_whole(folder / "index.html", page.encode())
         return folder / "index.html"
 
@@ -175,10 +173,6 @@ def recover(
     tokens: PositiveInt = 4,
     inputs: InputsName = "boolean",
     examples: PositiveInt | None = None,
-    heads: PositiveInt | None = None,
-    prefix: str | None = None,
-    biases: Biases = "kept",
-    coordinates: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     timeout: PositiveFloat | None = None,
     **options: Any,
@@ -200,20 +194,13 @@ def recover(
         Distribution of the tokens.
     examples : int, optional
         Budget in examples or queries for each layer; by default enough: for Newton three times its default.
-    heads : int, optional
-        Number m of heads of a layer; by default as in config.json.
-    prefix : str, optional
-        Prefix of the names of the layers, if the checkpoint holds several models.
-    biases : "kept" or "dropped"
-        Biases of the layers: kept, or dropped.
-    coordinates : int, optional
-        Number of first coordinates of a layer to keep; by default all.
     seed : int
         Seed of every random choice.
     timeout : float, optional
         Seconds a layer may take; by default no limit.
     **options
-        As for `runs.run`: jobs, cluster, store, fresh, isolated, progress.
+        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates. As for `runs.run`: jobs, cluster,
+        store, fresh, isolated, progress.
 
     Returns
     -------
@@ -226,35 +213,31 @@ def recover(
         If a layer cannot be read, or a setting is out of range.
     """
     settings = {"by": by, "tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
-    reading = {"heads": heads, "prefix": prefix, "biases": biases, "coordinates": coordinates}
-    path = Path(checkpoint)
-    cells = [
-        _cell(path, number, settings, reading)
-        for number in _chosen(layers, checkpoint_layers(path, prefix=prefix))
-    ]
+    reading = {name: options.pop(name, default) for name, default in _READING.items()}
+    path, cells = Path(checkpoint), []
+    for number in _chosen(layers, checkpoint_layers(path, prefix=reading["prefix"])):
+        with single_thread():  # the last digits of products depend on the number of threads
+            imported = read_checkpoint_layer(path, layer=number, **reading)
+        layer = imported.layer
+        # known by the layer's content: a moved or renamed file is the same
+        shape = {
+            "heads": layer.heads,
+            "dim": layer.dim,
+            "head_dim": imported.head_dim,
+            "biased": layer.biased,
+        }
+        arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
+        cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
     recovered: list[LayerRecovery] = []
     with suppress(KeyboardInterrupt):
         for result in run(cells, retry_failed=True, timeout=timeout, **options):
-            recovered.append(_layer(result))
+            value = result.value
+            if result.status != "done":
+                known = {name: result.cell.arguments[name] for name in _SHAPE}
+                value = {**known, "status": result.status, "message": result.message}
+            recovered.append(msgspec.convert(value, LayerRecovery))
     ordered = tuple(sorted(recovered, key=lambda layer: layer.layer))
     return Recovery(path.resolve().name, by, settings | reading, ordered, missing=len(cells) - len(ordered))
-
-
-def _cell(path: Path, number: int, settings: dict[str, Any], reading: dict[str, Any]) -> Cell:
-    """The work on one layer, known by the layer's content: a moved or renamed file is the same."""
-    with single_thread():  # the last digits of products depend on the number of threads
-        imported = read_checkpoint_layer(path, layer=number, **reading)
-    layer = imported.layer
-    shape = {"heads": layer.heads, "dim": layer.dim, "head_dim": imported.head_dim, "biased": layer.biased}
-    arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
-    return Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}")
-
-
-def _layer(result: Result) -> LayerRecovery:
-    if result.status == "done":
-        return msgspec.convert(result.value, LayerRecovery)
-    shape = {name: result.cell.arguments[name] for name in ("layer", "heads", "dim", "head_dim", "biased")}
-    return LayerRecovery(**shape, status=result.status, message=result.message)
 
 
 def _chosen(layers: Sequence[int] | str, known: Sequence[int]) -> list[int]:
@@ -292,21 +275,26 @@ def _recovered(
     path, reading = source
     target = checkpoint_target(path, layer=layer, tokens=tokens, inputs=inputs, **reading)
     truth = target.layer
-    # queries may have any number of tokens: far fewer are needed then
-    oracle = ValueOracle(truth) if by == "queries" else None
-    learner: Learner = ByQueries(examples=examples)
-    if by == "examples":
-        learner = _newton(truth, head_dim, tokens, examples)
-    measured = partial(fit_target, seed=seed, oracle=oracle, fresh=_FRESH, each_step=False)
-    fits = []
-    if isinstance(learner, Newton) and examples is None and tokens > _FEW_TOKENS:
-        short = replace(target, inputs=inputs_named(inputs, _FEW_TOKENS, truth.dim))
-        fits.append(measured(short, _roughly(learner, truth))[0])
-        learner = replace(learner, start=fits[0].layer or "random")
-    fit, measures = measured(target, learner)
+    measured = partial(fit_target, seed=seed, fresh=_FRESH, each_step=False)
+    fits: list[Fit] = []
+    if by == "queries":
+        # queries may have any number of tokens: far fewer are needed then
+        fit, measures = measured(target, ByQueries(examples=examples), oracle=ValueOracle(truth))
+    else:
+        shape: dict[str, Any] = {"biases": truth.biased, "causal": truth.causal}
+        shape["rank"] = head_dim if head_dim < truth.dim else None
+        newton = Newton(truth.heads, engine="auto", **shape)
+        enough = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
+        newton = replace(newton, examples=enough if examples is None else examples)
+        if examples is None and tokens > _FEW_TOKENS:
+            floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)
+            rough = replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
+            short = replace(target, inputs=inputs_named(inputs, _FEW_TOKENS, truth.dim))
+            fits.append(measured(short, rough)[0])
+            newton = replace(newton, start=fits[0].layer or "random")
+        fit, measures = measured(target, newton)
     fits.append(fit)
-    found = fit.layer
-    one = LayerRecovery(
+    recovery = LayerRecovery(
         layer,
         truth.heads,
         truth.dim,
@@ -318,41 +306,26 @@ def _recovered(
         explanation=fit.explanation,
         succeeded=fit.outcome.succeeded,
         error_rate_bound=fit.error_rate_bound,
-        violated=() if target.conditions is None else target.conditions.violated,
-        heads_found=None if found is None else found.heads,
+        violated=target.conditions.violated,
+        heads_found=None if fit.layer is None else fit.layer.heads,
         errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
-        used=sum(one.examples_used for one in fits),
-        seconds=sum(one.seconds for one in fits),
+        used=sum(fit.examples_used for fit in fits),
+        seconds=sum(fit.seconds for fit in fits),
         engine=fit.engine,
-        per_head=_heads(target, found),
+        per_head=_heads(target, fit.layer),
     )
-    return as_plain(asdict(one))
+    return as_plain(asdict(recovery))
 
 
-def _newton(truth: AttentionLayer, head_dim: int, tokens: int, examples: int | None) -> Newton:
-    rank = head_dim if head_dim < truth.dim else None
-    newton = Newton(truth.heads, rank=rank, biases=truth.biased, causal=truth.causal, engine="auto")
-    usual = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
-    return replace(newton, examples=usual if examples is None else examples)
-
-
-def _roughly(newton: Newton, truth: AttentionLayer) -> Newton:
-    """The same learner for a rough fit to short sequences."""
-    shape = {"heads": truth.heads, "tokens": _FEW_TOKENS, "dim": truth.dim}
-    floor = counting_floor(**shape, rank=newton.rank, biases=truth.biased, causal=truth.causal)
-    return replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
-
-
-def _heads(target: Target, found: AttentionLayer | None) -> tuple[dict[str, float | None], ...]:
+def _heads(target: Target, fitted: AttentionLayer | None) -> tuple[dict[str, float | None], ...]:
     truth, m = target.layer, target.layer.heads
     measures: dict[str, Any] = {}
     for name in ("theta", "w"):
         heads = getattr(truth, name)
-        incoherence = None if target.conditions is None else target.conditions[f"{name}_incoherence"].per_head
         measures[f"{name}_norm"] = np.linalg.norm(heads, axis=(1, 2)).tolist()
         measures[f"{name}_rank"] = np.linalg.matrix_rank(heads).tolist()
-        measures[f"{name}_incoherence"] = incoherence or [None] * m
-    if found is not None and found.heads == m:
-        errors = parameter_errors(found, truth)
+        measures[f"{name}_incoherence"] = target.conditions[f"{name}_incoherence"].per_head or [None] * m
+    if fitted is not None and fitted.heads == m:
+        errors = parameter_errors(fitted, truth)
         measures |= {"theta_error": errors.theta.tolist(), "w_error": errors.w.tolist()}
     return tuple({name: values[i] for name, values in measures.items()} for i in range(m))

@@ -1,19 +1,17 @@
-"""A comparison: exact as JSON, as rows, cut down, and summed up over seeds and kinds of targets."""
+"""A comparison: exact as JSON, as rows, cut down, and summed up over kinds of targets."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from arena.formats import csv_text
-from arena.records import Cell, LearnerRecord, Status, TargetRecord, make_printable
+from arena.records import Cell, LearnerRecord, TargetRecord, make_printable
+from arena.summary import Summary, summarise
 from attention import FileFormatError
-from attention.evaluation import percent
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text, strict_json
 
@@ -22,94 +20,12 @@ if TYPE_CHECKING:
 
     from arena.drawing import Drawing
 
-__all__ = ["LEARNED", "NOTHING", "TARGET_COLUMNS", "Results", "Summary", "summarise"]
+__all__ = ["TARGET_COLUMNS", "Results"]
 
-LEARNED, NOTHING = 1e-3, 0.9
-"""The verdict is "learned" up to the first error on the unknown part, and "nothing" from the second one."""
 TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
 """What a row about a fit says of its target; the names of these columns begin with ``target_``."""
 
 _FORMAT = "attention-bounds results 2"
-_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One learner on one target over all seeds."""
-
-    #: DONE if any fit applies to this target, otherwise the gravest status; None without a cell
-    status: Status | None = None
-    error: float = math.nan  #: median error on the unknown part; infinite if not finite, NaN without a fit
-    error_min: float = math.nan
-    error_max: float = math.nan
-    examples: float = math.nan  #: median; NaN if there are no values
-    seconds: float = math.nan  #: likewise
-    outcome: str = ""  #: the most frequent outcome; empty without a fit
-    outcome_text: str = ""
-    #: the largest one of the fits with this outcome, as in `attention.Fit`; None if it is no success
-    error_rate_bound: float | None = None
-    alone: str = ""  #: the part of the learner that did all the work in most of these fits; else empty
-    seeds: int = 0  #: how many cells there are
-    done: int = 0  #: how many of them have a fit
-    message: str = ""  #: why the first of the other cells has no fit
-
-    @property
-    def lost(self) -> bool:
-        """Whether no fit returned, and the gravest of them failed or timed out."""
-        return self.status is not None and self.status.lost
-
-    @property
-    def vouched(self) -> str:
-        """The bound on the error rate as text, such as "<=7%"; empty without one."""
-        return "" if self.error_rate_bound is None else f"<={percent(self.error_rate_bound)}"
-
-    @property
-    def verdict(self) -> str:
-        """A short word: "learned", "partly", "nothing", or the reason why there is no number."""
-        if self.status is not Status.DONE:
-            return "not run" if self.status is None else self.status.value
-        return "learned" if self.error <= LEARNED else "partly" if self.error < NOTHING else "nothing"
-
-
-def summarise(cells: Sequence[Cell]) -> Summary:
-    """The summary of the cells of one target and one learner, one per seed."""
-    if not cells:
-        return Summary()
-    gravity = list(Status).index
-    done = [cell for cell in cells if cell.fitted]
-    others = sorted((cell for cell in cells if not cell.fitted), key=lambda cell: -gravity(cell.status))
-    outcomes = Counter((cell.outcome, cell.outcome_text) for cell in cells if cell.outcome)
-    outcome, text = outcomes.most_common(1)[0][0] if outcomes else ("", "")
-    message = next((why for cell in others if (why := cell.message or cell.outcome_text)), "")
-    common = Summary(
-        others[0].status if others and others[0].status is not Status.DONE else Status.NOT_APPLICABLE,
-        outcome=outcome,
-        outcome_text=text,
-        seeds=len(cells),
-        message=message,
-    )
-    if not done:
-        return common
-    alike = [cell for cell in done if cell.outcome == outcome]
-    errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
-    bounds = [cell.error_rate_bound for cell in alike if cell.error_rate_bound is not None]
-    return replace(
-        common,
-        status=Status.DONE,
-        error=median(errors),
-        error_min=min(errors),
-        error_max=max(errors),
-        examples=_median([cell.examples_used for cell in done]),
-        seconds=_median([cell.seconds for cell in done]),
-        error_rate_bound=max(bounds, default=None),
-        alone=Counter(cell.alone for cell in alike).most_common(1)[0][0],
-        done=len(done),
-    )
-
-
-def _median(values: Sequence[float | int | None]) -> float:
-    present = [value for value in values if value is not None]
-    return float(median(present)) if present else math.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,30 +145,16 @@ class Results:
         ValueError
             If a target, a learner or a seed is not in the comparison.
         """
-        chosen_targets = _chosen("target", [target.name for target in self.targets], targets)
-        chosen_learners = _chosen("learner", [learner.name for learner in self.learners], learners)
-        chosen_seeds = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        shown = _chosen("target", [target.name for target in self.targets], targets)
+        asked = _chosen("learner", [learner.name for learner in self.learners], learners)
+        drawn = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        cells = (cell for cell in self.cells if cell.target in shown and cell.learner in asked)
         return Results(
-            made=self.made if seeds is None else {**self.made, "seeds": len(chosen_seeds)},
-            targets=tuple(target for target in self.targets if target.name in chosen_targets),
-            learners=tuple(learner for learner in self.learners if learner.name in chosen_learners),
-            cells=tuple(
-                cell
-                for cell in self.cells
-                if cell.target in chosen_targets
-                and cell.learner in chosen_learners
-                and cell.seed in chosen_seeds
-            ),
+            self.made if seeds is None else {**self.made, "seeds": len(drawn)},
+            tuple(target for target in self.targets if target.name in shown),
+            tuple(learner for learner in self.learners if learner.name in asked),
+            tuple(cell for cell in cells if cell.seed in drawn),
         )
-
-    def without_seconds(self) -> "Results":
-        """The same without times and without how the run was started, so that two runs can be compared bit for bit."""
-        cells = (
-            replace(cell, seconds=None, trace=tuple(replace(point, seconds=None) for point in cell.trace))
-            for cell in self.cells
-        )
-        made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
-        return replace(self, made=made, cells=tuple(cells))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per cell, without its trace, with what is known of target and learner."""
@@ -318,15 +220,14 @@ class Results:
         try:
             return cls.from_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise FileFormatError(
-                f"There is no file {path}: give a results.json, or a folder that holds one."
-            ) from None
+            why = f"There is no file {path}: give a results.json, or a folder that holds one."
         except OSError as error:
-            raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from None
+            why = f"{path} cannot be read: {error.strerror}."
         except UnicodeDecodeError:
-            raise FileFormatError(f"{path} is not UTF-8 text: give a whole results.json.") from None
+            why = f"{path} is not UTF-8 text: give a whole results.json."
         except ValueError as error:
-            raise FileFormatError(f"{path}: {error}") from None
+            why = f"{path}: {error}"
+        raise FileFormatError(why)
 
     # Views import results. The methods that show a comparison therefore import their view when they are called.
 

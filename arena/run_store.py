@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from arena.cells import stored_cell, stored_results
+from arena.cells import CELL_NAME, stored_cell
 from arena.formats import as_plain, csv_text
+from arena.records import LearnerRecord, TargetRecord
 from arena.results import TARGET_COLUMNS
-from attention.foreign import escaped, json_text
-from lower import Certificate
+from attention.foreign import json_text
+from runs import Cell as EngineCell
 from runs import Result, Store, StoreError
 
 __all__ = ["EXPORTS", "stored_cells"]
@@ -27,15 +28,10 @@ def stored_cells(
     """The cells of comparisons in a store with these names (* and ? work as in a shell) and this seed, oldest first.
 
     A row has the columns of `Results.rows`, and the time and the package versions of the computation. Versions,
-    parameters and traces are JSON text.
-
-    Raises
-    ------
-    StoreError
-        If the store is damaged.
+    parameters and traces are JSON text. StoreError if the store is damaged.
     """
     try:
-        rows = [_row(result) for result in stored_results(store)]
+        rows = [_row(data) for data in store.values() if data["function"] == CELL_NAME]
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{store.path}: the store is damaged ({error}).") from None
     chosen = [
@@ -48,38 +44,32 @@ def stored_cells(
     return sorted(chosen, key=lambda row: row["finished"])
 
 
-def _row(result: Result) -> dict[str, Any]:
-    target, learner = result.cell.arguments["target"], result.cell.arguments["learner"]
-    cell = asdict(stored_cell(result))
+def _row(data: Mapping[str, Any]) -> dict[str, Any]:
+    result = Result.from_json(EngineCell(stored_cell, data["arguments"]), data)
+    target, cell = dict(data["arguments"]["target"]), asdict(stored_cell(result))
+    if "facts" not in (target["certificate"] or {}):  # of an older version
+        target["certificate"] = None
+    known = msgspec.convert(target, TargetRecord)
+    learner = msgspec.convert(data["arguments"]["learner"], LearnerRecord)
     trace = json.dumps(cell.pop("trace"))
-    about = {f"target_{name}": escaped(target.get(name)) for name in TARGET_COLUMNS}
     return {
         "finished": str(result.finished),
         **cell,
         "status": cell["status"].value,
-        **about,
-        "target_label": _label(target),
-        "learner_title": escaped(learner["title"]),
+        **{f"target_{name}": getattr(known, name) for name in TARGET_COLUMNS},
+        "learner_title": learner.title,
         "timeout": result.timeout,
         "versions": json.dumps(dict(result.versions), sort_keys=True),
-        "parameters": json.dumps(learner["parameters"], sort_keys=True),
+        "parameters": json.dumps(learner.parameters, sort_keys=True),
         "trace": trace,
     }
 
 
-def _label(target: Mapping[str, Any]) -> str | None:
-    """The label of a target's certificate; None without one, or if an older version wrote it."""
-    certificate = target["certificate"]
-    if not certificate or "facts" not in certificate:
-        return None
-    return msgspec.convert(certificate, Certificate).label
-
-
 def _parquet(cells: Rows) -> bytes:
+    out = io.BytesIO()
     try:
         import pandas
 
-        out = io.BytesIO()
         pandas.DataFrame(cells).to_parquet(out, index=False)
     except (OverflowError, ValueError):
         raise ValueError(
@@ -98,7 +88,4 @@ EXPORTS: Mapping[str, Callable[[Rows], bytes]] = {
     ".json": lambda cells: json_text(as_plain(cells)).encode(),
     ".parquet": _parquet,
 }
-"""What makes a file of stored cells, by the ending of its name.
-
-A format raises ValueError if a whole number does not fit into it, ImportError if it needs packages that are missing.
-"""
+"""What makes a file of stored cells, by the ending of its name."""

@@ -1,15 +1,15 @@
-"""Targets of a comparison: a layer, its inputs, its known part, and its origin."""
+"""Targets of a comparison: a layer to learn, with its inputs, its known part and its origin."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from arena.formats import plural
-from arena.origin import FROM_ARRAYS, how_made, made_by, made_of_import
+from arena.origin import FROM_ARRAYS, describe_origin, made_by, made_of_import
 from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
@@ -22,21 +22,13 @@ from attention import (
     ValueOracle,
     make_nice_layer,
 )
-from attention._arrays import shown as shown_value
-from attention._arrays import to_numpy
+from attention._arrays import shown, to_numpy
 from attention.conditions import ConditionReport, check_conditions
-from attention.conversion import Biases
-from attention.files import StoredLayer, load_layer, save_layer
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
-from attention.validation import (
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    checked,
-)
-from lower import FAMILIES, Family, HardInstance, load_instance, save_instance
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
+from lower import FAMILIES, Family, HardInstance
 from lower.family import FamilyConstructor
 
 __all__ = [
@@ -44,14 +36,14 @@ __all__ = [
     "InputsName",
     "Target",
     "checkpoint_target",
+    "family_target",
     "inputs_named",
-    "instance_target",
     "layer_target",
-    "load_target",
-    "load_targets",
+    "lwr_target",
     "nice_target",
+    "parity_target",
+    "preset_targets",
     "registered_families",
-    "save_target",
 ]
 
 InputsName = Literal["boolean", "gaussian", "sphere"]
@@ -61,40 +53,60 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A layer to learn, with its inputs and its record.
+    """A layer to learn, and what is known about it."""
 
-    Attributes
-    ----------
-    record : TargetRecord
-        The record for tables and pages.
-    layer : AttentionLayer
-        The layer to learn.
-    inputs : Inputs
-        The distribution of the tokens.
-    instance : HardInstance or None
-        The hard instance, with its secret and its known part; None for other layers.
-    made : dict
-        How it was made, as stored in files.
-    conditions : ConditionReport or None
-        The non-degeneracy conditions measured for the record; None for a hard instance, whose record has the
-        certificate instead.
-    """
-
-    record: TargetRecord
+    name: str  #: unique
     layer: AttentionLayer
-    inputs: Inputs
-    instance: HardInstance | None
-    made: dict[str, Any]
-    conditions: ConditionReport | None = None
+    inputs: Inputs  #: the distribution of the tokens
+    instance: HardInstance | None = None  #: with its secret and its known part; None for other layers
+    made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
+    title: str = ""  #: in tables; if empty, made of the family, or of the numbers of heads and tokens
+    from_file: bool = False  #: whether `made` is what a file says, which nothing checks
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", printable(self.name))
+        if self.title:
+            return
+        title = f"{'Nice' if self.kind == 'nice' else 'Layer'}, {plural(self.layer.heads, 'head')}"
+        tokens = {"boolean": "", "gaussian": ", Gaussian"}
+        name = inputs_to_json(self.inputs)["name"]
+        title += f", {plural(self.inputs.tokens, 'token')}{tokens.get(name, f', {name}')}"
+        object.__setattr__(self, "title", title if self.instance is None else self.instance.family.title)
 
     @property
-    def name(self) -> str:
-        """The unique name."""
-        return self.record.name
+    def kind(self) -> str:
+        """The kind of a hard family; of other layers "nice", or "file" for the caller's own."""
+        if self.instance is not None:
+            return self.instance.family.kind
+        return "nice" if self.made.get("generator") == "nice" else "file"
 
     def __repr__(self) -> str:
-        record = self.record
-        return f"<Target {self.name}: {record.title}, k = {record.tokens}, d = {record.dim}>"
+        return f"<Target {self.name}: {self.title}, k = {self.inputs.tokens}, d = {self.layer.dim}>"
+
+    @cached_property
+    def conditions(self) -> ConditionReport:
+        """The non-degeneracy conditions, measured."""
+        return check_conditions(self.layer, tokens=self.inputs.tokens)
+
+    @cached_property
+    def record(self) -> TargetRecord:
+        """The record for tables and pages: of a hard instance its certificate, of another layer its conditions."""
+        seed, how, instance = self.made.get("seed"), describe_origin(self.made, self.inputs), self.instance
+        if how and self.from_file:
+            how = f"The file says: {how}"
+        shape = {"heads": self.layer.heads, "tokens": self.inputs.tokens, "dim": self.layer.dim}
+        common = {"inputs": inputs_to_json(self.inputs), "seed": seed if isinstance(seed, int) else None}
+        about: dict[str, Any] = shape | common
+        if instance is None:
+            how = how or "A layer read from a file."
+            known = "Nothing is known in advance: the known part is zero."
+            about |= {"how": how, "known": known, "conditions": tuple(self.conditions.rows())}
+        else:
+            family = instance.family
+            how = how or f"A hard instance of the family {family.name}, read from a file."
+            certificate = instance.certificate.with_facts(family.estimates())
+            about |= {"how": how, "known": instance.known.describe(), "certificate": certificate}
+        return TargetRecord(self.name, self.title, self.kind, **about)
 
     def oracle(
         self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
@@ -170,28 +182,7 @@ def layer_target(
             f"{layer.dim} are needed."
         )
     layer = layer.map(lambda array: to_numpy(array).astype(np.float64))
-    made = {"generator": FROM_ARRAYS} if made is None else dict(made)
-    nice = made.get("generator") == "nice"
-    described = inputs_to_json(distribution)
-    shown = {"boolean": "", "gaussian": ", Gaussian"}.get(described["name"], f", {described['name']}")
-    seed = made.get("seed")
-    conditions = check_conditions(layer, tokens=distribution.tokens)
-    record = TargetRecord(
-        name=name,
-        title=f"{'Nice' if nice else 'Layer'}, {plural(layer.heads, 'head')}, {plural(tokens, 'token')}{shown}",
-        kind="nice" if nice else "file",
-        heads=layer.heads,
-        tokens=distribution.tokens,
-        dim=layer.dim,
-        inputs=described,
-        how=how_made(made, distribution) or "A layer read from a file.",
-        seed=seed if isinstance(seed, int) else None,
-        known="Nothing is known in advance: the known part is zero.",
-        conditions=tuple(conditions.rows()),
-    )
-    return Target(
-        record=record, layer=layer, inputs=distribution, instance=None, made=made, conditions=conditions
-    )
+    return Target(name, layer, distribution, made={"generator": FROM_ARRAYS} if made is None else dict(made))
 
 
 @checked
@@ -229,14 +220,11 @@ def nice_target(
     ValueError
         If a parameter is out of range or `inputs` names no distribution.
     """
-    tokens_in = inputs_named(inputs, tokens, dim)
-    layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
-    return layer_target(
-        layer,
-        tokens=tokens,
-        inputs=tokens_in,
-        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+    return Target(
+        name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+        make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed),
+        inputs_named(inputs, tokens, dim),
         made=made_by("nice", parameters, seed=seed),
     )
 
@@ -247,14 +235,11 @@ def checkpoint_target(
     *,
     layer: NonNegativeInt,
     tokens: PositiveInt = 4,
-    heads: PositiveInt | None = None,
-    prefix: str | None = None,
-    biases: Biases = "kept",
-    coordinates: PositiveInt | None = None,
     inputs: InputsName = "boolean",
     name: str = "",
+    **reading: Any,
 ) -> Target:
-    """An attention layer of a trained model, as read by `attention.read_checkpoint_layer`.
+    """An attention layer of a trained model.
 
     Parameters
     ----------
@@ -264,18 +249,12 @@ def checkpoint_target(
         Number of the layer, from 0.
     tokens : int
         Number k of tokens.
-    heads : int, optional
-        Number m of heads of a checkpoint's layer; by default as in its config.json.
-    prefix : str, optional
-        Prefix of the names of a checkpoint's layer, if it holds several models.
-    biases : "kept" or "dropped"
-        Biases of a checkpoint's layer: kept, or dropped.
-    coordinates : int, optional
-        Number of first coordinates of a checkpoint's layer to keep; by default all.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     name : str
         The unique name; if empty, made from the file name and the layer's number.
+    **reading
+        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates.
 
     Raises
     ------
@@ -286,20 +265,88 @@ def checkpoint_target(
     """
     from attention import read_checkpoint_layer
 
-    imported = read_checkpoint_layer(
-        path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
-    )
-    imported = replace(imported, source=_model_file(Path(path), imported.source))
-    return layer_target(
+    path = Path(path)
+    imported = read_checkpoint_layer(path, layer=layer, **reading)
+    folder, stem = (path if path.is_dir() else path.parent).resolve().name, imported.source.split(".")[0]
+    if stem == "model" and folder:  # the files of all models are named so
+        imported, stem = replace(imported, source=f"{folder}/{imported.source}"), folder.split(".")[0]
+    return Target(
+        name or f"{stem}-layer-{imported.number}",
         imported.layer,
-        tokens=tokens,
-        inputs=inputs_named(inputs, tokens, imported.layer.dim),
-        name=name or f"{_model_name(imported.source)}-layer-{imported.number}",
+        inputs_named(inputs, tokens, imported.layer.dim),
         made=made_of_import(imported),
     )
 
 
-def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
+@checked
+def family_target(
+    family: Family, number: int | None = None, *, seed: NonNegativeInt = 0, name: str = ""
+) -> Target:
+    """A target of a hard family, made by the family's `instance`.
+
+    Parameters
+    ----------
+    family : lower.Family
+        The family, such as `sq.ProfileFamily.bump(dim=32, bits=8)`.
+    number : int, optional
+        Which of its secrets; by default drawn with the seed.
+    seed : int
+        The seed for drawing the number.
+    name : str
+        The unique name; made of family, heads and dimension if empty.
+
+    Raises
+    ------
+    ValueError
+        If the family has no such number.
+
+    Examples
+    --------
+    >>> from sq import ProfileFamily
+    >>> target = family_target(ProfileFamily.bump(dim=20, bits=8), seed=1)
+    >>> target.name, target.title
+    ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
+    """
+    instance = family.instance(number, rng=seed)
+    which = {"seed": seed} if number is None else {}
+    made = made_by(family.name, {**family.to_json(), "number": number}, **which)
+    name = name or family.label(instance.layer.heads)
+    return Target(name, instance.layer, instance.inputs, instance, made)
+
+
+def parity_target(
+    *, dim: int, heads: int | None = None, seed: int = 0, name: str = "", **parameters: Any
+) -> Target:
+    """A hidden parity realised by heads: a target of `sq.ParityFamily` with these parameters."""
+    from sq import ParityFamily
+
+    return family_target(ParityFamily(dim=dim, heads_count=heads, **parameters), seed=seed, name=name)
+
+
+def lwr_target(*, seed: int = 0, name: str = "", **parameters: Any) -> Target:
+    """Learning with rounding realised by heads: a target of `lwe.LWRFamily` with these parameters."""
+    from lwe import LWRFamily
+
+    return family_target(LWRFamily(**parameters), seed=seed, name=name)
+
+
+@checked
+def preset_targets(seed: NonNegativeInt = 0) -> list[Target]:
+    """The targets of a comparison without files: three nice ones, and each family's own choice (`Family.compared`)."""
+    shapes: list[Any] = [
+        {"heads": 2, "tokens": 2},
+        {"heads": 4, "tokens": 4},
+        {"heads": 2, "tokens": 2, "inputs": "gaussian"},
+    ]
+    families = [family for _, family in sorted(registered_families().items(), reverse=True)]
+    hard = [family.preset(**own) for family in families for own in family.compared]
+    return [
+        *(nice_target(**shape, dim=32, seed=seed) for shape in shapes),
+        *(family_target(family, seed=seed) for family in hard),
+    ]
+
+
+def registered_families() -> Mapping[str, FamilyConstructor]:
     """The families of hard instances by name, whose packages are imported only here."""
     import lwe  # noqa: F401 - both register their families
     import sq  # noqa: F401
@@ -307,145 +354,11 @@ def registered_families() -> Mapping[str, type[Family] | FamilyConstructor]:
     return FAMILIES
 
 
-@checked
-def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
-    """The target that a hard instance is."""
-    layer, inputs = instance.layer, instance.inputs
-    seed = made.get("seed")
-    record = TargetRecord(
-        name=name,
-        title=instance.family.title,
-        kind=instance.family.kind,
-        heads=layer.heads,
-        tokens=inputs.tokens,
-        dim=inputs.dim,
-        inputs=inputs_to_json(inputs),
-        how=how_made(made, inputs)
-        or f"A hard instance of the family {instance.family.name}, read from a file.",
-        seed=seed if isinstance(seed, int) else None,
-        known=instance.known.describe(),
-        certificate=instance.certificate.with_facts(instance.family.estimates()),
-    )
-    return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
-
-
-@checked
-def save_target(path: str | Path, target: Target) -> None:
-    """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
-    if target.instance is not None:
-        save_instance(path, target.instance, made=target.made)
-    else:
-        save_layer(path, target.layer, inputs=target.inputs, made=target.made)
-
-
-@checked
-def load_target(
-    path: str | os.PathLike, *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
-) -> Target:
-    """Read a target from a layer or an instance file.
-
-    Parameters
-    ----------
-    path : path
-        The file; its stem names the target.
-    tokens : int, optional
-        The number of tokens, if the file does not store it or to override it.
-    inputs : str, optional
-        The distribution of the tokens, likewise.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is neither a layer nor an instance.
-    ValueError
-        If the file does not store the number of tokens and `tokens` is not given either.
-    """
-    from lwe.sample_files import kind_of_file
-
-    if kind_of_file(Path(path)) is not None:
-        raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
-    stored = load_layer(path)
-    name = printable(Path(path).stem)
-    if stored.kind == "instance":
-        if tokens is not None or inputs is not None:
-            raise ValueError(
-                f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
-            )
-        registered_families()
-        return _as_the_file_says(instance_target(name, load_instance(Path(path)), stored.made))
-    distribution = _distribution(path, stored, tokens, inputs)
-    target = layer_target(
-        stored.layer, tokens=distribution.tokens, inputs=distribution, name=name, made=stored.made
-    )
-    return _as_the_file_says(target)
-
-
-def _as_the_file_says(target: Target) -> Target:
-    """The target whose record does not vouch for its origin, which nothing checks."""
-    if not how_made(target.made, target.inputs):
-        return target
-    return replace(target, record=replace(target.record, how=f"The file says: {target.record.how}"))
-
-
-def load_targets(
-    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: InputsName | None = None
-) -> list[Target]:
-    """Read several targets for a comparison; names and titles show the file of each.
-
-    Parameters
-    ----------
-    paths : sequence of path
-        The files; their stems name the targets. If two stems are equal, the whole paths do.
-    tokens, inputs
-        As for `load_target`, for all of them.
-
-    Raises
-    ------
-    FileFormatError, ValueError
-        As for `load_target`.
-    """
-    targets = [load_target(Path(path), tokens=tokens, inputs=inputs) for path in paths]
-    stems = [printable(Path(path).stem) for path in paths]
-    names = stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
-    return [
-        replace(target, record=replace(target.record, name=name, title=f"{name}: {target.record.title}"))
-        for target, name in zip(targets, names, strict=True)
-    ]
-
-
-def _distribution(
-    path: str | os.PathLike[str], stored: StoredLayer, tokens: int | None, inputs: str | None
-) -> Inputs:
-    """The file's distribution or the one that overrides it."""
-    own = stored.inputs
-    if own is not None and tokens is None and inputs is None:
-        return own
-    if tokens is None and own is None:
-        raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
-    k = own.tokens if tokens is None and own is not None else tokens
-    if inputs is None:
-        inputs = next((name for name, kind in INPUTS.items() if type(own) is kind), "boolean")
-    return inputs_named(inputs, k, stored.layer.dim)
-
-
-def _model_file(path: Path, file: str) -> str:
-    """The file's name, with the folder's name if all models have the same file name."""
-    folder = (path if path.is_dir() else path.parent).resolve().name
-    return f"{folder}/{file}" if Path(file).stem.split(".")[0] == "model" and folder else file
-
-
-def _model_name(source: str) -> str:
-    return source.split("/")[0].split(".")[0]
-
-
 def inputs_named(name: str, tokens: int | None, dim: int) -> Inputs:
     """The distribution with that name.
 
-    Raises
-    ------
-    ValueError
-        If the name is not in `INPUTS`, or a number is out of range.
+    ValueError if the name is not in `INPUTS`, or a number is out of range.
     """
     if not isinstance(name, str) or name not in INPUTS:
-        raise ValueError(f"The inputs are named {shown_value(name)}: {', '.join(INPUTS)} are known.")
+        raise ValueError(f"The inputs are named {shown(name)}: {', '.join(INPUTS)} are known.")
     return INPUTS[name](tokens=tokens, dim=dim)

@@ -48,12 +48,14 @@ def read_checkpoint_layer(
     layer : int
         The number of the layer, from 0.
     heads : int, optional
-        The number m of heads. If None, it is read from the ``config.json`` beside the file, or else from the settings
+        Number m of heads. By default it is read from the ``config.json`` beside the file, or else from the settings
         inside a PyTorch file. If both are given and differ, this one is used, with a note.
     prefix : str, optional
-        The prefix of the layers' names, or its beginning; needed if the file holds several models.
-    biases, coordinates
-        As for `attention.convert_projections`.
+        Prefix of the layers' names, or its beginning; needed if the file holds several models.
+    biases : "kept" or "dropped"
+        Biases of the layer: kept, or dropped.
+    coordinates : int, optional
+        Number of first coordinates of the layer to keep; by default all.
 
     Raises
     ------

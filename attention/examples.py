@@ -16,7 +16,7 @@ from attention.validation import NonNegativeFloat, Whole, checked, count, random
 _MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
 
 Target = Callable[[np.ndarray], Any]
-Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+Noise = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
 
 
 class ExamplesExhaustedError(ValueError):
@@ -34,7 +34,7 @@ class ExampleOracle:
         The distribution D of the token matrices.
     noise : float or callable, optional
         Standard deviation of independent Gaussian noise on every entry of a label, or a function
-        ``noise(y, rng)`` that returns the corrupted labels.
+        ``noise(x, y, rng)`` that returns the corrupted labels.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
 
@@ -153,7 +153,7 @@ class ExampleOracle:
         y = np.asarray(self._target(x))
         self._drawn += n
         if callable(self._noise):
-            y = self._noise(y, self._rng)
+            y = self._noise(x, y, self._rng)
         elif self._noise > 0:
             y = y + self._noise * self._rng.standard_normal(y.shape)
         return x, y

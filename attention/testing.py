@@ -107,7 +107,7 @@ class _Contract:
         if not self.queries:
             return kind(self.target, self.inputs, noise=noise, rng=stream)
         target, rng = self.target, np.random.default_rng(stream)
-        noisy = (lambda x: noise(target(x), rng)) if callable(noise) else target
+        noisy = (lambda x: noise(x, target(x), rng)) if callable(noise) else target
         return ValueOracle.from_callable(noisy, self.inputs.tokens, self.inputs.dim)
 
     def served(self, n: int) -> Any:
@@ -155,7 +155,7 @@ class _Contract:
 
     def honest(self, fit: Fit) -> None:
         self._claims_no_more(fit, self.truth, "fresh examples")
-        noise_only = self.oracle(lambda y, rng: 3.7 * rng.standard_normal(y.shape))
+        noise_only = self.oracle(lambda x, y, rng: 3.7 * rng.standard_normal(y.shape))
         outcome = self.fit(noise_only).outcome
         _require(
             not outcome.succeeded,
@@ -208,10 +208,11 @@ class _Contract:
         least = self.learner.minimum_examples(self.inputs.tokens, self.inputs.dim)
         if not self.queries and least == 0:  # it draws none
             return
-        nan = self.oracle(lambda y, rng: _last_is_nan(y))
+        nan = self.oracle(lambda x, y, rng: _last_is_nan(y))
         self._refuses(nan, f"NaN {'answers' if self.queries else 'labels'} are an error.")
         self._refuses(
-            self.oracle(lambda y, rng: np.concatenate([y, y[..., :1]], axis=-1)), "Wrong shapes are an error."
+            self.oracle(lambda x, y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
+            "Wrong shapes are an error.",
         )
         if not self.queries:
             self._refuses(self.oracle(kind=_NotANumberTokens), "NaN tokens are an error.")

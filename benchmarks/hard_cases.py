@@ -56,7 +56,6 @@ class Case:
 
 _RANDOM = Remedy("random starts")
 _MORE = Remedy("half as many heads more", spare=0.5)
-_PATIENT = {"work": 40_000}
 
 CASES = (
     Case("nice", 4, 4, 32, remedies=(_RANDOM,)),
@@ -67,18 +66,8 @@ CASES = (
     Case("gap 1%", 2, 2, 32, gap=0.01, remedies=(_RANDOM,)),
     Case("gap 1%", 4, 4, 32, gap=0.01, remedies=(_RANDOM, _MORE, Remedy("examples", floors=16))),
     Case(
-        "sigma 16",
-        4,
-        4,
-        32,
-        sigma=16.0,
-        remedies=(
-            _RANDOM,
-            _MORE,
-            Remedy("examples", floors=8, **_PATIENT),
-            Remedy("examples", floors=12, **_PATIENT),
-            Remedy("examples", floors=16, **_PATIENT),
-        ),
+        *("sigma 16", 4, 4, 32, 16.0),
+        remedies=(_RANDOM, _MORE, *(Remedy("examples", floors=n, work=40_000) for n in (8, 12, 16))),
     ),
 )
 

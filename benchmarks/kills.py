@@ -27,7 +27,7 @@ _COMMANDS = {
         "runs.sqlite",
         "compare nice.safetensors parity.safetensors --learners newton,linear,known-part,elimination --seeds {seeds}",
     ),
-    "curves": ("curves.sqlite", "curves sq --dims 10,16,20 --bits 3 --tau 0.3"),
+    "curves": ("studies.sqlite", "curves sq --dims 10,16,20 --bits 3 --tau 0.3"),
     "recover": ("recover.sqlite", "recover model --by queries"),
 }
 # What differs between two runs of the same work.
@@ -48,8 +48,8 @@ class Kill:
 
     @property
     def good(self) -> bool:
-        """Whether the output is the same, nothing was computed twice, and no process is left."""
-        return self.equal and self.twice == 0 and self.orphans == 0
+        """Whether the output is the same, nothing was computed twice, no process is left, and there is a store."""
+        return self.equal and self.twice == 0 and self.orphans == 0 and self.total > 0
 
     def __str__(self) -> str:
         return (

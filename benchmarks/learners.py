@@ -306,8 +306,7 @@ def _share(value: float) -> str:
 def _draw(found: Mapping[str, Any], path: Path) -> None:
     """A row of panels per case, against seconds and against examples; the first target of each.
 
-    For a learner with several settings, the figure shows the setting that is best at 1e-6. If no setting reaches 1e-6,
-    it shows the best one at the coarser error.
+    For a learner with several settings, the figure shows the setting that is best at 1e-6.
     """
     cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
     names = list(dict.fromkeys(run["row"] for run in found["runs"]))
@@ -341,12 +340,7 @@ def _draw(found: Mapping[str, Any], path: Path) -> None:
 def _shown(found: Mapping[str, Any], case: tuple[int, int, int]) -> list[Mapping[str, Any]]:
     """The runs of a case to draw: those with the best setting of each learner."""
     here = [run for run in found["runs"] if (run["m"], run["k"], run["d"], run["target"]) == (*case, 0)]
-    rows = [row for row in found["rows"] if (row["m"], row["k"], row["d"]) == case]
-    at_six, at_two = rows[min(1, len(rows) - 1)], rows[0]
-    shown = []
-    for name in dict.fromkeys(run["row"] for run in here):
-        row = at_six if at_six["learners"][name]["reached"] else at_two
-        shown += [
-            run for run in here if run["row"] == name and run["setting"] == row["learners"][name]["setting"]
-        ]
-    return shown
+    (row,) = (
+        row for row in found["rows"] if (row["m"], row["k"], row["d"]) == case and row["error"] == _JUDGED
+    )
+    return [run for run in here if run["setting"] == row["learners"][run["row"]]["setting"]]

@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "myst_parser",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -60,8 +61,10 @@ def _groups(package: str) -> list[tuple[str, list[str]]]:
         home = getattr(getattr(module, name), "__module__", None) or package
         home = home if home.partition(".")[0] == package.partition(".")[0] else package
         about = (import_module(home).__doc__ or "").partition("\n")[0].rstrip(".")
-        groups.setdefault(about, []).append(name)
-    return [(about, sorted(names)) for about, names in sorted(groups.items())]
+        groups.setdefault("Errors" if name.endswith("Error") else about, []).append(name)
+    # what has most names first, and errors at the end
+    order = sorted(groups, key=lambda about: (about == "Errors", -len(groups[about]), about))
+    return [(about, sorted(groups[about])) for about in order]
 
 
 templates_path = ["_templates"]
@@ -112,7 +115,7 @@ def _describe(name: str, command) -> Iterator[str]:
     """The help of a command, and of those below it, in reStructuredText."""
     if hasattr(command, "list_commands"):
         for one in command.list_commands(None):
-            yield from _describe(f"{name} {one}", command.commands[one])
+            yield from _describe(f"{name} {one}", command.get_command(None, one))
         return
     context = command.make_context(name, [], resilient_parsing=True)
     yield from ["", name, "-" * len(name), ""]

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the code beside the pag
 
 from arena import Target, compare, family_target, learn, lwr_target, nice_target
 from arena.drawing import Drawing
-from arena.results import Summary
+from arena.summary import Summary
 from arena.views.phase_figures import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key
@@ -32,6 +32,19 @@ __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
 OUT = Path(__file__).parent / "explanations"
 _DIM = 40
+_TAKE_IT_FOR = {
+    "nice": "a layer that learners should find",
+    "sq-parity": "an exact bound that grows with the heads; labels with noise",
+    "sq-pair": "hardness for correlational queries alone, in one head; Newton learns it",
+    "sq-hidden-gate": "nothing that is known in advance",
+    "sq-token-parity": "more than two tokens",
+    "sq-bump": "many secret bits in two heads",
+    "sq-two-slope": "a test of learners of low degree",
+    "sq-designed-steps": "a test of learners of low degree",
+    "sq-centre-threshold": "nearly a parity of more bits than the heads can hide",
+    "sq-periodic": "Gaussian tokens, and an assumption on lattices",
+    "lwr": "hardness for all learners, under an assumption",
+}
 
 
 def hard_families(dim: int) -> tuple[SQFamily, ...]:
@@ -70,24 +83,38 @@ def make_degrees(out: Path) -> None:
 
 
 def make_families(out: Path) -> None:
-    """The table of the families, out of one certificate each."""
-    rows = []
+    """The table of all families: those with numbered secrets out of one certificate each."""
+    heads = [
+        "family",
+        "take it for",
+        "broken by",
+        "targets",
+        "lowest degree",
+        "orthogonal",
+        "queries, tau = .1",
+    ]
+    rows = [["``nice``", _TAKE_IT_FOR["nice"], "Newton, by-queries, six phases"]]
     for family in hard_families(_DIM):
-        instance = family.instance(0)
-        values = {fact.name: fact.value for fact in instance.certificate}
+        values = {fact.name: fact.value for fact in family.instance(0).certificate}
+        targets = int(values["targets"])
         rows.append(
             [
-                f"``{family.name}``",
-                family.title,
-                f"{values['targets']:,}",
+                f"``{family.name}``: {family.title}",
+                _TAKE_IT_FOR.get(family.name, ""),
+                ", ".join(family.broken_by),
+                f"{targets:,}"
+                if targets < 10**6
+                else f"{targets:.1e}".replace("e+0", "e").replace("e+", "e"),
                 values["lowest degree of the unknown part"],
                 "yes" if family.orthonormal else "no",
                 f"{values['queries at tolerance 0.1']:,}",
-                ", ".join(family.broken_by),
             ]
         )
-    heads = ["family", "instance", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]
-    _write_table(out / "families.csv", heads, rows)
+    rows += [
+        ["``sq-periodic``: Periodic wave", _TAKE_IT_FOR["sq-periodic"], "lattice reduction, without noise"],
+        ["``lwr``: Rounding", _TAKE_IT_FOR["lwr"], "BKW, lattices, linearisation, at small sizes"],
+    ]
+    _write_table(out / "families.csv", heads, [row + [""] * (len(heads) - len(row)) for row in rows])
 
 
 def make_rounding(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every hard instance shares: families, heads, the known part, certificates, bounds, files, verification.
+"""What every hard instance shares: families, heads, the known component, certificates, bounds, files, verification.
 
 What has no reference is derived here.
 """
@@ -10,11 +10,11 @@ from attention.lazy import lazily
 if TYPE_CHECKING:
     from lower.bounds import eliminated_per_query, query_lower_bound
     from lower.certificate import Certificate, Fact, Key, Status, Word
-    from lower.family import FAMILIES, Family, Option, constructor, option, register
+    from lower.family import FAMILIES, Family, Option, constructor, register
     from lower.gf2 import solve_gf2
     from lower.heads import Heads
     from lower.instance import HardInstance, load_instance, save_instance
-    from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
+    from lower.known import KnownComponent
     from lower.low_degree import SecretPairs
     from lower.verify import Verification, verify_instance
     from lower.walsh import all_sign_matrices
@@ -26,12 +26,10 @@ __all__ = [
     "Certificate",
     "Fact",
     "Family",
-    "GatedKnownPart",
     "HardInstance",
     "Heads",
     "Key",
-    "KnownPart",
-    "LinearKnownPart",
+    "KnownComponent",
     "Option",
     "SecretPairs",
     "Status",
@@ -41,7 +39,6 @@ __all__ = [
     "constructor",
     "eliminated_per_query",
     "load_instance",
-    "option",
     "query_lower_bound",
     "register",
     "save_instance",

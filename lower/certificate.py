@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -226,24 +226,15 @@ class Fact:
 
     def agrees(self, computed: "Fact") -> bool:
         """Whether this may be the same fact as one computed on another machine."""
-        if (self.key, self.at, self.status, self.source) != (
-            computed.key,
-            computed.at,
-            computed.status,
-            computed.source,
-        ):
+        given: Any = self.value
+        own: Any = computed.value
+        if replace(computed, value=given) != self or type(given) is not type(own):
             return False
+        if given == own or isinstance(given, Word | tuple):
+            return given == own
         relative, absolute = _TOLERANCES.get(self.key, (0.0, 0.0))
-        return same_number(self.value, computed.value, relative=relative, absolute=absolute)
-
-
-def same_number(given: Any, own: Any, *, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    """Whether two values have one type and are equal, or are numbers that differ by no more than allowed."""
-    if type(given) is not type(own) or isinstance(own, tuple) or not isinstance(own, int | float):
-        return type(given) is type(own) and bool(given == own)
-    if not (relative or absolute):
-        return bool(given == own)
-    return math.isclose(given, own, rel_tol=relative, abs_tol=absolute)
+        close = isinstance(given, float) and math.isclose(given, own, rel_tol=relative)
+        return close or abs(given - own) <= absolute
 
 
 @dataclass(frozen=True)
@@ -281,9 +272,13 @@ class Certificate:
                 return fact
         raise KeyError(name)
 
+    def _find(self, key: Key, at: float | int | None = None) -> Fact | None:
+        return next((fact for fact in self if (fact.key, fact.at) == (key, at)), None)
+
     def get(self, key: Key, at: float | int | None = None) -> Value | None:
         """The value of a fact; None if it is not stated."""
-        return next((fact.value for fact in self if (fact.key, fact.at) == (key, at)), None)
+        fact = self._find(key, at)
+        return None if fact is None else fact.value
 
     def with_facts(self, facts: Iterable[Fact]) -> "Certificate":
         """The certificate with more facts at its end."""
@@ -302,29 +297,20 @@ class Certificate:
         >>> Certificate("sq-parity", facts).label
         '164 queries at tau 0.1 of 16215 targets'
         """
-        if (assumption := self.get(Key.ASSUMPTION)) is not None:
-            return self._label_of_problem(str(assumption))
-        targets, needed = self.get(Key.TARGETS), self.get(Key.QUERIES, 0.1)
-        if targets is None:
-            broken = self.get(Key.BROKEN_BY)
-            return "no bound" if broken is None else f"broken by {_listed(broken)}"
-        of = targets if isinstance(targets, Word) else f"{_short(targets)} target{'s' * (targets != 1)}"
-        if needed is None:
-            return f"no bound on queries, {of}"
-        bound = (
-            needed if isinstance(needed, Word) else f"{_short(needed)} quer{'y' if needed == 1 else 'ies'}"
-        )
-        return f"{bound} at tau 0.1 of {of}"
-
-    def _label_of_problem(self, assumption: str) -> str:
-        rho = self.get(Key.RHO)
-        estimates = [fact for fact in self if fact.key is Key.OPERATIONS]
-        if (broken := self.get(Key.BROKEN_BY)) is not None:
-            return f"broken by {_listed(broken)}"
-        if estimates and isinstance(estimates[0].value, float) and estimates[0].value < FEW_OPERATIONS:
-            return f"broken by {estimates[0].source} in 2^{estimates[0].value:.0f} operations (estimate)"
+        assumption, rho = self._find(Key.ASSUMPTION), self.get(Key.RHO)
+        targets, needed = self._find(Key.TARGETS), self._find(Key.QUERIES, 0.1)
+        broken, attack = self._find(Key.BROKEN_BY), self._find(Key.OPERATIONS)
+        if assumption is None and targets is not None:
+            queries = "no bound on queries," if needed is None else f"{_many(needed, 'query')} at tau 0.1 of"
+            return f"{queries} {_many(targets, 'target')}"
+        if broken is not None:
+            return f"broken by {broken.text}"
+        if assumption is None:
+            return "no bound"
+        if attack is not None and isinstance(attack.value, float) and attack.value < FEW_OPERATIONS:
+            return f"broken by {attack.source} in 2^{attack.value:.0f} operations (estimate)"
         weak = f", rho = {rho:.2g}" if isinstance(rho, float) and rho < LEAST_RHO else ""
-        return f"assumed: {assumption}{weak}"
+        return f"assumed: {assumption.text}{weak}"
 
     def __str__(self) -> str:
         # of several facts of one key the first says what it means
@@ -334,7 +320,9 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as plain JSON values; `from_json` gives it back."""
-        facts = [{**asdict(fact), "value": _plain(fact.value)} for fact in self]
+        facts = [asdict(fact) for fact in self]
+        for fact in facts:
+            fact["value"] = list(fact["value"]) if isinstance(fact["value"], tuple) else fact["value"]
         return {"format": FORMAT, "family": self.family, "facts": facts}
 
     @classmethod
@@ -376,16 +364,10 @@ def _fact(data: Mapping[str, Any]) -> Fact:
     return Fact(Key(data["key"]), value, Status(data["status"]), data["source"], data["at"])
 
 
-def _plain(value: Value) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _short(number: Value | None) -> str:
-    if isinstance(number, tuple | None):
-        return "an unknown number of"
-    many = isinstance(number, float) or int(number) >= 10**12
-    return f"{Decimal(number):.2g}" if many else str(number)
-
-
-def _listed(value: Value) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _many(fact: Fact, what: str) -> str:
+    """Say "1 query" or "16215 queries"; a number of more than twelve digits is shortened."""
+    number = fact.value
+    if isinstance(number, Word | tuple):
+        return fact.text
+    text = f"{Decimal(number):.2g}" if isinstance(number, float) or number >= 10**12 else str(number)
+    return f"{text} {what if number == 1 else {'query': 'queries'}.get(what, f'{what}s')}"

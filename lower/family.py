@@ -4,7 +4,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
@@ -20,22 +20,22 @@ from attention.validation import checked, real_array
 from lower.certificate import Certificate, Fact
 from lower.heads import Heads
 from lower.instance import HardInstance
-from lower.known import KnownPart, LinearKnownPart
+from lower.known import KnownComponent
 
-__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "option", "register"]
+__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "register"]
 
 Kind = TypeVar("Kind", bound="type[Family]")
-Own = TypeVar("Own", bound="Family")
 
 _LEFT_OUT: Any = ...
+_TABLES = ("documented", "compared", "tabled")
 
-FAMILIES: dict[str, "type[Family] | FamilyConstructor"] = {}
+FAMILIES: dict[str, "FamilyConstructor"] = {}
 """All families by name: classes that `register` adds, and functions that `constructor` adds."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """What commands and files know of a parameter, as an annotation or made by `option`.
+    """What commands and files know of a parameter: a part of its annotation, ``Annotated[TYPE, Option(...)]``.
 
     Numbers, texts, sequences of them and families need no conversion in files.
     """
@@ -50,24 +50,62 @@ class Option:
     kind: Any = None  #: the annotated type
 
 
-def option(help: str, *, default: Any = MISSING, **others: Any) -> Any:
-    """A field of a family with an `Option`; a field without a default is required."""
-    return field(default=default, metadata={"option": Option(help, **others)})
-
-
 def options_of(make: Callable[..., Any]) -> dict[str, Option]:
     """The parameters of a family's class or constructor that have an `Option`, by name."""
     hints = get_type_hints(vars(make)["__init__"] if isinstance(make, type) else make, include_extras=True)
-    declared = {one.name: one.metadata.get("option") for one in fields(make)} if is_dataclass(make) else {}
     options = {}
     for name, parameter in inspect.signature(make).parameters.items():
         kind = hints.get(name)
-        parts = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-        for found in (declared.get(name), *parts):
-            if isinstance(found, Option):
-                preset = parameter.default if found.preset is _LEFT_OUT else found.preset
-                options[name] = replace(found, kind=kind, preset=preset)
+        for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
+            if isinstance(part, Option):
+                preset = parameter.default if part.preset is _LEFT_OUT else part.preset
+                options[name] = replace(part, kind=kind, preset=preset)
     return options
+
+
+class FamilyConstructor:
+    """A way to make families, with a name in files, commands and tables: a class, or a function that returns one."""
+
+    def __init__(self, make: Callable[..., Any], name: str, called: str = "", **tables: Any) -> None:
+        update_wrapper(self, make, updated=())
+        self.__doc__ = _with_parameters(make.__doc__ or "", options_of(make))
+        self.name, self.called, self._make = name, called, make
+        self.result: type[Family] = make if isinstance(make, type) else make.__annotations__["return"]
+        #: the parameters in the table of the documentation; the others have their presets
+        self.documented: Mapping[str, Any] = tables.get("documented", {})
+        #: the parameters of its targets in a comparison without explicit targets; the others have their presets
+        self.compared: Sequence[Mapping[str, Any]] = tables.get("compared", ())
+        #: The parameters that two heads realise, each a row of the table of such families. The others have their
+        #: presets; `bits`, if not given, is that of the table.
+        self.tabled: Sequence[Mapping[str, Any]] = tables.get("tabled", ({},))
+
+    def __call__(self, **parameters: Any) -> Any:
+        """The family of these parameters."""
+        made = self._make(**parameters)
+        return made if self._make is self.result else replace(made, name=self.name, called=self.called)
+
+    def options(self) -> dict[str, Option]:
+        """The parameters of `preset`, by name."""
+        own = getattr(self._make, "preset_options", None)
+        return options_of(self._make) if own is None else own()
+
+    def preset(self, **parameters: Any) -> Any:
+        """The family of ``generate NAME``: parameters that are left out have their presets."""
+        if (own := getattr(self._make, "of_presets", None)) is not None:
+            return own(**parameters)
+        return self(**{name: one.preset for name, one in self.options().items()} | parameters)
+
+    def from_json(self, data: Mapping[str, Any]) -> Any:
+        """The family that `Family.to_json` wrote; other entries are ignored.
+
+        KeyError if one is missing. ValueError if one is wrong.
+        """
+        given, values = self.result.renamed(data), {}
+        for name, one in options_of(self._make).items():
+            value = given.get(name, one.preset) if one.omitted else given[name]
+            value = FAMILIES[value["family"]].from_json(value) if isinstance(value, Mapping) else value
+            values[name] = value if one.read is None else one.read(value)
+        return self(**values)
 
 
 def register(family: Kind) -> Kind:
@@ -75,56 +113,29 @@ def register(family: Kind) -> Kind:
 
     The decorator adds the parameters and the help texts of their options to the family's docstring.
     """
-    family.__doc__ = _with_parameters(family.__doc__ or "", options_of(family))
-    FAMILIES[family.name] = family
+    tables = {name: vars(family)[name] for name in _TABLES if name in vars(family)}
+    FAMILIES[family.name] = made = FamilyConstructor(family, family.name, **tables)
+    family.__doc__ = made.__doc__
     return family
 
 
-def constructor(name: str, called: str, **tables: Any) -> "Callable[[Callable[..., Any]], FamilyConstructor]":
+def constructor(name: str, called: str, **tables: Any) -> Callable[[Callable[..., Any]], FamilyConstructor]:
     """Register a function that makes families: a decorator. Its parameters are annotated with their `Option`.
 
-    `called` is the template of titles; `tables` are `documented`, `compared` and others as a `Family` has them.
+    `called` is the template of titles; `tables` are `documented`, `compared` and `tabled` of a `FamilyConstructor`,
+    which a class has as attributes.
     """
 
     def registered(make: Callable[..., Any]) -> FamilyConstructor:
-        FAMILIES[name] = made = FamilyConstructor(name, called, checked(make), **tables)
+        FAMILIES[name] = made = FamilyConstructor(checked(make), name, called, **tables)
         return made
 
     return registered
 
 
-class FamilyConstructor:
-    """One of several ways to make families of one class, with a name of its own in files, commands and tables."""
-
-    def __init__(self, name: str, called: str, make: Callable[..., Any], **tables: Any) -> None:
-        update_wrapper(self, make)
-        self.__doc__ = _with_parameters(make.__doc__ or "", options_of(make))
-        self.name, self.called, self._make = name, called, make
-        self.result: type[Family] = make.__annotations__["return"]  #: the class of the families
-        self.documented: Mapping[str, Any] = tables.pop("documented", {})
-        self.compared: Sequence[Mapping[str, Any]] = tables.pop("compared", ())
-        self.tabled: Sequence[Mapping[str, Any]] = tables.pop("tabled", ({},))
-
-    def __call__(self, **parameters: Any) -> Any:
-        """The family of these parameters."""
-        return replace(self._make(**parameters), name=self.name, called=self.called)
-
-    def options(self) -> dict[str, Option]:
-        """The parameters of `preset`, by name."""
-        return options_of(self._make)
-
-    def preset(self, **parameters: Any) -> Any:
-        """The family of ``generate NAME``: parameters that are left out have their presets."""
-        return self(**{**_presets(self.options()), **parameters})
-
-    def from_json(self, data: Mapping[str, Any]) -> Any:
-        """The family that `Family.to_json` wrote."""
-        return self(**_from_json(self.options(), data))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Family(ABC):
-    """Hard instances of one kind; the fields of a subclass, made by `option`, are its parameters.
+    """Hard instances of one kind; the fields of a subclass that have an `Option` are its parameters.
 
     A subclass is a frozen dataclass, decorated with `register`. It defines the heads that hide a secret and what is
     known about them. Its instances, their verification, its command ``generate NAME`` and its titles follow from that.
@@ -138,13 +149,6 @@ class Family(ABC):
 
     name: ClassVar[str]  #: its name in files and commands
     called: ClassVar[str]  #: the template of its title, filled in with its fields
-    #: the parameters in the table of the documentation; the others have their presets
-    documented: ClassVar[Mapping[str, Any]] = {}
-    #: The parameters that two heads realise, each a row of the table of such families. The others have their presets;
-    #: `bits`, if not given, is that of the table.
-    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
-    #: the parameters of its targets in a comparison without explicit targets; the others have their presets
-    compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
     old_names: ClassVar[Mapping[str, str]] = {}  #: the present names of fields by their names in older files
 
@@ -172,9 +176,9 @@ class Family(ABC):
         """Heuristic estimates by this version, from public parameters alone: shown, but not stored in files."""
         return ()
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """The part of a target that everybody knows in advance: zero."""
-        return LinearKnownPart.zero(self.tokens, self.dim)
+        return KnownComponent.zero(self.tokens, self.dim)
 
     def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
         """Facts about an instance that files hold beside the family's fields."""
@@ -204,24 +208,9 @@ class Family(ABC):
         return f"{self.name}-{heads}-{self.dim}"
 
     @property
-    def remark(self) -> str:
-        """The message that is printed when an instance is made; empty if there is none."""
-        return ""
-
-    @property
     def kind(self) -> str:
         """The family's name in tables."""
         return self.name.removeprefix("sq-")
-
-    @classmethod
-    def options(cls) -> dict[str, Option]:
-        """The parameters of `preset`, by name."""
-        return options_of(cls)
-
-    @classmethod
-    def preset(cls: type[Own], **parameters: Any) -> Own:
-        """The family of ``generate NAME``: parameters that are left out have their presets."""
-        return cls(**{**_presets(cls.options()), **parameters})
 
     def instance(
         self,
@@ -280,20 +269,14 @@ class Family(ABC):
         return {name: getattr(self, name) for name in options_of(type(self))}
 
     def to_json(self) -> dict[str, Any]:
-        """The arguments as plain JSON values; `from_json` gives the family back."""
+        """The arguments as plain JSON values; `FamilyConstructor.from_json` gives the family back."""
         given, plain = self.arguments(), {}
         for name, one in FAMILIES[self.name].options().items():
-            if name in given and not (one.omitted and given[name] == one.preset):
-                plain[name] = _plain(given[name], one)
+            value = given.get(name)
+            if name in given and not (one.omitted and value == one.preset):
+                own = {"family": value.name, **value.to_json()} if isinstance(value, Family) else value
+                plain[name] = own if one.write is None else one.write(own)
         return plain
-
-    @classmethod
-    def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:
-        """The family that `to_json` wrote; other entries are ignored.
-
-        KeyError if one is missing. ValueError if one is wrong.
-        """
-        return cls(**_from_json(options_of(cls), cls.renamed(data)))
 
     @classmethod
     def renamed(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,31 +296,10 @@ def family_from_json(name: Any, parameters: Mapping[str, Any]) -> Family:
         raise ValueError(f"its parameters describe no {name}: {error}") from None
 
 
-def _presets(options: Mapping[str, Option]) -> dict[str, Any]:
-    return {name: one.preset for name, one in options.items()}
-
-
 def _with_parameters(text: str, options: Mapping[str, Option]) -> str:
     described = [f"    {name}\n        {one.help}" for name, one in options.items()]
     parts = re.split(r"\n\n(?= +\w+\n +---)", text, maxsplit=1)
     return "\n\n".join([parts[0], "\n".join(["    Parameters\n    ----------", *described]), *parts[1:]])
-
-
-def _plain(value: Any, option: Option) -> Any:
-    if isinstance(value, Family):
-        return {"family": value.name, **value.to_json()}
-    return value if option.write is None else option.write(value)
-
-
-def _from_json(options: Mapping[str, Option], data: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: one.preset for name, one in options.items() if one.omitted} | {**data}
-    return {name: _read(given[name], one) for name, one in options.items()}
-
-
-def _read(value: Any, option: Option) -> Any:
-    if isinstance(value, Mapping):
-        return FAMILIES[value["family"]].from_json(value)
-    return value if option.read is None else option.read(value)
 
 
 def _unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, " d"]:

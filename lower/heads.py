@@ -109,31 +109,18 @@ class Heads:
         dim: int,
         gate: int = 0,
         direction: Float[np.ndarray, " d"] | None = None,
-        rows: int | None = None,
-        columns: int | None = None,
-        offset: int | None = None,
+        **others: int,
     ) -> "Heads":
-        """The heads that read the coordinates `secret` of `dim` behind a gate.
-
-        ValueError if a coordinate is not one of 0, ..., `dim` - 1, or occurs twice.
-        """
-        chosen = np.asarray(secret)
-        if (
-            chosen.ndim != 1
-            or not 0 < len(chosen) == len(np.unique(chosen))
-            or chosen.dtype.kind not in "iu"
-            or np.any((chosen < 0) | (chosen >= dim))
-        ):
-            raise ValueError(
-                f"secret is {secret!r}: distinct coordinates from 0 to {dim - 1}, at least one, are needed."
-            )
+        """The heads that read the coordinates `secret` of `dim` behind a gate; `others`: rows, columns, offset."""
         form = np.zeros(dim, dtype=np.int64)
-        form[chosen] = 1
-        if rows is None and self.rows is not None:
-            rows = gate
-        return replace(
-            self, form=form, gate=gate, direction=direction, rows=rows, columns=columns, offset=offset
-        )
+        form[np.asarray(secret)] = 1
+        shared: dict[str, Any] = {
+            "rows": None if self.rows is None else gate,
+            "columns": None,
+            "offset": None,
+            **others,
+        }
+        return replace(self, form=form, gate=gate, direction=direction, **shared)
 
     def __len__(self) -> int:
         return len(self.slopes)

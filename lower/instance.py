@@ -1,9 +1,9 @@
-"""A hard instance: a layer, its secret, its known part and its certificate; also stored as one file."""
+"""A hard instance: a layer, its secret, its known component and its certificate; also stored as one file."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ from attention.foreign import escaped, guarded
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked, real_array
 from lower.certificate import Certificate
-from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
+from lower.known import KnownComponent
 
 __all__ = ["HardInstance", "load_instance", "save_instance"]
 
 _KIND = "instance"
-_PARTS = ("theta", "w", "secret")
-_KNOWN = ("known_mixing", "known_projection")
-_GATED = ("known_on_mixing", "known_on_projection", "known_off_mixing", "known_off_projection")
+_MATRICES = ("mixing", "projection")
 _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")
 # scales in files of format 1 differed by 1e-9 between machines
 _SCALE_OF_FORMAT_1 = 3e-9
@@ -44,7 +42,7 @@ class HardInstance:
     layer: AttentionLayer  #: the target, NumPy parameters
     inputs: Inputs  #: the distribution of the token matrices
     secret: Int[np.ndarray, "..."]  #: what a learner does not know; the family defines its meaning
-    known: KnownPart  #: the part of the target that is the same for every secret
+    known: KnownComponent  #: the part of the target that is the same for every secret
     certificate: Certificate  #: why the family is hard, and for whom it is not
     #: Proved supremum, over all inputs, of the Euclidean norm of a row of `layer` minus the family's ideal target,
     #: in exact arithmetic on the stored numbers. Floating point adds rounding errors to an evaluation; their order is
@@ -62,13 +60,12 @@ class HardInstance:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
-        sizes = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
-        sizes["direction"] = len(self.direction)
-        if len(set(sizes.values())) != 1:
-            raise ValueError(f"The dimensions differ, {sizes}: they must agree.")
-        sizes = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
-        if len(set(sizes.values())) != 1:
-            raise ValueError(f"The numbers of tokens differ, {sizes}: they must agree.")
+        dims = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
+        dims["direction"] = len(self.direction)
+        tokens = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
+        for what, sizes in (("dimensions", dims), ("numbers of tokens", tokens)):
+            if len(set(sizes.values())) != 1:
+                raise ValueError(f"The {what} differ, {sizes}: they must agree.")
         if not self.secret.size:
             raise ValueError("secret is empty: at least one whole number is needed.")
         secret = np.array(self.secret, dtype=np.int64)
@@ -103,11 +100,10 @@ class HardInstance:
 
 def tensors_of(instance: HardInstance) -> dict[str, np.ndarray]:
     """The arrays of an instance by their names in its file."""
-    known, names = instance.known, (*_PARTS, *_names(isinstance(instance.known, GatedKnownPart)))
-    parts = (known.on, known.off) if isinstance(known, GatedKnownPart) else (known,)
-    matrices = [one for part in parts for one in (part.mixing, part.projection)]
-    arrays = (instance.layer.theta, instance.layer.w, instance.secret, *matrices)
-    return dict(zip(names, arrays, strict=True))
+    layer, known = instance.layer, instance.known
+    maps = {"known": known} if known.off is None else {"known_on": known, "known_off": known.off}
+    matrices = {f"{which}_{name}": getattr(one, name) for which, one in maps.items() for name in _MATRICES}
+    return {"theta": layer.theta, "w": layer.w, "secret": instance.secret, **matrices}
 
 
 @checked
@@ -117,7 +113,7 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
     `made` may describe how the instance was made, in plain JSON values, for readers of the file. Nothing checks it.
 
     The file holds theta and w under the names of a layer file, so a program that reads layers also reads the target.
-    The two parts of a known part with a gate have their own names, and the gate is in the metadata.
+    The two maps of a known component with a gate have their own names, and the gate is in the metadata.
     """
     metadata: dict[str, Any] = {
         "family": instance.family.name,
@@ -126,7 +122,7 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
         "realisation_error": instance.realisation_error,
         "parameters": instance.parameters,
     }
-    if isinstance(instance.known, GatedKnownPart):
+    if instance.known.gate is not None:
         metadata["known_gate"] = instance.known.gate
     if made is not None:
         metadata["made"] = dict(made)
@@ -149,7 +145,8 @@ def load_instance(path: str | Path) -> HardInstance:
     tensors, metadata = stored.tensors, escaped(stored.metadata)
     if (gone := _GONE.get(str(metadata.get("family")))) is not None:
         raise FileFormatError(f"{path}: {gone}")
-    names = (*_PARTS, *_names("known_gate" in metadata))
+    maps = ("known_on", "known_off") if "known_gate" in metadata else ("known",)
+    names = ["theta", "w", "secret", *(f"{one}_{name}" for one in maps for name in _MATRICES)]
     missing = [name for name in names if name not in tensors]
     missing += [name for name in _METADATA if name not in metadata]
     if missing:
@@ -164,16 +161,12 @@ def load_instance(path: str | Path) -> HardInstance:
 def unknown_entries(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
     """What an instance's file holds that does not belong to an instance: nothing of it was read."""
     stored = read_tensors(Path(path), kind=_KIND)
-    own = {*_METADATA, "made", *(["known_gate"] if isinstance(instance.known, GatedKnownPart) else [])}
+    own = {*_METADATA, "made", *(["known_gate"] if instance.known.off else [])}
     tensors = [f"tensor {name}" for name in stored.tensors if name not in tensors_of(instance)]
     names: tuple[str, ...] = escaped(
         (*tensors, *(f"entry {name}" for name in stored.metadata if name not in own))
     )
     return names
-
-
-def _names(gated: bool) -> tuple[str, ...]:
-    return _GATED if gated else _KNOWN
 
 
 def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
@@ -185,10 +178,12 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         raise ValueError(
             f"its arrays are {', '.join(kinds)}: int64 is needed for the secret, float64 or float32 for the rest"
         )
-    parts = [
-        LinearKnownPart(mixing=one, projection=other)
+    known, *off = [
+        KnownComponent(mixing=one, projection=other)
         for one, other in zip(matrices[::2], matrices[1::2], strict=True)
     ]
+    if off:
+        known = replace(known, gate=metadata["known_gate"], off=off[0])
     given, stated = metadata["certificate"], metadata["parameters"]
     family = family_from_json(metadata["family"], stated)
     stated = family.renamed(stated)
@@ -204,7 +199,7 @@ def _assembled(arrays: Sequence[np.ndarray], metadata: Mapping[str, Any]) -> Har
         layer=AttentionLayer(theta=theta, w=w),
         inputs=inputs_from_json(metadata["inputs"]),
         secret=secret,
-        known=parts[0] if len(parts) == 1 else GatedKnownPart(metadata["known_gate"], *parts),
+        known=known,
         certificate=facts,
         realisation_error=error,
         direction=w_of_file,

@@ -8,18 +8,11 @@ from functools import cached_property
 from typing import Annotated
 
 from attention.validation import PositiveInt, Real, Whole, checked
-from lower.bounds import Number, exact_fraction
+from lower.bounds import exact_fraction
 
-__all__ = [
-    "FlipRate",
-    "SecretPairs",
-    "advantage_within_dimension",
-    "dimension_within_advantage",
-    "flip_factor",
-]
+__all__ = ["FlipRate", "SecretPairs", "flip_factor"]
 
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
-Touched = Annotated[int, Whole(1, 10_000)]
 FlipRate = Annotated[float, Real(least=0, below=0.5)]  # of labels that show something
 _Rate = Annotated[float, Real(least=0, most=0.5)]
 _MOST_DEGREE = 512
@@ -59,10 +52,12 @@ class SecretPairs:
 
     A real label that is known exactly says more than b. Nothing here speaks of tests that square it.
 
+    Brennan et al. bound advantage and dimension each by the other.
+
     References
     ----------
-    Hopkins 2018 for the advantage. Brennan, Bresler, Hopkins, Li, Schramm 2021 for samplewise degree and for the
-    dimension, both as later papers restate them; the theorems of the original were not compared. That a vanishing
+    Hopkins 2018 for the advantage. Brennan, Bresler, Hopkins, Li, Schramm 2021 for the dimension, as later
+    papers restate it; the theorems of the original were not compared. That a vanishing
     advantage means hardness is a conjecture, and its strongest forms are false (Buhai, Hsieh, Jain, Kothari 2025).
 
     Examples
@@ -119,38 +114,27 @@ class SecretPairs:
         return SecretPairs(self.chances, [[factor * value for value in one] for one in self.correlations])
 
     @checked
-    def squared_advantage(
-        self, *, samples: PositiveInt, degree: Degree | None = None, touched: Touched | None = None
-    ) -> Fraction:
+    def squared_advantage(self, *, samples: PositiveInt, degree: Degree | None = None) -> Fraction:
         """The square of the low-degree advantage: the squared norm of the likelihood ratio's part, without the 1.
 
         Parameters
         ----------
         samples : int
-            The number n of samples.
+            The number n of samples; without a degree at most 10,000.
         degree : int, optional
             The largest total degree D in inputs and labels. When left out, any degree.
-        touched : int, optional
-            The most samples that one monomial touches: the samplewise degree (infinity, t) of Brennan et al. When left
-            out, all.
 
         Notes
         -----
-        It is a sum of squares, so it grows with n, with D and with t. O(D^2) products for each number of samples that a
+        It is a sum of squares, so it grows with n and with D. O(D^2) products for each number of samples that a
         monomial of degree D can touch, and for each kind of pair.
         """
-        if degree is None and touched is None:
-            if samples > _MOST_POWER:
-                raise ValueError(
-                    f"samples is {samples}: without a limit on degree or touched at most {_MOST_POWER} are allowed."
-                )
+        if degree is not None:
+            parts = [_series(one, samples, degree) for one in self.correlations]
+        elif samples <= _MOST_POWER:
             parts = [(1 + total) ** samples - 1 for total in self.totals]
         else:
-            most = samples if touched is None else min(touched, samples)
-            steps = (
-                [(r + 1, Fraction(one)) for r, one in enumerate(row) if one] for row in self.correlations
-            )
-            parts = [_series(one, samples, degree, most) for one in steps]
+            raise ValueError(f"samples is {samples}: without a degree at most {_MOST_POWER} are allowed.")
         return sum(
             (Fraction(chance) * one for chance, one in zip(self.chances, parts, strict=True)), Fraction(0)
         )
@@ -208,70 +192,6 @@ class SecretPairs:
 
 
 @checked
-def dimension_within_advantage(
-    squared_advantage: Number, *, samples: PositiveInt, touched: Touched, at: PositiveInt
-) -> float:
-    """A lower bound on SDA(m), m = `at`, from the squared advantage of monomials that touch up to k of n samples.
-
-    sqrt(C(n, k) / advantage^2) / m^(k/2), for even k = `touched`.
-
-    Notes
-    -----
-    The proof is that of Brennan et al. without a limit on the degree within a sample. The terms C(n, t) E rho^t of the
-    squared advantage are squares of norms, so C(n, k) E rho^k is at most their sum. For an event A of probability at
-    least 1/q^2, Hoelder's inequality gives E[|rho| | A] <= (q^2 E rho^k)^(1/k). This is at most 1/m for the q above.
-
-    Examples
-    --------
-    >>> pairs = SecretPairs.orthogonal(100, (0, 0, 0, Fraction(1, 2)))
-    >>> seen = pairs.squared_advantage(samples=10**6, touched=2)
-    >>> bound = dimension_within_advantage(seen, samples=10**6, touched=2, at=4)
-    >>> round(bound, 3), round(pairs.statistical_dimension(samples=4), 3)
-    (5.0, 7.071)
-    """
-    if touched % 2:
-        raise ValueError(
-            f"touched is {touched}: an even number of samples is needed, so that powers are positive."
-        )
-    seen = exact_fraction("squared_advantage", squared_advantage)
-    if seen <= 0:
-        return math.inf
-    logarithm = _log(math.comb(samples, touched)) - _log(seen) - touched * math.log(at)
-    return math.exp(min(logarithm / 2, _LARGEST_LOG))
-
-
-@checked
-def advantage_within_dimension(
-    dimension: Annotated[float, Real(above=0)],
-    *,
-    at: PositiveInt,
-    samples: PositiveInt,
-    touched: Touched,
-    largest: Number,
-) -> float:
-    """An upper bound on the squared advantage from SDA(m) >= q, for monomials that touch up to k of n samples.
-
-    sum_{t <= k} C(n, t) (m^-t + largest^(t - 1) / (m q^2)), m = `at`, q = `dimension`, k = `touched`.
-
-    Notes
-    -----
-    Derived here. The pairs with the largest |rho|, of probability 1/q^2 together, have an average of at most 1/m. All
-    other pairs have |rho| <= 1/m. So E|rho|^t <= largest^(t-1) / (m q^2) + m^-t, where `largest` bounds |rho|.
-
-    Examples
-    --------
-    >>> round(advantage_within_dimension(100.0, at=50, samples=10, touched=2, largest=0.5), 4)
-    0.2181
-    """
-    inside = 1 / (at * dimension**2)
-    top = float(exact_fraction("largest", largest))
-    return sum(
-        math.comb(samples, t) * (float(at) ** -t + top ** (t - 1) * inside)
-        for t in range(1, min(touched, samples) + 1)
-    )
-
-
-@checked
 def flip_factor(rate: _Rate) -> Fraction:
     """1 - 2 eta: what is left of the mean of a sign that is flipped with probability eta; eta the decimal it prints.
 
@@ -283,13 +203,12 @@ def flip_factor(rate: _Rate) -> Fraction:
     return 1 - 2 * exact_fraction("rate", rate)
 
 
-def _series(steps: Sequence[tuple[int, Fraction]], samples: int, degree: int | None, most: int) -> Fraction:
-    """The sum over 1 <= t <= most of C(n, t) times the part of (sum rho z^degree)^t up to degree D, at z = 1."""
-    if degree is None:
-        steps, degree = [(0, sum((value for _, value in steps), Fraction(0)))], 0
+def _series(row: Sequence[Fraction | int | float], samples: int, degree: int) -> Fraction:
+    """The sum over t >= 1 of C(n, t) times the part of (sum_r rho_r z^(r + 1))^t up to degree D, at z = 1."""
+    steps = [(r + 1, Fraction(one)) for r, one in enumerate(row) if one]
     power: dict[int, Fraction] = {0: Fraction(1)}
     total: Fraction = Fraction(0)
-    for t in range(1, most + 1):
+    for t in range(1, samples + 1):
         raised: dict[int, Fraction] = {}
         for low, one in power.items():
             for more, other in steps:
@@ -299,9 +218,3 @@ def _series(steps: Sequence[tuple[int, Fraction]], samples: int, degree: int | N
             break
         total += math.comb(samples, t) * sum(power.values())
     return total
-
-
-def _log(value: Fraction | int) -> float:
-    # logarithms of whole numbers of any size
-    exact = Fraction(value)
-    return math.log(exact.numerator) - math.log(exact.denominator)

@@ -96,7 +96,7 @@ def _array_differences(
 def _differences(given: HardInstance, own: HardInstance) -> Iterator[str]:
     """Where the statements beside the arrays differ."""
     for name, stated, wanted in (
-        ("known part, gate", getattr(given.known, "gate", None), getattr(own.known, "gate", None)),
+        ("known part, gate", given.known.gate, own.known.gate),
         ("realisation error", given.realisation_error, own.realisation_error),
         ("inputs", inputs_to_json(given.inputs), inputs_to_json(own.inputs)),
     ):

@@ -59,8 +59,6 @@ class Statistics(NamedTuple):
     mean: float  #: of an entry
     log2_deviation: float  #: log2 of the standard deviation of an entry; -inf for a constant
     entropy: float  #: of the vector, in bits
-    weight: float  #: the expected number of entries that are not zero
-    nonzero: int | None  #: how many values besides 0 an entry may take; None if they are too many to guess
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,6 @@ class Distribution:
             mean,
             0.5 * math.log2(variance) if variance > 0 else -math.inf,
             size * float(-np.sum(weights * np.log2(weights))),
-            size * float(weights[values != 0].sum()),
-            None if self.is_uniform(modulus) else int(np.count_nonzero(values)),
         )
 
 
@@ -190,7 +186,7 @@ class Uniform(Distribution):
         """In closed form; the mean is 0, to 1/2."""
         bits = math.log2(modulus)
         deviation = bits - 0.5 * math.log2(12) + 0.5 * math.log1p(-(1 / modulus**2)) / math.log(2)
-        return Statistics(0.0, deviation, size * bits, float(size), None)
+        return Statistics(0.0, deviation, size * bits)
 
 
 @dataclass(frozen=True)
@@ -274,11 +270,11 @@ class DiscreteGaussian(Distribution):
         return np.rint(generator.normal(scale=self.sigma, size=size))
 
     def statistics(self, size: int, modulus: int) -> Statistics:
-        """Those of the numbers mod q, or of the normal density where they are not listed; all entries count as wide."""
+        """Those of the numbers mod q, or of the normal density where they are not listed."""
         if self.listed:
-            return super().statistics(size, modulus)._replace(weight=float(size), nonzero=None)
+            return super().statistics(size, modulus)
         bits = math.log2(self.sigma) + 0.5 * math.log2(2 * math.pi * math.e)
-        return Statistics(0.0, math.log2(self.sigma), size * min(bits, math.log2(modulus)), float(size), None)
+        return Statistics(0.0, math.log2(self.sigma), size * min(bits, math.log2(modulus)))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The hard family from lattice assumptions: layers of two tokens whose outputs are learning-with-rounding labels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,19 +14,27 @@ from attention import ExampleOracle
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked
-from lower import Fact, HardInstance, Heads, option, register
+from lower import Fact, HardInstance, Heads, Key, Option, Status, Word, register
+from lower.certificate import BOUND_ROOM
 from lower.family import Family
 from lower.heads import SATURATED_SLOPE
-from lwe.certificate import lwr_estimates, lwr_facts
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
-from lwe.heads import Deviations, kept_range, lwr_heads, value_range
+from lwe.heads import Deviations, kept_range, lwr_heads, truncation_failure, value_range
+from lwe.labels import low_degree_weights, root_mean_square_correlation, weights_computable
 from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
 from lwe.residues import product_quotient
-from lwe.tokens import with_errors, with_products
+from lwe.tokens import covariates_of
+from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
 __all__ = ["LWRFamily"]
 
 _MOST_NUMBERS = 1 << 28  # two gigabytes an array
+_MOST_EXACT = 1 << 22
+_FEW_MONOMIALS = 1 << 16  # a linearisation of so many is done in minutes
+_PROBLEM = (
+    "Banerjee, Peikert and Rosen 2012; Regev 2005; Blum, Furst, Kearns and Lipton 1993; on small secrets Applebaum, "
+    "Cash, Peikert and Sahai 2009"
+)
 _ROUNDING = {"gadget": "Gadget rounding", "ternary": "Ternary rounding"}
 
 
@@ -81,31 +89,39 @@ class LWRFamily(Family):
         {"n": 24, "q": 64, "p": 2},
         {"n": 6, "q": 16, "p": 2, "matrix": "gadget"},
     )
-    n: PositiveInt = option("Number of entries of the secret.", preset=24)
-    q: PositiveInt = option("Modulus.", preset=64)
-    p: PositiveInt = option("Rounding levels.", preset=2)
-    matrix: Literal["binary", "ternary", "gadget"] = option(
-        "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard).",
-        default="binary",
-    )
-    Xs: Distribution = option(
-        "Distribution of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
-        default=UNIFORM,
-        read=_distribution,
-        write=distribution_words,
-    )
-    Xe: Distribution = option(
-        "Distribution of the errors in the labels of examples: zero, gaussian:3, binomial:2, flip:0.1 (which adds 1; "
-        "with q = 2 that is parity with noise).",
-        default=NO_NOISE,
-        read=_distribution,
-        write=distribution_words,
-    )
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
-    deviations: Deviations | None = option(
-        "Leave out heads of sums beyond so many standard deviations, at least 2: there the last label is held.",
-        default=None,
-    )
+    n: Annotated[PositiveInt, Option("Number of entries of the secret.", preset=24)]
+    q: Annotated[PositiveInt, Option("Modulus.", preset=64)]
+    p: Annotated[PositiveInt, Option("Rounding levels.", preset=2)]
+    matrix: Annotated[
+        Literal["binary", "ternary", "gadget"],
+        Option(
+            "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard)."
+        ),
+    ] = "binary"
+    Xs: Annotated[
+        Distribution,
+        Option(
+            "Distribution of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
+            read=_distribution,
+            write=distribution_words,
+        ),
+    ] = UNIFORM
+    Xe: Annotated[
+        Distribution,
+        Option(
+            "Distribution of the errors in the labels of examples: zero, gaussian:3, binomial:2, flip:0.1 (which adds "
+            "1; with q = 2 that is parity with noise).",
+            read=_distribution,
+            write=distribution_words,
+        ),
+    ] = NO_NOISE
+    beta: Annotated[PositiveFloat, Option("Slope of all heads.")] = SATURATED_SLOPE
+    deviations: Annotated[
+        Deviations | None,
+        Option(
+            "Leave out heads of sums beyond so many standard deviations, at least 2: there the last label is held."
+        ),
+    ] = None
     gate = 0
 
     def __post_init__(self) -> None:
@@ -158,13 +174,18 @@ class LWRFamily(Family):
         """
         if not self.noisy:
             return super().examples(instance, rng=rng)
-        form = covariate_form(instance.secret, self.parameters)
-        return ExampleOracle(
-            partial(with_products, instance.layer, form, self.parameters, self._covered(form)),
-            instance.inputs,
-            noise=partial(with_errors, self.parameters),
-            rng=rng,
-        )
+        noise = partial(self._with_errors, covariate_form(instance.secret, self.parameters))
+        return ExampleOracle(instance.layer, instance.inputs, noise=noise, rng=rng)
+
+    def _with_errors(
+        self, form: np.ndarray, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    ) -> Float[np.ndarray, "N 2 d"]:
+        t = np.clip(covariates_of(x, self.parameters) @ form, *kept_range(form, self.matrix, self.deviations))
+        errors = self.Xe.draw(len(y), self.q, rng=rng)
+        changes = rounded(t + errors, self.q, self.p) - rounded(t, self.q, self.p)
+        noisy, on_gate = y.copy(), x[:, [0], 0] != x[:, [1], 0]
+        noisy[:, :, 0] += np.where(on_gate, x[:, :, 0], 0) * changes[:, None]
+        return noisy
 
     @property
     def title(self) -> str:
@@ -173,12 +194,6 @@ class LWRFamily(Family):
         secret = "" if self.Xs == UNIFORM else f", {self.Xs.words} secret"
         errors = "" if self.Xe == NO_NOISE else f", {self.Xe.words} errors"
         return f"{rounding}, n = {self.n}, q = {self.q}, p = {self.p}{secret}{errors}"
-
-    @property
-    def remark(self) -> str:
-        """A remark that nothing is hidden, if there is only one secret."""
-        hidden = self.Xs.secrets(self.n, self.q) > 0
-        return "" if hidden else f"Nothing is hidden: {self.Xs} is the distribution of a single secret."
 
     def label(self, heads: int) -> str:
         """The name of an instance in a table."""
@@ -203,7 +218,7 @@ class LWRFamily(Family):
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """One head per jump, and two pads."""
         form = covariate_form(secret, self.parameters)
-        low, high = self._covered(form)
+        low, high = kept_range(form, self.matrix, self.deviations)
         heads = self.p * (high - low) / self.q + 2
         if heads * self.dim**2 > _MOST_NUMBERS:
             raise ValueError(
@@ -221,7 +236,7 @@ class LWRFamily(Family):
         so where neither grows from one T to another, all T between need no comparison.
         """
         form, q, p = covariate_form(secret, self.parameters), self.q, self.p
-        extremes, covered = value_range(form, self.matrix), self._covered(form)
+        extremes, covered = value_range(form, self.matrix), kept_range(form, self.matrix, self.deviations)
         order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
         sums = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
         below = np.floor(heads.thresholds).astype(np.int64)
@@ -243,15 +258,98 @@ class LWRFamily(Family):
 
     def facts(self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float) -> Sequence[Fact]:
         """The assumption, and the numbers of the secret and of its heads."""
-        form = covariate_form(secret, self.parameters)
-        return lwr_facts(form, heads, error, self.parameters, self.deviations)
+        parameters, form, matrix = self.parameters, covariate_form(secret, self.parameters), self.matrix
+        here = "exact for this secret"
+        spread = int(np.abs(form).astype(object).sum()) * self.p
+        secrets = self.Xs.secrets(self.n, self.q)
+        facts = [
+            Fact(Key.ASSUMPTION, parameters.assumption, Status.ASSUMED, _PROBLEM),
+            Fact(Key.SECRETS, secrets, Status.COMPUTED, "lwe.Distribution.secrets"),
+            *self._easy(),
+            Fact(Key.RHO, wrap_ratio(form, self.q, matrix), Status.DERIVED, "lwe.uniformity.wrap_ratio"),
+            *self._distance(form),
+            *self._weights(form),
+            Fact(Key.HEADS, len(heads), Status.DERIVED, here),
+            Fact(Key.JUMPS, (spread, self.q), Status.DERIVED, here),
+            Fact(Key.REALISATION_ERROR, error, Status.PROVED, "lower.Heads.one_slope_error"),
+        ]
+        if self._uniform_bits:
+            correlation, source = root_mean_square_correlation(parameters), "lwe.root_mean_square_correlation"
+            facts.append(Fact(Key.SECRET_CORRELATION, correlation, Status.COMPUTED, source))
+        if self.deviations is not None:
+            ranges = (*kept_range(form, self.matrix, self.deviations), *value_range(form, matrix))
+            source = "Hoeffding's inequality; lwe.heads.truncation_failure"
+            facts += [
+                Fact(Key.TRUNCATION, truncation_failure(self.deviations), Status.PROVED, source),
+                Fact(Key.RANGE, tuple(map(int, ranges)), Status.DERIVED, here),
+            ]
+        if self.noisy:
+            source = "lwe.LWEParameters.best_accuracy; for a uniform inner product"
+            facts.append(Fact(Key.BEST_ACCURACY, parameters.best_accuracy, Status.COMPUTED, source))
+        return facts
 
     def estimates(self) -> Sequence[Fact]:
-        """The cheapest attack that finds a secret, by `lwe.estimate`."""
-        return lwr_estimates(self.parameters)
+        """The cheapest attack that finds a secret, by `lwe.estimate`; none if there is nothing to find."""
+        if self.Xs.secrets(self.n, self.q) == 0:
+            return []
+        from lwe.costs import estimate
 
-    def _covered(self, form: np.ndarray) -> tuple[int, int]:
-        """The least and the greatest T that the heads cover."""
-        if self.deviations is None:
-            return value_range(form, self.matrix)
-        return kept_range(form, self.matrix, self.deviations)
+        finders = [one for one in estimate(self.parameters) if one.attack != "dual" and not one.failure]
+        return [Fact(Key.OPERATIONS, float(one.log2_rop), Status.ESTIMATE, one.attack) for one in finders[:1]]
+
+    def _easy(self) -> list[Fact]:
+        """Why the problem is easy whatever its size, or that labels without errors make linear equations."""
+        q, source = self.q, "the parameters"
+        if self.Xe.is_uniform(q):
+            return [Fact(Key.BROKEN_BY, Word.COINS, Status.PROVED, source)]
+        if self.Xs.secrets(self.n, q) == 0:
+            return [Fact(Key.BROKEN_BY, Word.ONE_SECRET, Status.PROVED, source)]
+        if self.noisy:
+            return []
+        if self.p == q:
+            word = Word.GF2_ELIMINATION if q == 2 else Word.ELIMINATION
+            return [Fact(Key.BROKEN_BY, word, Status.PROVED, "labels are linear without errors")]
+        from lwe.attacks.linearisation import label_degree, label_monomials
+
+        degree, source = label_degree(self.parameters), "lwe.LinearisationAttack"
+        if degree is None or (monomials := label_monomials(self.parameters, degree).size) > _FEW_MONOMIALS:
+            return []
+        return [
+            Fact(Key.BROKEN_BY, Word.LINEARISATION, Status.DERIVED, source),
+            Fact(Key.MONOMIALS, int(monomials), Status.DERIVED, source),
+        ]
+
+    def _distance(self, form: np.ndarray) -> list[Fact]:
+        q, n, matrix = self.q, len(form), self.matrix
+        source = "lwe.total_variation_from_uniform, exact dynamic programming"
+        if followed(n, q) and n * q <= _MOST_EXACT:
+            exact = total_variation_from_uniform(form, q, matrix)
+            value = math.log2(exact.numerator) - math.log2(exact.denominator) if exact else Word.ZERO
+            return [Fact(Key.DISTANCE, value, Status.COMPUTED, source)]
+        if followed(n, q) or matrix == "gadget":  # of the gadget, <v, a> = <s, G a> with G a uniform
+            log2 = log2_distance_from_uniform(form, q, matrix if followed(n, q) else "uniform")
+            value = Word.ZERO if log2 == -math.inf else log2
+            return [Fact(Key.DISTANCE, value, Status.COMPUTED, "lwe.log2_distance_from_uniform")]
+        facts = [Fact(Key.DISTANCE, Word.NOT_COMPUTED, Status.COMPUTED, source)]
+        if self._uniform_bits:
+            bound = (math.log2(q - 1) - n) / 2 - 1
+            facts.append(Fact(Key.MEAN_DISTANCE, bound, Status.PROVED, "Cauchy and Schwarz; derived here"))
+        return facts
+
+    def _weights(self, form: np.ndarray) -> Iterator[Fact]:
+        source, computed = "lwe.low_degree_weights", weights_computable(len(form), self.q)
+        weights = low_degree_weights(form, self.parameters) if computed else (None, None)
+        for degree, weight in enumerate(weights, 1):
+            value: float | Word = Word.NOT_COMPUTED
+            key = Key.WEIGHT
+            if weight is not None and weight.resolved:
+                value = Word.ZERO if weight.log2 == -math.inf else weight.log2
+            elif (
+                weight is not None
+            ):  # room for the bounds of other machines, so that each of them proves this one
+                key, value = Key.WEIGHT_BOUND, min(0, int(weight.log2) + BOUND_ROOM)
+            yield Fact(key, value, Status.COMPUTED, source, at=degree)
+
+    @property
+    def _uniform_bits(self) -> bool:
+        return self.matrix == "binary" and self.Xs == UNIFORM

@@ -63,7 +63,7 @@ def lwr_heads(
             f"The values of <v, a> for this form go from {shown(least)} to {shown(most)}: at most 2^50 in size is "
             "allowed; take representatives mod q, as centred gives, or a smaller modulus."
         )
-    low, high = (least, most) if deviations is None else kept_range(form, parameters.matrix, deviations)
+    low, high = kept_range(form, parameters.matrix, deviations)
     number = p * high // q - p * low // q
     require_memory(
         f"The label of this form jumps {number} times: a staircase of so many heads",
@@ -105,8 +105,8 @@ def value_range(form: Int[np.ndarray, " n"], matrix: Matrix) -> tuple[int, int]:
 
 
 @checked
-def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: Deviations) -> tuple[int, int]:
-    """The least and the greatest whole T within so many standard deviations of the mean of <v, a>.
+def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: Deviations | None) -> tuple[int, int]:
+    """The least and the greatest whole T within so many standard deviations of the mean of <v, a>; all if None.
 
     The mean is sum(v)/2 and the deviation |v|_2 / 2; for ternary covariates they are 0 and |v|_2 / sqrt 2.
 
@@ -115,14 +115,13 @@ def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: Deviatio
     The comparison uses whole numbers: (2 T - sum v)^2 <= deviations^2 |v|_2^2, and for ternary covariates
     2 T^2 <= deviations^2 |v|_2^2.
     """
-    form = require_form(form)
+    form, (least, most) = require_form(form), value_range(form, matrix)
+    if deviations is None:
+        return least, most
     numerator, denominator = deviations.as_integer_ratio()
     squares = sum(int(one) ** 2 for one in form) * numerator**2
-    least, most = value_range(form, matrix)
-    if matrix == "ternary":
-        reach = math.isqrt(squares // (2 * denominator**2))
-        return max(least, -reach), min(most, reach)
-    reach, total = math.isqrt(squares // denominator**2), sum(form.tolist())
+    total, twice = (0, 2) if matrix == "ternary" else (sum(form.tolist()), 1)
+    reach = math.isqrt(twice * squares // denominator**2)
     return max(least, -((reach - total) // 2)), min(most, (total + reach) // 2)
 
 

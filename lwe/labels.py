@@ -14,7 +14,7 @@ from lwe.parameters import LWEParameters, require_form, rounded
 from lwe.residues import product_quotient
 from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
-__all__ = ["LowDegreeWeights", "low_degree_weights", "root_mean_square_correlation", "weights_computable"]
+__all__ = ["LowDegreeWeight", "low_degree_weights", "root_mean_square_correlation", "weights_computable"]
 
 _MOST_OPERATIONS = 1 << 37
 _MOST_LEVELS = 1 << 22
@@ -25,30 +25,22 @@ _ZERO = 2.0**-100
 
 
 @dataclass(frozen=True)
-class LowDegreeWeights:
-    """The weights of degree exactly 1 and 2, as shares of the centred label's second moment."""
+class LowDegreeWeight:
+    """The weight of one degree, as a share of the centred label's second moment."""
 
-    #: log2 of W_1 and W_2; -inf where every term of the weight is 0
-    log2_first: float
-    log2_second: float
+    log2: float  #: its logarithm; -inf where every term of the weight is 0
     #: Whether the weight is right to a relative 1e-8. Where terms cancel it is not, and the logarithm is that of a
     #: bound, a whole number: the weight is at most that, and may be 0.
-    first_resolved: bool = True
-    second_resolved: bool = True
+    resolved: bool = True
 
     @property
-    def first(self) -> float:
-        """W_1; 0.0 also where it is below 1e-308."""
-        return float(2.0**self.log2_first)
-
-    @property
-    def second(self) -> float:
-        """W_2; 0.0 also where it is below 1e-308."""
-        return float(2.0**self.log2_second)
+    def value(self) -> float:
+        """The weight; 0.0 also where it is below 1e-308."""
+        return float(2.0**self.log2)
 
 
 @checked
-def low_degree_weights(form: ArrayLike, parameters: LWEParameters) -> LowDegreeWeights:
+def low_degree_weights(form: ArrayLike, parameters: LWEParameters) -> tuple[LowDegreeWeight, LowDegreeWeight]:
     """W_1 and W_2 of the label f(<v, a>) without noise, over uniform covariates a, for the integer form v (n,).
 
     W_j is a share of the second moment of f - (p - 1)/2: the sum, over the sets S of j covariates, of the squared part
@@ -68,9 +60,8 @@ def low_degree_weights(form: ArrayLike, parameters: LWEParameters) -> LowDegreeW
 
     Examples
     --------
-    >>> found = low_degree_weights([1, 1], LWEParameters(n=2, q=2, p=2))
-    >>> found.first, found.second
-    (0.0, 1.0)
+    >>> [weight.value for weight in low_degree_weights([1, 1], LWEParameters(n=2, q=2, p=2))]
+    [0.0, 1.0]
     """
     v, q = require_form(form, parameters.covariates), parameters.q
     if parameters.matrix == "uniform":
@@ -84,10 +75,7 @@ def low_degree_weights(form: ArrayLike, parameters: LWEParameters) -> LowDegreeW
     deviations, scale = residue_deviations(v, q, parameters.matrix)
     label = rounded(np.arange(q), q, parameters.p) - parameters.centre
     moment = float(np.maximum(1 / q + deviations * math.exp(scale), 0.0) @ label**2)
-    (first, exact_first), (second, exact_second) = (
-        _log2_weight(degree, v, parameters, own, moment) for degree in (1, 2)
-    )
-    return LowDegreeWeights(first, second, exact_first, exact_second)
+    return _weight(1, v, parameters, own, moment), _weight(2, v, parameters, own, moment)
 
 
 def weights_computable(covariates: int, modulus: int) -> bool:
@@ -95,16 +83,15 @@ def weights_computable(covariates: int, modulus: int) -> bool:
     return followed(covariates, modulus) and covariates**2 * modulus <= _MOST_OPERATIONS
 
 
-def _log2_weight(
+def _weight(
     degree: int, form: Int[np.ndarray, " n"], parameters: LWEParameters, own: Characters, moment: float
-) -> tuple[float, bool]:
-    """log2 of a weight, or of a bound on it, and whether it is the weight itself."""
+) -> LowDegreeWeight:
     q, n, ternary = parameters.q, len(form), parameters.matrix == "ternary"
     coefficients = _label_coefficients(parameters)
     # a character with zero factors contributes only to sets that contain the covariates of all these factors
     kept = np.flatnonzero((own.zeros <= degree) & (coefficients != 0))
     if not len(kept) or moment <= 0:
-        return -math.inf, True
+        return LowDegreeWeight(-math.inf)
     logs, frequencies = own.logs[kept], kept + 1
     scale = float(logs.max())
     # with its conjugate, unless it is its own
@@ -126,16 +113,17 @@ def _log2_weight(
         sums = sums + _coefficients(degree, functions, weights[part])
         error += float(errors[part] @ _norms(degree, functions))
     if error == 0:  # no terms
-        return -math.inf, True
+        return LowDegreeWeight(-math.inf)
     norm = math.sqrt(np.sum(np.square(sums)) / degree)
     # the chances of q residues, each right to a few units
     of_moment = 8 * _EPS * q * parameters.centre**2 / moment
     if norm > 0 and 2 * error / norm + of_moment <= _RESOLVED:
-        return (math.log(norm**2 / moment) + 2 * scale) / math.log(2), True
+        return LowDegreeWeight((math.log(norm**2 / moment) + 2 * scale) / math.log(2))
     if of_moment >= 0.5:
-        return 0.0, False
+        return LowDegreeWeight(0.0, resolved=False)
     bound = (math.log((norm + error) ** 2 / (moment * (1 - of_moment))) + 2 * scale) / math.log(2)
-    return min(0.0, float(math.ceil(bound))), False  # a whole number, so that rounding has no effect
+    # a whole number, so that rounding has no effect
+    return LowDegreeWeight(min(0.0, float(math.ceil(bound))), resolved=False)
 
 
 _Functions = list[tuple[complex, Float[np.ndarray, "n block"]]]

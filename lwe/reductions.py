@@ -1,6 +1,7 @@
 """The assumption of a problem, what known reductions to it lose at its parameters, and three that run on samples."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -137,22 +138,8 @@ def known_reductions(parameters: LWEParameters) -> Reductions:
     easy = parameters.p == parameters.q and not parameters.noisy
     if easy or sizes.secret_bits == 0 or sizes.label_bits == 0:
         return Reductions(parameters, 0, ())
-    needed, q = fewest_samples(parameters), parameters.q
-    errors, problem = (
-        "LPN" if q == 2 else "LWE",
-        "LWR" if parameters.p < q else "LPN" if q == 2 else "LWE",
-    )
-    secret = "" if parameters.Xs.is_uniform(q) else f", {parameters.Xs} secret"
-    rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
-    steps = (
-        *_from_lattices(parameters, errors),
-        *_to_small_secrets(parameters, errors, errors + secret),
-        *_to_small_rows(parameters, errors + secret, errors + rows + secret),
-        *_to_rounding(parameters, errors + rows + secret, problem + rows + secret, needed),
-        *_by_rejection(parameters, secret, rows, problem + rows + secret),
-        _to_layers(parameters, problem + rows + secret),
-    )
-    return Reductions(parameters, needed, steps)
+    needed = fewest_samples(parameters)
+    return Reductions(parameters, needed, tuple(_steps(parameters, needed)))
 
 
 @checked
@@ -261,88 +248,86 @@ def _small_rows(parameters: LWEParameters) -> bool:
     return parameters.matrix == "ternary" or (parameters.matrix == "binary" and parameters.q > 2)
 
 
-def _from_lattices(parameters: LWEParameters, errors: str) -> list[Reduction]:
-    """From problems of lattices in the worst case to learning with errors, of Gaussian errors."""
-    q, n, distribution = parameters.q, parameters.n, parameters.Xe
-    if q == 2 or not isinstance(distribution, DiscreteGaussian):
-        return []
-    n = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
-    width, least = math.sqrt(2 * math.pi) * distribution.sigma, 2 * math.sqrt(n)
-    condition = (
-        f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
-    )
-    lattices = "lattices in the worst case, by quantum algorithms"
-    return [Reduction(lattices, errors, "Regev 2005", "abstract read", condition, math.log2(least / width))]
+def _steps(parameters: LWEParameters, needed: int) -> Iterator[Reduction]:
+    """The reductions on the way from lattices to the layer, where the problem has to do with them."""
+    q, p, n = parameters.q, parameters.p, parameters.n
+    errors, rounding = "LPN" if q == 2 else "LWE", "LWR" if p < q else "LPN" if q == 2 else "LWE"
+    secret = "" if parameters.Xs.is_uniform(q) else f", {parameters.Xs} secret"
+    rows = f", {parameters.matrix} rows" if _small_rows(parameters) else ""
+    unrounded, problem = errors + rows + secret, rounding + rows + secret
+
+    # from lattices in the worst case to errors, if they are Gaussian
+    if q > 2 and isinstance(parameters.Xe, DiscreteGaussian):
+        dim = max(n // (q.bit_length() - 1), 1) if _small_rows(parameters) else n
+        width, least = math.sqrt(2 * math.pi) * parameters.Xe.sigma, 2 * math.sqrt(dim)
+        condition = (
+            f"The width of errors, sqrt(2 pi) sigma = {width:.3g}, has to be above 2 sqrt n = {least:.3g}."
+        )
+        lattices, short = "lattices in the worst case, by quantum algorithms", math.log2(least / width)
+        yield Reduction(lattices, errors, "Regev 2005", "abstract read", condition, short)
+
+    # from uniform secrets to secrets from the distribution of the errors
+    if secret:
+        condition = (
+            f"About n = {n} samples become the secret, which then has the distribution of the errors; the secret here "
+            "has to have it, too."
+        )
+        source = "Applebaum, Cash, Peikert and Sahai 2009"
+        short = -math.inf if parameters.Xs == parameters.Xe else math.inf
+        yield Reduction(errors, errors + secret, source, "unchecked", condition, short)
+
+    # from uniform rows mod q to rows of bits or trits
+    if rows:
+        yield _to_small_rows(parameters, errors + secret, unrounded)
+
+    # from errors to rounding: errors before it, or such errors as hardly change a label
+    run = "lwe.rounded_samples"
+    if p < q and parameters.noisy:
+        condition = "Labels of learning with errors, rounded, are exactly these labels."
+        yield Reduction(unrounded, problem, "derived here", "derived", condition, -math.inf, executable=run)
+    elif p < q:
+        wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
+        condition = (
+            f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples "
+            "the sum has to be at most 1/2."
+        )
+        source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
+        yield Reduction(
+            unrounded, problem, source, "derived", condition, short, 1 / (2 * wrong), executable=run
+        )
+        if not rows:
+            power = needed * math.log2(1 + wrong)
+            condition = (
+                "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it "
+                f"from m samples gives e^2 / (1 + 2p/q)^m. The power is 2^{power:.3g} for m = {needed}."
+            )
+            source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
+            yield Reduction(unrounded, problem, source, "abstract read", condition, short, 1 / wrong)
+
+    # from errors that are uniform on q/p residues to rounding, for any number of samples
+    if p < q and q % p == 0 and not parameters.noisy:
+        uniform = f"{secret} with errors uniform on {q // p} residues"
+        if rows:
+            yield _to_small_rows(parameters, f"LWE{uniform}", f"LWE{rows}{uniform}")
+        condition = (
+            f"p divides q. Samples whose label is a multiple of q/p = {q // p} are kept: it takes {q // p} times as "
+            "many, and nothing else is lost. Such errors may be easy: the fewer residues, the lower the degree of "
+            "Arora and Ge's equations."
+        )
+        source, run = "derived here; Bogdanov, Guo, Masny, Richelson and Rosen 2016", "lwe.rejected_samples"
+        start = f"LWE{rows}{uniform}"
+        yield Reduction(start, problem, source, "derived", condition, -math.inf, executable=run)
+
+    yield _to_layers(parameters, problem)
 
 
-def _to_small_secrets(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
-    """From learning with errors with uniform secrets to that with secrets from the distribution of the errors."""
-    if start == to:
-        return []
-    condition = (
-        f"About n = {parameters.n} samples become the secret, which then has the distribution of the errors; the "
-        "secret here has to have it, too."
-    )
-    short = -math.inf if parameters.Xs == parameters.Xe else math.inf
-    return [Reduction(start, to, "Applebaum, Cash, Peikert and Sahai 2009", "unchecked", condition, short)]
-
-
-def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> list[Reduction]:
-    """From learning with errors with uniform rows mod q to that with rows of bits or trits."""
-    if start == to:
-        return []
+def _to_small_rows(parameters: LWEParameters, start: str, to: str) -> Reduction:
     q, n, digits = parameters.q, parameters.n, parameters.q.bit_length() - 1
     covers = q & (q - 1) == 0 and n >= digits and parameters.Xs.is_uniform(q)
     condition = f"q a power of two, n >= log2 q and a uniform secret are needed; the dimension falls to {n // digits}."
     source, run = "derived here, after Boneh and others 2013", "lwe.small_row_samples" if covers else ""
-    return [
-        Reduction(start, to, source, "derived", condition, -math.inf if covers else math.inf, executable=run)
-    ]
-
-
-def _to_rounding(parameters: LWEParameters, start: str, to: str, needed: int) -> list[Reduction]:
-    """From learning with errors to learning with rounding."""
-    q, p, run = parameters.q, parameters.p, "lwe.rounded_samples"
-    if start == to:
-        return []
-    if parameters.noisy:
-        condition = "Labels of learning with errors, rounded, are exactly these labels."
-        return [Reduction(start, to, "derived here", "derived", condition, -math.inf, executable=run)]
-    wrong = 2 * p / q  # the chance that an error of size 1 changes a label, at most
-    condition = (
-        f"An error of size 1 changes a label with probability at most 2p/q = {wrong:.3g}; over {needed} samples the "
-        "sum has to be at most 1/2."
-    )
-    source, short = "Banerjee, Peikert and Rosen 2012", math.log2(2 * needed * wrong)
-    steps = [Reduction(start, to, source, "derived", condition, short, 1 / (2 * wrong), executable=run)]
-    if _small_rows(parameters):
-        return steps
-    condition = (
-        "Finding the secret loses a constant factor up to q/(2p) samples, at any q: a chance e of finding it from m "
-        f"samples gives e^2 / (1 + 2p/q)^m. The power is 2^{needed * math.log2(1 + wrong):.3g} for m = {needed}."
-    )
-    source, short = "Bogdanov, Guo, Masny, Richelson and Rosen 2016", math.log2(needed * wrong)
-    steps.append(Reduction(start, to, source, "abstract read", condition, short, 1 / wrong))
-    return steps
-
-
-def _by_rejection(parameters: LWEParameters, secret: str, rows: str, to: str) -> list[Reduction]:
-    """From learning with errors that are uniform on q/p residues, for any number of samples."""
-    q, p = parameters.q, parameters.p
-    if p == q or q % p or parameters.noisy:
-        return []
-    errors = f" with errors uniform on {q // p} residues"
-    start, standard = f"LWE{rows}{secret}{errors}", f"LWE{secret}{errors}"
-    condition = (
-        f"p divides q. Samples whose label is a multiple of q/p = {q // p} are kept: it takes {q // p} times as many, "
-        "and nothing else is lost. Such errors may be easy: the fewer residues, the lower the degree of Arora and Ge's "
-        "equations."
-    )
-    source = "derived here; Bogdanov, Guo, Masny, Richelson and Rosen 2016"
-    return [
-        *_to_small_rows(parameters, standard, start),
-        Reduction(start, to, source, "derived", condition, -math.inf, executable="lwe.rejected_samples"),
-    ]
+    short = -math.inf if covers else math.inf
+    return Reduction(start, to, source, "derived", condition, short, executable=run)
 
 
 def _to_layers(parameters: LWEParameters, start: str) -> Reduction:

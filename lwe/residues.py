@@ -13,15 +13,15 @@ __all__ = [
     "LARGEST_MODULUS",
     "Modulus",
     "centred",
-    "congruent_product",
     "inner_products",
     "product_quotient",
+    "product_residue",
     "rounded",
     "whole_array",
 ]
 
 LARGEST_MODULUS = 1 << 52
-"""The largest modulus q: twice a residue is then exact in floating point, which `product_quotient` needs."""
+"""The largest modulus q of samples: twice a residue is then exact in floating point."""
 
 Modulus = Annotated[int, Whole(2, LARGEST_MODULUS)]
 
@@ -53,31 +53,24 @@ _Whole = Int[np.ndarray, "..."]
 
 
 def product_quotient(one: _Whole, other: int | _Whole, divisor: int, largest: int) -> _Whole:
-    """floor(a b / d) for arrays that broadcast, without overflow; `largest` is a bound on the size of a b.
-
-    The factors, the divisor and the quotient are at most 2^53 in size.
+    """floor(a b / d) for arrays that broadcast; `largest` is a bound on the size of a b.
 
     Examples
     --------
     >>> int(product_quotient(np.array([2**50 + 1]), 2**51 - 1, 2**52, 2**102)[0]) == (2**50 + 1) * (2**51 - 1) // 2**52
     True
     """
-    return one * other // divisor if largest < 1 << 63 else _divided(one, other, divisor)[0]
+    return (_exact(one, largest) * other // divisor).astype(np.int64)
 
 
-def congruent_product(one: _Whole, other: int | _Whole, divisor: int, largest: int) -> _Whole:
-    """A number of at most 2^62 in size that is a b mod d, of the arguments of `product_quotient`."""
-    return one * other if largest <= 1 << 62 else _divided(one, other, divisor)[1]
+def product_residue(one: _Whole, other: int | _Whole, divisor: int, largest: int) -> _Whole:
+    """The residue a b mod d, of the arguments of `product_quotient`."""
+    return (_exact(one, largest) * other % divisor).astype(np.int64)
 
 
-def _divided(one: _Whole, other: int | _Whole, divisor: int) -> tuple[_Whole, _Whole]:
-    # The quotient in floating point is off by a few units. So a b minus its multiple of the divisor is a few divisors
-    # in size, and integers that wrap around at 2^64 give it exactly.
-    a, b = one.astype(np.int64), np.asarray(other, dtype=np.int64)
-    near = np.floor(a.astype(np.float64) * b.astype(np.float64) / divisor).astype(np.int64)
-    with np.errstate(over="ignore"):
-        more, remainder = np.divmod(a * b - near * divisor, divisor)
-    return near + more, remainder
+def _exact(array: _Whole, largest: int) -> np.ndarray:
+    """The array, in Python's integers where products may need more than 64 bits."""
+    return array if largest < 1 << 63 else array.astype(object)
 
 
 def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np.ndarray, " N"]:
@@ -89,12 +82,8 @@ def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np
         )
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     rows, entries = np.mod(rows, modulus), np.mod(entries, modulus)
-    if rows.shape[1] * modulus**2 < 2**62:
-        return np.mod(rows @ entries, modulus)
-    total = np.zeros(len(rows), dtype=np.int64)
-    for column, entry in zip(rows.T, entries, strict=True):
-        total = (total + congruent_product(column, int(entry), modulus, modulus**2)) % modulus
-    return total
+    products = _exact(rows, 2 * rows.shape[1] * modulus**2) @ entries
+    return np.mod(products, modulus).astype(np.int64)
 
 
 def whole_array(name: str, values: Any) -> Int[np.ndarray, "..."]:

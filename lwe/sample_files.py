@@ -70,17 +70,16 @@ def save_samples(
     """
     path = Path(path)
     own = _fitting(path, path, samples.public, samples.labels, parameters, samples.rounding)
+    if secret is not None and (labels_path is not None or path.suffix == ".txt"):
+        raise ValueError(f"{path}: a matrix, or the text of an LWE challenge, holds no secret; take .npz.")
     if labels_path is not None:
-        if secret is not None:
-            raise ValueError(f"{path}: matrices hold no secret; take .npz.")
         write_matrix(path, own.public)
         write_matrix(labels_path, own.labels)
+    elif path.suffix == ".txt":
+        write_whole(path, _challenge(path, own, parameters).encode())
     elif path.suffix == ".npz":
-        arrays: dict[str, Any] = {
-            "A": own.public,
-            "b": own.labels,
-            "parameters": json.dumps(parameters.to_json()),
-        }
+        text = json.dumps(parameters.to_json())
+        arrays: dict[str, Any] = {"A": own.public, "b": own.labels, "parameters": text}
         if own.rounding != "down":
             arrays["rounding"] = own.rounding
         if secret is not None:
@@ -88,10 +87,6 @@ def save_samples(
         written = io.BytesIO()
         np.savez_compressed(written, **arrays)
         write_whole(path, written.getvalue())
-    elif path.suffix == ".txt" and secret is None:
-        write_whole(path, _challenge(path, own, parameters).encode())
-    elif path.suffix == ".txt":
-        raise ValueError(f"{path}: the text of the LWE challenges holds no secret; take .npz.")
     else:
         raise ValueError(
             f"{path}: samples are written as .npz, or as .txt in the format of the LWE challenges."
@@ -148,11 +143,10 @@ def read_samples(
     ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], 'LWE n=2 q=7 p=7 uniform')
     """
     path, kind = Path(path), kind_of_file(path)
-    if (labels_path is None) == (kind == "matrix"):
-        needed = (
-            "a matrix: labels_path is needed, too" if kind == "matrix" else "no matrix: leave labels_path out"
-        )
-        raise ValueError(f"{path} is {needed}.")
+    if kind == "matrix" and labels_path is None:
+        raise ValueError(f"{path} is a matrix: labels_path is needed, too.")
+    if kind != "matrix" and labels_path is not None:
+        raise ValueError(f"{path} is no matrix: leave labels_path out.")
     stored: LWEParameters | None = None
     arrays: dict[str, Any] = {}
     if labels_path is not None:

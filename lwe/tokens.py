@@ -6,11 +6,11 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle
+from attention import BooleanInputs, ExampleOracle
 from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import Real, checked, count
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "rows_of_tokens",
     "samples_from_examples",
     "token_examples",
-    "with_errors",
-    "with_products",
 ]
 
 _GATE = 0
@@ -70,8 +68,8 @@ def samples_from_examples(
 ) -> LWRSamples:
     """The samples (A, b) in examples of a layer of the family "lwr": one for every example on the gate; O(N d).
 
-    ValueError if the arrays are not (N, 2, d), no example is on the gate, or the labels are not whole numbers from 0 to
-    p - 1 that both rows agree on.
+    ValueError if the arrays are not (N, 2, d), no example is on the gate, or the outputs are not those of labels from 0
+    to p - 1.
 
     Parameters
     ----------
@@ -80,7 +78,7 @@ def samples_from_examples(
     parameters : LWEParameters
         The parameters of the layer.
     allowed_error : float
-        How far an output may be from a whole label. For layers with a small slope use `HardInstance.allowed_error`.
+        How far an output may be from that of a label. For layers with a small slope use `HardInstance.allowed_error`.
 
     Returns
     -------
@@ -99,17 +97,14 @@ def samples_from_examples(
     public, on = rows_of_tokens(x, parameters)
     if not on.any():
         raise ValueError(f"x has {len(x)} examples, none on the gate: more are needed.")
-    values = x[on, :, 0] * y[on, :, 0] + parameters.centre
-    labels = np.rint(values)
-    wrong = np.abs(values - labels).max(axis=1) > allowed_error
-    wrong |= (labels[:, 0] != labels[:, 1]) | (labels.min(axis=1) < 0) | (labels.max(axis=1) >= parameters.p)
-    if wrong.any():
-        first, second = values[wrong][0]
+    labels = np.rint(labels_of_outputs(x, y, parameters)).astype(np.int64)
+    error = float(np.abs(outputs_of_labels(x, labels, parameters) - y).max())
+    if error > allowed_error:
         raise ValueError(
-            f"y has the labels {first:g} and {second:g} in the two rows of an example on the gate: equal whole numbers "
-            f"from 0 to {parameters.p - 1}, up to {allowed_error:g}, are needed for {parameters}."
+            f"y has an entry that is off by {error:.3g}: labels from 0 to {parameters.p - 1} on the gate, equal in "
+            f"both rows, and 0 elsewhere, up to {allowed_error:g}, are needed for {parameters}."
         )
-    return LWRSamples(public[on], labels[:, 0].astype(np.int64))
+    return LWRSamples(public[on], labels[on])
 
 
 def realised(parameters: LWEParameters) -> LWEParameters | None:
@@ -218,31 +213,6 @@ class SampleOracle(ExampleOracle):
     def split(self, workers: int) -> list[ExampleOracle]:
         """The same oracle for each of `workers` workers, which draw from it in turn."""
         return [self] * count("workers", workers)
-
-
-def with_products(
-    layer: AttentionLayer,
-    form: np.ndarray,
-    parameters: LWEParameters,
-    covered: tuple[int, int],
-    x: np.ndarray,
-) -> Float[np.ndarray, "N 2 columns"]:
-    """The outputs of a layer, T = <v, a> held in the range of its heads and, on the gate, x_rg: for `with_errors`."""
-    t = np.clip(covariates_of(x, parameters) @ form, *covered)
-    signs = np.where(x[:, [0], 0] != x[:, [1], 0], x[:, :, 0], 0)
-    return np.concatenate([layer(x), np.stack(np.broadcast_arrays(t[:, None], signs), axis=2)], axis=2)
-
-
-def with_errors(
-    parameters: LWEParameters, y: np.ndarray, rng: np.random.Generator
-) -> Float[np.ndarray, "N 2 d"]:
-    """The outputs with errors in their labels, from what `with_products` returns."""
-    q, p = parameters.q, parameters.p
-    t, signs = y[:, 0, -2].astype(np.int64), y[:, :, -1]
-    errors = parameters.Xe.draw(len(y), q, rng=rng)
-    noisy = y[:, :, :-2].copy()
-    noisy[:, :, 0] += signs * (rounded(t + errors, q, p) - rounded(t, q, p))[:, None]
-    return noisy
 
 
 def _covariates(public: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, "N n"]:

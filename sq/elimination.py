@@ -10,7 +10,7 @@ from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import HeldOut, Predictor, verdict
 from attention.learning import LearnerBase
 from attention.validation import NonNegativeInt, PositiveInt, Real, checked
-from lower import HardInstance, Heads, KnownPart, LinearKnownPart, solve_gf2
+from lower import HardInstance, Heads, KnownComponent, solve_gf2
 from sq.parities import ParityFamily
 from sq.profile_family import gated_values
 
@@ -59,7 +59,7 @@ class ParityElimination(LearnerBase):
     gate: NonNegativeInt = 0  #: the gate coordinate g
     #: the output direction w, of norm 1; the gate's unit vector when left out
     direction: Float[np.ndarray, " d"] | None = None
-    known: KnownPart | None = None  #: the part of the target known in advance; zero when left out
+    known: KnownComponent | None = None  #: the part of the target known in advance; zero when left out
     #: The heads that realise parities of this family, to give the answer as a layer. If they are left out, or S is
     #: larger than they support, the fit predicts by the definition of the target, and its layer is None.
     heads: Heads | None = None
@@ -158,8 +158,8 @@ class ParityElimination(LearnerBase):
         unchecked = judged.outcome is Outcome.UNCONFIRMED and len(bits) - fitted < _HELD_OUT
         return recorder.fit(spent if unchecked else judged, predict=predict, layer=layer)
 
-    def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
-        known = LinearKnownPart.zero(2, d) if self.known is None else self.known
+    def _fitting(self, d: int) -> tuple[KnownComponent, np.ndarray]:
+        known = KnownComponent.zero(2, d) if self.known is None else self.known
         w = np.eye(d)[min(self.gate, d - 1)] if self.direction is None else self.direction
         if known.tokens != 2 or known.dim != d or len(w) != d or self.gate >= d:
             raise ValueError(
@@ -196,7 +196,7 @@ class _Parity:
     """The target by its definition, for parities that the given heads do not realise."""
 
     secret: np.ndarray
-    known: KnownPart
+    known: KnownComponent
     gate: int
     direction: np.ndarray
 

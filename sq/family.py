@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,20 +22,20 @@ from lower import (
     HardInstance,
     Heads,
     Key,
-    LinearKnownPart,
+    KnownComponent,
+    Option,
     SecretPairs,
     Status,
     Word,
     query_lower_bound,
 )
-from lower.known import KnownPart
-from lower.low_degree import flip_factor
+from lower.low_degree import FlipRate, flip_factor
 from sq.labels import flipped_examples
 from sq.secret_set import SecretSet
 
 __all__ = [
-    "DIM",
-    "NOISE",
+    "Dim",
+    "Noise",
     "SQFamily",
     "TargetFamily",
     "makes",
@@ -44,15 +44,15 @@ __all__ = [
     "two_head_families",
 ]
 
-DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
-"""The options of the field `dim` in all families."""
-
-NOISE: Mapping[str, Any] = {
-    "help": "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
-    "preset": 0.0,
-    "omitted": True,
-}
-"""The options of the field `noise` in all families."""
+Dim = Annotated[PositiveInt, Option("Number d of coordinates of a token.", preset=48)]
+Noise = Annotated[
+    FlipRate,
+    Option(
+        "Rate, below 1/2, at which the hidden part of a label has its sign flipped.",
+        preset=0.0,
+        omitted=True,
+    ),
+]
 
 _MOST_BITS = 2048  # the errors of more heads would take hours
 _TOLERANCES = (0.3, 0.1, 0.05)
@@ -220,9 +220,9 @@ class SQFamily(TargetFamily):
         """The heads that hide a secret."""
         return self.heads.placed(secret, dim=self.dim, direction=direction)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2."""
-        return LinearKnownPart.from_gate(self.c, self.c0, gate=0, direction=direction)
+        return KnownComponent.from_gate(self.c, self.c0, gate=0, direction=direction)
 
     def error(self) -> float:
         """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
@@ -329,7 +329,7 @@ def two_head_families(*, bits: PositiveInt = 8, dim: PositiveInt = 40) -> tuple[
 
 def makes(entry: Any, kind: type | tuple[type, ...]) -> bool:
     """Whether an entry of `lower.FAMILIES` makes families of a class."""
-    return issubclass(getattr(entry, "result", entry), kind)
+    return issubclass(entry.result, kind)
 
 
 def plural(many: int, what: str) -> str:

@@ -3,19 +3,19 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from lower import FAMILIES, Heads, LinearKnownPart, SecretPairs, Word, option, register
-from lower.family import Option
-from lower.known import KnownPart
+from lower import FAMILIES, Heads, KnownComponent, Option, SecretPairs, Word, register
 from sq.family import SQFamily, makes
 from sq.profile_family import ProfileFamily, gated_values
 from sq.secret_set import GateAndSecretSet
 
 __all__ = ["HiddenGateFamily"]
+
+_BASE = Option("The family whose gate is hidden; its c0 must be 0.")
 
 
 def _of_base(name: str) -> Any:
@@ -58,7 +58,7 @@ class HiddenGateFamily(SQFamily):
     called = "Hidden gate, {base}"
     tabled: ClassVar = ({"bits": 1},)
     documented: ClassVar = {"bits": 3}
-    base: ProfileFamily = option("The family whose gate is hidden; its c0 must be 0.")
+    base: Annotated[ProfileFamily, _BASE]
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
@@ -69,20 +69,16 @@ class HiddenGateFamily(SQFamily):
             )
 
     @classmethod
-    def options(cls) -> dict[str, Option]:
+    def preset_options(cls) -> dict[str, Option]:
         """The name of a base, and the options of all bases."""
         bases = _bases()
-        found = {
-            "base": Option(
-                "The family whose gate is hidden; its c0 must be 0.", "parity", kind=Literal[tuple(bases)]
-            )
-        }
+        found = {"base": replace(_BASE, preset="parity", kind=Literal[tuple(bases)])}
         for name, one in (pair for base in bases.values() for pair in base.options().items()):
             found.setdefault(name, replace(one, kind=one.kind | None, preset=None))
         return found
 
     @classmethod
-    def preset(cls, base: str = "parity", **parameters: Any) -> "HiddenGateFamily":
+    def of_presets(cls, base: str = "parity", **parameters: Any) -> "HiddenGateFamily":
         """The family of a base with presets for what is left out."""
         kind = _bases()[base]
         if unused := set(parameters) - set(kind.options()):
@@ -132,9 +128,9 @@ class HiddenGateFamily(SQFamily):
         """The heads that hide a gate and a set."""
         return self.heads.placed(secret[1:], dim=self.dim, gate=int(secret[0]), direction=direction)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """Nothing is known in advance."""
-        return LinearKnownPart.zero(2, self.dim)
+        return KnownComponent.zero(2, self.dim)
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f: on the hidden gate the normalised profile at N_S, with opposite signs in the two rows."""

@@ -1,9 +1,6 @@
 """The labels of a hard instance: known and hidden part, and flips of the sign of the hidden part at a stated rate."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +8,7 @@ from jaxtyping import Float
 from attention import ExampleOracle
 from attention.inputs import Rng
 from attention.validation import checked
-from lower import HardInstance
+from lower import HardInstance, KnownComponent
 from lower.low_degree import FlipRate
 
 __all__ = ["flipped_examples", "hidden_of_labels", "labels_of_hidden"]
@@ -61,24 +58,18 @@ def flipped_examples(
     """
     if not rate:
         return ExampleOracle(instance.layer, instance.inputs, rng=rng)
-    noise = partial(_flipped, rate=rate, rows_agree=rows_agree)
-    return ExampleOracle(_WithKnown(instance.layer, instance.known), instance.inputs, noise=noise, rng=rng)
-
-
-@dataclass(frozen=True, eq=False)
-class _WithKnown:
-    """A layer's outputs and, beside them, the known part, which the flips need."""
-
-    layer: Callable[[Any], Any]
-    known: Callable[[Any], Any]
-
-    def __call__(self, x: np.ndarray) -> Float[np.ndarray, "n k columns"]:
-        return np.concatenate([self.layer(x), self.known(x)], axis=2)
+    noise = partial(_flipped, instance.known, rate=rate, rows_agree=rows_agree)
+    return ExampleOracle(instance.layer, instance.inputs, noise=noise, rng=rng)
 
 
 def _flipped(
-    both: np.ndarray, rng: np.random.Generator, *, rate: float, rows_agree: bool
+    known: KnownComponent,
+    x: np.ndarray,
+    y: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    rate: float,
+    rows_agree: bool,
 ) -> Float[np.ndarray, "n k d"]:
-    y, known = np.split(both, 2, axis=2)
     flip = rng.random((len(y), 1 if rows_agree else y.shape[1], 1)) < rate
-    return np.rint(np.where(flip, 2 * known - y, y) / _GRAIN) * _GRAIN
+    return np.rint(np.where(flip, 2 * known(x) - y, y) / _GRAIN) * _GRAIN

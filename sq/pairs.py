@@ -10,10 +10,9 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention.validation import PositiveInt, Real
-from lower import Fact, Heads, Key, SecretPairs, Status, Word, option, register
-from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, SQFamily
+from attention.validation import Real
+from lower import Fact, Heads, Key, Option, SecretPairs, Status, Word, register
+from sq.family import Dim, Noise, SQFamily
 from sq.profile_family import tanh
 from sq.secret_set import SecretSet
 
@@ -51,9 +50,9 @@ class PairFamily(SQFamily):
 
     name = "sq-pair"
     called = "Pair of coordinates, {heads}"
-    dim: PositiveInt = option(**DIM)
-    noise: FlipRate = option(**NOISE, default=0.0)
-    beta: Annotated[float, Real(least=1e-6)] = option("Slope of the head.", default=1.0)
+    dim: Dim
+    noise: Noise = 0.0
+    beta: Annotated[float, Real(least=1e-6), Option("Slope of the head.")] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]

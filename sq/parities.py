@@ -14,8 +14,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
 from lower import Fact, HardInstance, Heads, Key, Option, Status, Word, register
 from lower.heads import SATURATED_SLOPE
-from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, require_realisable
+from sq.family import Dim, Noise, require_realisable
 from sq.profile_family import ProfileFamily
 from sq.secret_set import SecretSet
 
@@ -77,7 +76,7 @@ class ParityFamily(ProfileFamily):
     def __init__(
         self,
         *,
-        dim: Annotated[PositiveInt, Option(**DIM)],
+        dim: Dim,
         bits: Annotated[
             PositiveInt | None, Option("Hidden bits; by default as many as the heads hide.")
         ] = None,
@@ -96,7 +95,7 @@ class ParityFamily(ProfileFamily):
             PositiveFloat | None, Option("Slope of A and B (by default 40) or C (1); D has its own.")
         ] = None,
         slopes: Annotated[Sequence[PositiveFloat] | None, Option("The slopes of D, one a head.")] = None,
-        noise: Annotated[FlipRate, Option(**NOISE)] = 0.0,
+        noise: Noise = 0.0,
     ) -> None:
         construction = construction or ("B" if (bits or 0) > _MOST_BITS_OF_D else "D")
         bits = _hidden_bits(construction, bits, heads_count)

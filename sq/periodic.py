@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attention import GaussianInputs, Inputs, MarkedInputs
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator, real_array
-from lower import Fact, Heads, Key, Status, Word, option, query_lower_bound, register
+from lower import Fact, Heads, Key, Option, Status, Word, query_lower_bound, register
 from sq.family import TargetFamily
 from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
@@ -108,18 +108,24 @@ class PeriodicFamily(TargetFamily):
 
     name = "sq-periodic"
     called = "Periodic wave of frequency {gamma:g}"
-    dim: Annotated[int, Whole(4)] = option("Number d of coordinates of a token.", preset=16)
-    bits: PositiveInt | None = option(
-        "Number l of coordinates in the direction, all alike; left out, it is any direction.", default=None
-    )
-    gamma: Annotated[float, Real(least=0.01, most=100)] = option("Frequency of the wave.", default=2.0)
-    sharpness: Annotated[float, Real(least=0.5, most=40)] = option(
-        "Slope times half a period: near 3 a sine, 40 a square wave.", default=3.0
-    )
-    reach: Annotated[float, Real(least=9, most=40)] = option(
-        "Half the range on which the wave is periodic, in standard deviations; more raises small bounds.",
-        default=9.0,
-    )
+    dim: Annotated[int, Whole(4), Option("Number d of coordinates of a token.", preset=16)]
+    bits: Annotated[
+        PositiveInt | None,
+        Option("Number l of coordinates in the direction, all alike; left out, it is any direction."),
+    ] = None
+    gamma: Annotated[float, Real(least=0.01, most=100), Option("Frequency of the wave.")] = 2.0
+    sharpness: Annotated[
+        float,
+        Real(least=0.5, most=40),
+        Option("Slope times half a period: near 3 a sine, 40 a square wave."),
+    ] = 3.0
+    reach: Annotated[
+        float,
+        Real(least=9, most=40),
+        Option(
+            "Half the range on which the wave is periodic, in standard deviations; more raises small bounds."
+        ),
+    ] = 9.0
 
     orthonormal = False  # all correlations are above 0 but small
 

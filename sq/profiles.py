@@ -12,8 +12,7 @@ from jaxtyping import Float
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
 from lower import Heads, Option, Word, constructor
 from lower.heads import SATURATED_SLOPE, Numbers
-from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, require_realisable
+from sq.family import Dim, Noise, require_realisable
 from sq.profile_family import ProfileFamily, tanh
 from sq.secret_set import SecretSet
 
@@ -22,9 +21,7 @@ __all__ = ["designed_coefficients"]
 _SATURATED = 1e-12  # below this share, cancellation has destroyed the digits of the hidden part
 
 _BITS = Option("Number l of hidden coordinates.", preset=8)
-Dim = Annotated[PositiveInt, Option(**DIM)]
 Bits = Annotated[PositiveInt, _BITS]
-Noise = Annotated[FlipRate, Option(**NOISE)]
 Slope = Annotated[PositiveFloat, Option("Slope of all heads.")]
 
 

@@ -12,10 +12,9 @@ from jaxtyping import Float, Int
 
 from attention.memory import require_memory
 from attention.validation import PositiveFloat, PositiveInt, Whole
-from lower import GatedKnownPart, Heads, LinearKnownPart, SecretPairs, Word, option, register
+from lower import Heads, KnownComponent, Option, SecretPairs, Word, register
 from lower.heads import SATURATED_SLOPE
-from lower.low_degree import FlipRate
-from sq.family import DIM, NOISE, SQFamily, require_realisable
+from sq.family import Dim, Noise, SQFamily, require_realisable
 from sq.secret_set import SecretSet
 
 __all__ = ["TokenParityFamily"]
@@ -61,11 +60,11 @@ class TokenParityFamily(SQFamily):
     called = "Parity of each token, {bits}, {heads}, {tokens}"
     tabled: ClassVar = ({"bits": 2},)
     documented: ClassVar = {"bits": 2, "tokens": 3}
-    dim: PositiveInt = option(**DIM)
-    tokens: Annotated[int, Whole(2)] = option("Number k of tokens.", default=3)
-    bits: PositiveInt = option("Number l of hidden coordinates.", default=2)
-    noise: FlipRate = option(**NOISE, default=0.0)
-    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
+    dim: Dim
+    tokens: Annotated[int, Whole(2), Option("Number k of tokens.")] = 3
+    bits: Annotated[PositiveInt, Option("Number l of hidden coordinates.")] = 2
+    noise: Noise = 0.0
+    beta: Annotated[PositiveFloat, Option("Slope of all heads.")] = SATURATED_SLOPE
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
@@ -129,18 +128,15 @@ class TokenParityFamily(SQFamily):
         """Theta_i = beta v_i e_1^T."""
         return self.heads.placed(secret, dim=self.dim, direction=direction, columns=0, offset=1)
 
-    def known(self, direction: Float[np.ndarray, " d"]) -> GatedKnownPart:
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownComponent:
         """K: c0 x_r2 w on the gate and C x_11 w off it."""
         require_memory(
             f"The known part of {self.tokens} tokens", 8 * 4 * self.tokens**2, advice="take fewer tokens"
         )
         same, units = np.eye(self.tokens), np.zeros((2, self.dim))
         units[[0, 1], [0, 1]] = 1.0
-        return GatedKnownPart(
-            gate=0,
-            on=LinearKnownPart(mixing=self.c0 * same, projection=np.outer(units[1], direction)),
-            off=LinearKnownPart(mixing=self.c * same, projection=np.outer(units[0], direction)),
-        )
+        off = KnownComponent(mixing=self.c * same, projection=np.outer(units[0], direction))
+        return KnownComponent(self.c0 * same, np.outer(units[1], direction), gate=0, off=off)
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S: on the gate (-1)^(l+1) x_r2^(l+1) chi_S(x_r) / scale in row r, off it 0."""

@@ -1,6 +1,7 @@
 """The command line ``attention-bounds``."""
 
 import os
+import signal
 import sys
 
 __all__ = ["main"]
@@ -8,6 +9,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use, 130 interrupted."""
+    for name in ("SIGTERM", "SIGHUP"):  # a request to end, or a lost terminal: the command keeps its results
+        number = getattr(signal, name, None)
+        # an ignored signal stays ignored, because nohup relies on it
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     try:
         _open_streams()
         from arena.cli.main import run  # an interruption during this import is also reported in one line

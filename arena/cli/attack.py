@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.attacking import attack
-from arena.attacks import ATTACKS
-from arena.cli.console import JsonOption, print_json, require_writable, say, write_json
+from arena.attacking import ATTACKS, attack
+from arena.cli.console import JsonOption, report, require_writable, say, write_json
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from lwe import AttackOutcome
@@ -58,10 +57,8 @@ def attack_command(
             write_json(out, found.to_json())
 
     found = attack(file, attacks, on_result=keep, progress=True, **settings)
-    if as_json:
-        print_json({"file": str(file), **found.to_json()})
-    elif found.results:
-        say(str(found))
+    if as_json or found.results:
+        report(found, {"file": str(file), **found.to_json()}, as_json)
     if out is not None and found.results:
         say(f"\n{out}", quiet=as_json)
     if found.not_run:

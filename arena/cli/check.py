@@ -8,8 +8,7 @@ import typer
 from arena.cli.console import (
     JsonOption,
     SeedOption,
-    print_json,
-    require_counts,
+    report,
     require_writable,
     say,
 )
@@ -42,7 +41,7 @@ def check_command(
             help="Keep the results in this folder and write their pages; without it, print only.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes that share the work, each in one thread.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that share the work, each in one thread.")] = 1,
     inject: Annotated[
         bool,
         typer.Option("--inject", help="Run each claim again, quickly, with an injected error: it must fail."),
@@ -58,13 +57,10 @@ def check_command(
 
     Example: attention-bounds check crude-sum --scale full
     """
-    require_counts(jobs=jobs)
     claims = find_claims(checks or [])
     if list_only:
-        if as_json:
-            print_json([claim_to_json(one, None) for one in claims])
-        else:
-            say("\n".join(f"{one.id}: {one.text}" for one in claims))
+        lines = [f"{claim.id}: {claim.text}" for claim in claims]
+        report("\n".join(lines), [claim_to_json(claim, None) for claim in claims], as_json)
         return
     if out is not None:
         require_writable(out, directory=True)
@@ -79,10 +75,7 @@ def check_command(
     except KeyboardInterrupt:
         interrupted = True
     results.sort(key=lambda one: list(by_id).index(one.id))
-    if as_json:
-        print_json([claim_to_json(by_id[one.id], one) for one in results])
-    else:
-        say(summary_text(claims, results))
+    report(summary_text(claims, results), [claim_to_json(by_id[one.id], one) for one in results], as_json)
     if out is not None:
         write_pages(out, all_claims())
         say(str(out / "index.rst"), quiet=as_json)

@@ -20,11 +20,11 @@ from arena.cli.console import (
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.comparison import compare
-from arena.engines import require_engine, require_known_engine
-from arena.generated_targets import preset_targets
-from arena.learners import LEARNERS, choose_budgets, choose_learners
+from arena.learner_table import LEARNERS, PRESETS
+from arena.learners import choose_learners, require_engine
 from arena.results import Results
-from arena.targets import load_targets
+from arena.target_files import load_targets
+from arena.targets import preset_targets
 from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole
@@ -66,10 +66,10 @@ def compare_command(
     """
     entries = choose_learners(learners)
     # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    (require_engine if run.dask is None else require_known_engine)(settings["engine"], settings["device"])
+    require_engine(settings["engine"], settings["device"], here=run.dask is None)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     options = run.begin(out, "runs")
-    total = len(targets) * len(entries) * (settings["seeds"] or choose_budgets(settings["preset"]).seeds)
+    total = len(targets) * len(entries) * (settings["seeds"] or PRESETS[settings["preset"]].seeds)
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
@@ -109,9 +109,8 @@ def compare_command(
 def _interruption(results: Results, total: int) -> WorkFailedError:
     store_error, done = results.made["interrupted"], f"{len(results.cells)} of {total} cells"
     by_hand = store_error is True
-    error, why = (
-        (WorkInterruptedError, "Interrupted") if by_hand else (WorkFailedError, store_error.rstrip("."))
-    )
+    error = WorkInterruptedError if by_hand else WorkFailedError
+    why = "Interrupted" if by_hand else store_error.rstrip(".")
     if results.made.get("fresh"):
         return error(f"{why}: {done} were computed afresh; of the others, the store keeps what it had.")
     return error(f"{why}: {done} are done{' and kept' if by_hand else ''}; the same command goes on.")

@@ -1,8 +1,8 @@
-"""Shared by all commands: options, JSON on standard output, what work is doing, files."""
+"""Shared by all commands: options, JSON and text on standard output, what work is doing, files."""
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,28 +13,26 @@ import typer
 from arena.formats import as_plain
 from attention.files import write_whole
 from attention.foreign import json_text, printable
-from attention.validation import PositiveInt, count
+from attention.validation import PositiveInt
 
 if TYPE_CHECKING:
-    from arena.targets import Target
+    from attention import Step
 
 __all__ = [
     "FolderOption",
     "InputsOption",
     "JsonOption",
     "OutOption",
+    "Progress",
     "RunOptions",
     "SeedOption",
     "TimeoutOption",
     "TokensOption",
-    "print_json",
-    "require_counts",
-    "require_layer_file",
+    "report",
     "require_writable",
     "say",
-    "showing_steps",
+    "showing_progress",
     "write_json",
-    "write_target",
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -70,13 +68,7 @@ class RunOptions:
     fresh: bool = False
 
     def begin(self, out: Path | None, name: str) -> dict[str, Any]:
-        """The arguments for `runs.run`, checked before the work; the folder `out`, if there is one, is made.
-
-        Raises
-        ------
-        ValueError
-            If options exclude each other, or the folder cannot be written to.
-        """
+        """The arguments for `runs.run`, checked before the work; the folder `out`, if there is one, is made."""
         if self.jobs is not None and self.dask is not None:
             raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
         place = self.store
@@ -85,48 +77,25 @@ class RunOptions:
             place = out / f"{name}.sqlite" if place is None else place
         from runs import Store
 
-        kept = None if place is None else Store(place)
         return {
-            "jobs": (os.cpu_count() or 1) if self.jobs is None else self.jobs,
+            "jobs": self.jobs or os.cpu_count() or 1,
             "cluster": self.dask,
-            "store": kept,
+            "store": None if place is None else Store(place),
             "fresh": self.fresh,
             "progress": True,
         }
 
 
-def _writable(out: Path) -> Path:
-    require_layer_file(out)
-    require_writable(out)
-    return out
+def require_writable(
+    path: Path, *, directory: bool = False, source: Path | None = None, layer: bool = False
+) -> Path:
+    """The path, if a result can be written there; else a ValueError, before the work.
 
-
-# check that the file can be written before the target is made, which may take long
-OutOption = Annotated[
-    Path, typer.Option("-o", "--out", help="The safetensors file to write.", callback=_writable)
-]
-
-
-def print_json(data: Any) -> None:
-    """Print `data` as one JSON document on standard output; values that are not finite become null."""
-    typer.echo(json_text(as_plain(data), indent=2))
-
-
-def say(text: str, *, quiet: bool = False) -> None:
-    """Print text for a person on standard output, unless JSON is requested; only its lines break lines."""
-    if not quiet:
-        typer.echo("\n".join(map(printable, text.split("\n"))))
-
-
-def require_writable(path: Path, *, directory: bool = False, source: Path | None = None) -> None:
-    """Check before the work that its result can be written, and does not overwrite its `source`.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be written, which is an error in the command. Also if it is the source, or lies in a folder that is
-        the source.
+    It may not take the place of its `source`, or of a file in a folder that is the source. The file of a `layer` ends
+    in .safetensors or in nothing.
     """
+    if layer and path.suffix not in ("", ".safetensors"):
+        raise ValueError(f"{path} ends in {path.suffix}: layers are written as .safetensors.")
     if source is not None and path.exists():
         held = source.resolve()
         if path.resolve() == held or (held.is_dir() and path.resolve().parent == held):
@@ -149,61 +118,33 @@ def require_writable(path: Path, *, directory: bool = False, source: Path | None
         probe.unlink()
     except OSError as error:
         raise ValueError(f"Nothing can be written in {folder}: {error.strerror}.") from None
+    return path
 
 
-def require_layer_file(path: Path) -> None:
-    """Raise if the file of a layer would get the ending of another format.
-
-    Raises
-    ------
-    ValueError
-        If the path has an ending other than .safetensors; no ending is allowed.
-    """
-    if path.suffix not in ("", ".safetensors"):
-        raise ValueError(f"{path} ends in {path.suffix}: layers are written as .safetensors.")
-
-
-def require_counts(**numbers: int | None) -> None:
-    """Raise if a number on the command line is below 1; the error names its option.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-    """
-    for name, number in numbers.items():
-        if number is not None:
-            count(f"--{name.replace('_', '-')}", number)
+# check that the file can be written before the target is made, which may take long
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--out",
+        help="The safetensors file to write.",
+        callback=lambda path: require_writable(path, layer=True),
+    ),
+]
 
 
-@dataclass
-class _Steps:
-    label: str
-    step: str = ""
-    began: float = field(default_factory=time.monotonic)
-
-    def take(self, step: str) -> None:
-        self.step = step
-
-    def __str__(self) -> str:
-        step = f", last step: {self.step}" if self.step else ""
-        return f"{self.label}, {time.monotonic() - self.began:.0f} s{step}"
+def say(text: str, *, quiet: bool = False) -> None:
+    """Print text for a person on standard output, unless JSON is requested; only its lines break lines."""
+    if not quiet:
+        typer.echo("\n".join(map(printable, text.split("\n"))))
 
 
-@contextmanager
-def showing_steps(label: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error for how long work runs, and its last step.
-
-    Yields
-    ------
-    callable
-        Call it with a few words after each step.
-    """
-    from runs import showing
-
-    steps = _Steps(label)
-    with showing(steps):
-        yield steps.take
+def report(text: object, data: Any, as_json: bool) -> None:
+    """Print a result as text or, if it is requested, as one JSON document; values that are not finite become null."""
+    if as_json:
+        typer.echo(json_text(as_plain(data), indent=2))
+    else:
+        say(str(text))
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -211,21 +152,30 @@ def write_json(path: Path, data: Any) -> None:
     write_whole(path, f"{json_text(as_plain(data))}\n".encode())
 
 
-def write_target(target: "Target", out: Path, as_json: bool) -> None:
-    """Write the target and report it, as text or as JSON.
+@dataclass
+class Progress:
+    """How far work is: for how long it runs, its latest step, and the latest step with a layer."""
 
-    Raises
-    ------
-    OSError
-        If the target cannot be written.
-    """
-    from arena.targets import save_target
+    label: str
+    latest: "Step | None" = None
+    with_layer: "Step | None" = None
+    began: float = field(default_factory=time.monotonic)
 
-    save_target(out, target)
-    say(f"{out}: {target.record.title}.", quiet=as_json)
-    if as_json:
-        record = target.record
-        shape = {
-            name: getattr(record, name) for name in ("kind", "title", "heads", "tokens", "dim", "inputs")
-        }
-        print_json({"file": str(out), **shape, "made": target.made})
+    def record(self, step: "Step") -> None:
+        """Take note of a step."""
+        self.latest = step
+        self.with_layer = self.with_layer if step.layer is None else step
+
+    def __str__(self) -> str:
+        step = "" if self.latest is None else f", last step: {self.latest.title}"
+        return f"{self.label}, {time.monotonic() - self.began:.0f} s{step}"
+
+
+@contextmanager
+def showing_progress(label: str) -> Iterator[Progress]:
+    """Show on standard error for how long work runs, and its latest step."""
+    from runs import showing
+
+    progress = Progress(label)
+    with showing(progress):
+        yield progress

@@ -1,7 +1,7 @@
 """``attention-bounds generate``: targets as files of data, with a command for each hard family."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -13,19 +13,17 @@ from arena.cli.console import (
     JsonOption,
     OutOption,
     SeedOption,
-    print_json,
-    require_counts,
+    report,
     require_writable,
     say,
-    write_target,
 )
-from arena.cli.main import LazyCommands
 from arena.cli.options import alternatives, as_option, takes
 from arena.targets import checkpoint_target, nice_target, registered_families
+from attention import read_checkpoint_layer
 
 if TYPE_CHECKING:
-    from lower import Family
-    from lower.family import Option
+    from arena.targets import Target
+    from lower.family import FamilyConstructor, Option
     from lwe.sample_files import StoredSamples
 
 __all__ = ["generate_app"]
@@ -36,17 +34,17 @@ _PLAIN = (int, float, str, bool)
 class _FamilyCommands(typer.core.TyperGroup):
     """A group with its own commands and one command for each registered family."""
 
-    @property  # type: ignore[override]
-    def commands(self) -> Mapping[str, Any]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The group's own commands, and those of the families."""
-        return LazyCommands(
-            lambda: [*self._own, *sorted(registered_families())],
-            lambda name: self._own[name] if name in self._own else _command(registered_families()[name]),
-        )
+        for name, family in sorted(registered_families().items()):
+            self.commands[name] = _command(family)
+        return list(self.commands)
 
-    @commands.setter
-    def commands(self, own: Any) -> None:
-        self._own = own
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of that name; families are imported only for their own commands."""
+        if name not in self.commands:
+            self.list_commands(ctx)
+        return self.commands.get(name)
 
 
 generate_app = typer.Typer(
@@ -61,6 +59,21 @@ generate_app = typer.Typer(
 )
 
 
+def _write(target: "Target", out: Path, as_json: bool) -> None:
+    """Write the target and report it."""
+    from arena.target_files import save_target
+    from attention.inputs import inputs_to_json
+
+    save_target(out, target)
+    shape: dict[str, Any] = {
+        "heads": target.layer.heads,
+        "tokens": target.inputs.tokens,
+        "dim": target.layer.dim,
+    }
+    shape |= {"kind": target.kind, "title": target.title, "inputs": inputs_to_json(target.inputs)}
+    report(f"{out}: {target.title}.", {"file": str(out), **shape, "made": target.made}, as_json)
+
+
 @generate_app.command("nice")
 @takes(nice_target, without=("name",))
 def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -> None:
@@ -68,7 +81,7 @@ def nice_command(out: OutOption, as_json: JsonOption = False, **settings: Any) -
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    write_target(nice_target(**settings), out, as_json)
+    _write(nice_target(**settings), out, as_json)
 
 
 @generate_app.command("samples")
@@ -104,42 +117,36 @@ def samples_command(
 
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
-    from arena.attacking import open_samples
+    from arena.samples import open_samples
     from lwe import save_samples
 
     for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
-    require_counts(number=number)
-    found = open_samples(source, number, rounding=rounding, seed=seed)
+    _, found = open_samples(source, number, rounding=rounding, seed=seed)
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")
     save_samples(out, found.samples, found.parameters, secret=secret, labels_path=labels_out)
-    say(f"{out}: {len(found.samples)} samples of {found.parameters}.", quiet=as_json)
+    data = {"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()}
+    text = f"{out}: {len(found.samples)} samples of {found.parameters}."
     if labels_out is not None:
-        say(f"Matrices hold no parameters: {_attack_on(out, labels_out, found)}", quiet=as_json)
-    if as_json:
-        print_json({"file": str(out), "number": len(found.samples), "parameters": found.parameters.to_json()})
+        text += f"\nMatrices hold no parameters: {_attack_on(out, labels_out, found)}"
+    report(text, data, as_json)
 
 
 def _attack_on(matrix: Path, labels: Path, stored: "StoredSamples") -> str:
     """The command that attacks samples in two files of matrices."""
-    parameters, nearest = stored.parameters, stored.samples.rounding == "nearest"
-    given = {
-        "q": parameters.q,
-        "p": None if parameters.p == parameters.q else parameters.p,
-        "matrix": "uniform" if parameters.gadget else parameters.matrix,
-        "Xs": parameters.Xs.words,
-        "Xe": parameters.Xe.words,
-        "rounding": "nearest" if nearest else None,
-    }
-    options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+    parameters = stored.parameters
+    options = f"--q {parameters.q}" + ("" if parameters.p == parameters.q else f" --p {parameters.p}")
+    options += f" --matrix {'uniform' if parameters.gadget else parameters.matrix}"
+    options += f" --Xs {parameters.Xs.words} --Xe {parameters.Xe.words}"
+    options += " --rounding nearest" if stored.samples.rounding == "nearest" else ""
     return f"attention-bounds attack {matrix} --labels {labels} {options}"
 
 
 @generate_app.command("from-checkpoint")
-@takes(checkpoint_target, without=("name",))
+@takes(checkpoint_target, read_checkpoint_layer, without=("name",))
 def checkpoint_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
@@ -154,23 +161,21 @@ def checkpoint_command(
     """
     require_writable(out, source=checkpoint)
     target = checkpoint_target(checkpoint, **settings)
-    write_target(target, out, as_json)
+    _write(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
 
 
 @cache
-def _command(family: "type[Family]") -> Any:
-    from arena.generated_targets import family_target
+def _command(family: "FamilyConstructor") -> Any:
+    from arena.targets import family_target
 
     parameters = {name: _option(name, option) for name, option in family.options().items()}
 
     @takes({name: parameter for name, parameter in parameters.items() if parameter is not None})
     def make(out: OutOption, seed: SeedOption = 0, as_json: JsonOption = False, **given: Any) -> None:
         made = family.preset(**{name: value for name, value in given.items() if value is not None})
-        write_target(family_target(made, seed=seed), out, as_json)
-        if made.remark:
-            say(made.remark, quiet=as_json)
+        _write(family_target(made, seed=seed), out, as_json)
 
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     summary = (family.__doc__ or "").partition("\n")[0]

@@ -1,25 +1,25 @@
 """``attention-bounds inspect``: the content of a file, and the conditions it meets."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from arena.attacking import open_samples
-from arena.cli.console import JsonOption, print_json, say
+from arena.cli.console import JsonOption, report, say
 from arena.cli.errors import WorkFailedError
 from arena.cli.options import takes
 from arena.inspection import inspect
+from arena.samples import open_samples
 from arena.targets import checkpoint_target
+from attention import read_checkpoint_layer
 from lwe import PRESETS, known_reductions
 from lwe.sample_files import kind_of_file
 
 __all__ = ["inspect_command"]
 
 
-@takes(checkpoint_target, without=("inputs", "name"))
+@takes(read_checkpoint_layer)
 def inspect_command(
     file: Annotated[
         Path,
@@ -64,27 +64,23 @@ def inspect_command(
         found = inspect(file, tokens=tokens, verify=verify, thresholds=thresholds)
     else:
         target = checkpoint_target(file, layer=layer, tokens=tokens or 4, **reading)
-        found = dataclasses.replace(inspect(target, verify=verify, thresholds=thresholds), file=str(file))
-    if as_json:
-        print_json(found.to_json())
-    else:
-        say(str(found))
+        found = inspect(target, verify=verify, thresholds=thresholds)
+    report(found, {**found.to_json(), "file": str(file)}, as_json)
     if not found.holds:
         raise WorkFailedError(f"{file} is not what it says it is; the reasons are listed above.")
 
 
 def _show_samples(file: Path, as_json: bool) -> None:
     """The number of samples and the reductions to their problem; of a set of parameters, the reductions alone."""
-    stored = open_samples(file) if os.path.exists(file) else None
+    stored = open_samples(file)[1] if os.path.exists(file) else None
     reductions = known_reductions(PRESETS[str(file)] if stored is None else stored.parameters)
-    if as_json:
-        held = {} if stored is None else {"file": str(file), "number": len(stored.samples)}
-        print_json({**held, **reductions.to_json()})
-        return
+    held: dict[str, Any] = {}
     if stored is not None:
+        held = {"file": str(file), "number": len(stored.samples)}
         known = "with" if stored.secret is not None else "without"
-        say(f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n")
-    say(str(reductions))
+        head = f"{file}: {len(stored.samples)} samples of {stored.parameters}, {known} their secret\n"
+        say(head, quiet=as_json)
+    report(reductions, {**held, **reductions.to_json()}, as_json)
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

@@ -1,20 +1,19 @@
 """``attention-bounds learn``: one learner on one file, on given examples, or on a function that is asked."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, print_json, require_layer_file, require_writable, say, showing_steps
+from arena.cli.console import JsonOption, Progress, report, require_writable, say, showing_progress
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
-from arena.learners import LEARNERS, LearnerEntry
-from arena.learning import learn, one_learner, open_source
+from arena.learner_table import LEARNERS, LearnerEntry
+from arena.learners import one_learner
+from arena.learning import learn, open_source
 from arena.targets import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
-from attention import Step, save_layer
+from attention import save_layer
 
 __all__ = ["learn_command"]
 
@@ -67,21 +66,42 @@ def learn_command(
 
     A function of your own: attention-bounds learn --ask FILE.py:function --tokens 4 --dim 24
     """
-    source = _only_source({"the file": file, "--examples-from": examples_from, "--ask": ask})
-    source = open_source(source, **{name: settings.pop(name) for name in ("tokens", "dim", "inputs")})
+    sources = {"the file": file, "--examples-from": examples_from, "--ask": ask}
+    given = {name: source for name, source in sources.items() if source is not None}
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are two things to learn from: leave one out.")
+    if not given:
+        raise ValueError(
+            "Missing argument: the file of a layer or instance, or of examples x and y, or --examples-from X.npy Y.npy."
+        )
+    if ask is not None and ".py:" not in ask:
+        raise ValueError(f"The function to ask is {ask!r}: FILE.py:NAME is needed.")
+    if examples_from is not None and str(examples_from[1]).startswith("-"):
+        raise ValueError(
+            f"--examples-from {examples_from[0]} has one file: two are needed. One file with x and y is learned by "
+            f"attention-bounds learn {examples_from[0]}."
+        )
+    reading = {name: settings.pop(name) for name in ("tokens", "dim", "inputs")}
+    source = open_source(next(iter(given.values())), **reading)
     entry = one_learner(learner or ("newton" if ask is None else "by-queries"))
     target = source if isinstance(source, Target) else None
     in_phases = target is not None and entry.name in ("six-phase", "six-phase-paper")
     folder = out if out is not None and in_phases and out.suffix != ".safetensors" else None
     saved = out if folder is None else folder / LAYER_FILE
     if saved is not None:
-        _require_out(saved, folder, entry, file, *(examples_from or ()))
-    with showing_steps(entry.title) as tick:
-        latest = _Latest(tick)
+        if not entry.proper:
+            raise ValueError(
+                f"{entry.title} fits no attention layer: leave out --out, or choose another learner."
+            )
+        if folder is not None:
+            require_writable(folder, directory=True)
+        for path in (file, *(examples_from or ())):
+            require_writable(saved, source=path, layer=True)
+    with showing_progress(entry.title) as progress:
         try:
-            learned = learn(source, entry if learner else None, progress=latest.keep, **settings)
+            learned = learn(source, entry if learner else None, progress=progress.record, **settings)
         except KeyboardInterrupt:
-            raise latest.interrupted(entry, saved, target, settings["seed"]) from None
+            raise _interrupted(progress, entry, saved, target, settings["seed"]) from None
         except RuntimeError as error:
             if (device := settings["device"]) is None:
                 raise
@@ -90,14 +110,10 @@ def learn_command(
     if learned.layer is None:
         saved = None
     result = {"file": file and str(file), **learned.to_json(), "fitted": saved and str(saved)}
-    # first, because a file may not be written in the end
-    if as_json:
-        print_json(result)
-    else:
-        say(str(learned))
-    if target is not None and folder is not None:
+    report(learned, result, as_json)  # first, because a file may not be written in the end
+    if folder is not None:
         say(f"\n{phase_table(learned.fit)}\n", quiet=as_json)
-        save_phases(learned, target, folder, result=result)
+        save_phases(learned, folder, result=result)
         say(f"  {'the six phases':<28} {folder / 'index.html'}", quiet=as_json)
     elif saved is not None:
         learned.save(saved)
@@ -107,65 +123,19 @@ def learn_command(
         raise WorkFailedError(f"{out} was not written: {entry.title} ended without a layer.")
 
 
-@dataclass
-class _Latest:
-    """The progress of a fit: its latest step and its latest layer."""
-
-    tick: Callable[[str], None]
-    step: Step | None = field(default=None, init=False)
-    with_layer: Step | None = field(default=None, init=False)
-
-    def keep(self, step: Step) -> None:
-        self.step = step
-        if step.layer is not None:
-            self.with_layer = step
-        self.tick(step.title)
-
-    def interrupted(
-        self, entry: LearnerEntry, out: Path | None, target: Target | None, seed: int
-    ) -> WorkInterruptedError:
-        """The report of an interrupted fit; if an output file was requested, the latest layer is written to it."""
-        if self.step is None:
-            return WorkInterruptedError(f"Interrupted: {entry.title} had no step done; nothing is written.")
-        done = f'Interrupted: {entry.title} had done "{self.step.title}" in {self.step.seconds:.2f} seconds'
-        if out is None or self.with_layer is None or self.with_layer.layer is None:
-            return WorkInterruptedError(f"{done}; nothing is written.")
-        made: dict[str, Any] = {"generator": f"learn {entry.name}", "seed": seed, "outcome": "INTERRUPTED"}
-        if target is not None:
-            made["target"] = target.name
-        save_layer(out, self.with_layer.layer, inputs=None if target is None else target.inputs, made=made)
-        error = self.with_layer.measures.get("relative_error")
-        reached = "" if error is None else f" of relative error {error:.3g}"
-        return WorkInterruptedError(f"{done}; its layer{reached} is in {out}.")
-
-
-def _only_source(sources: dict[str, Any]) -> Any:
-    given = {name: value for name, value in sources.items() if value is not None}
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} are two things to learn from: leave one out.")
-    if not given:
-        raise ValueError(
-            "Missing argument: the file of a layer or instance, or of examples x and y, or --examples-from X.npy Y.npy."
-        )
-    ((name, source),) = given.items()
-    if name == "--ask" and ".py:" not in source:
-        raise ValueError(f"The function to ask is {source!r}: FILE.py:NAME is needed.")
-    if name == "--examples-from" and str(source[1]).startswith("-"):
-        raise ValueError(
-            f"--examples-from {source[0]} has one file: two are needed. One file with x and y is learned by "
-            f"attention-bounds learn {source[0]}."
-        )
-    return source
-
-
-def _require_out(saved: Path, folder: Path | None, entry: LearnerEntry, *sources: Path | None) -> None:
-    if not entry.proper:
-        raise ValueError(
-            f"{entry.title} fits no attention layer: leave out --out, or choose another learner."
-        )
-    if folder is None:
-        require_layer_file(saved)
-    else:
-        require_writable(folder, directory=True)
-    for source in sources:
-        require_writable(saved, source=source)
+def _interrupted(
+    progress: Progress, entry: LearnerEntry, out: Path | None, target: Target | None, seed: int
+) -> WorkInterruptedError:
+    """The report of an interrupted fit; if an output file was requested, the latest layer is written to it."""
+    latest, best = progress.latest, progress.with_layer
+    if latest is None:
+        return WorkInterruptedError(f"Interrupted: {entry.title} had no step done; nothing is written.")
+    done = f'Interrupted: {entry.title} had done "{latest.title}" in {latest.seconds:.2f} seconds'
+    if out is None or best is None or best.layer is None:
+        return WorkInterruptedError(f"{done}; nothing is written.")
+    made: dict[str, Any] = {"generator": f"learn {entry.name}", "seed": seed, "outcome": "INTERRUPTED"}
+    made |= {} if target is None else {"target": target.name}
+    save_layer(out, best.layer, inputs=None if target is None else target.inputs, made=made)
+    error = best.measures.get("relative_error")
+    reached = "" if error is None else f" of relative error {error:.3g}"
+    return WorkInterruptedError(f"{done}; its layer{reached} is in {out}.")

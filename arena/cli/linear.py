@@ -1,4 +1,4 @@
-"""``attention-bounds linear``: learn linear attention exactly, certify it, and run the experiments on it."""
+"""``attention-bounds linear``: learn linear attention exactly, certify it, and run the studies of it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,18 +9,18 @@ from arena.cli.console import (
     JsonOption,
     RunOptions,
     SeedOption,
-    print_json,
+    report,
     require_writable,
     say,
-    showing_steps,
+    showing_progress,
+    write_json,
 )
 from arena.cli.options import takes
 from arena.cli.study import measure_studies
 from arena.formats import plural
 from arena.linear import learn_linear
 from arena.linear_certify import certify_linear
-from attention.files import write_whole
-from attention.foreign import json_text
+from arena.names import find_names
 from runs import Scale
 from runs.figures import save_figure
 from studies import STUDIES, find_studies
@@ -38,10 +38,14 @@ linear_app = typer.Typer(
     ),
     rich_markup_mode=None,
 )
+FolderOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Folder for figures and results; of learn also for the model."),
+]
 
 
 @linear_app.command("learn")
-@takes(learn_linear, flags={"find_heads": "--find-heads/--no-heads"})
+@takes(learn_linear)
 def linear_learn_command(
     file: Annotated[
         Path | None,
@@ -55,12 +59,7 @@ def linear_learn_command(
             "files. A tenth is held out.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder for figures, learned.json and the heads, model.safetensors."
-        ),
-    ] = None,
+    out: FolderOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -74,8 +73,8 @@ def linear_learn_command(
         raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
     if out is not None:
         require_writable(out, directory=True)
-    with showing_steps("Linear attention") as tick:
-        learned = learn_linear(examples_from or file, on_step=tick, **settings)
+    with showing_progress("Linear attention"):
+        learned = learn_linear(examples_from or file, **settings)
     details = learned.fit.details
     _show("learned", learned, details, out, as_json)
     if out is not None:
@@ -86,13 +85,7 @@ def linear_learn_command(
 
 @linear_app.command("certify")
 @takes(certify_linear)
-def linear_certify_command(
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for the figure and certified.json.")
-    ] = None,
-    as_json: JsonOption = False,
-    **settings: Any,
-) -> None:
+def linear_certify_command(out: FolderOption = None, as_json: JsonOption = False, **settings: Any) -> None:
     """Decide whether examples determine linear attention on a domain, and how much errors may grow there.
 
     Example: attention-bounds linear certify --data boolean --domain gaussian --dim 4
@@ -101,7 +94,7 @@ def linear_certify_command(
     """
     if out is not None:
         require_writable(out, directory=True)
-    with showing_steps("Certificate"):
+    with showing_progress("Certificate"):
         certified = certify_linear(**settings)
     _show("certified", certified, certified, out, as_json)
 
@@ -128,11 +121,7 @@ def linear_experiment_command(
 
     Example: attention-bounds linear experiment tasks --out results/studies
     """
-    names = [part.strip() for part in name.split(",")]
-    if unknown := [one for one in names if one not in (*_EXPERIMENTS, "all")]:
-        raise ValueError(
-            f"There is no experiment {unknown[0]!r}: choose among {', '.join(_EXPERIMENTS)}, or all."
-        )
+    names = find_names(name, [*_EXPERIMENTS, "all"], "experiment")
     chosen = find_studies([f"linear-{one}" for one in (_EXPERIMENTS if "all" in names else names)])
     scale = Scale.QUICK if quick else Scale.FULL
     measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
@@ -140,15 +129,11 @@ def linear_experiment_command(
 
 def _show(name: str, result: Any, pictured: Any, out: Path | None, as_json: bool) -> None:
     """Print a result, and write it and its figures into a folder."""
-    values = result.to_json()
-    if as_json:
-        print_json(values)
-    else:
-        say(str(result))
+    report(result, result.to_json(), as_json)
     if out is None:
         return
     for figure_name, panel in pictured.panels().items():
         for ending in ("svg", "pdf"):
             save_figure(line_figure([panel]), out / f"{figure_name}.{ending}")
-    write_whole(out / f"{name}.json", (json_text(values) + "\n").encode())
+    write_json(out / f"{name}.json", result.to_json())
     say(f"written: {out / name}.json and the figures beside it", quiet=as_json)

@@ -1,15 +1,14 @@
-"""``attention-bounds learners``, ``attacks`` and ``families``: the lists of what exists."""
+"""``attention-bounds learners``, ``attacks``, ``presets`` and ``families``: the lists of what exists."""
 
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, print_json, say
+from arena.cli.console import JsonOption, report
 from arena.formats import aligned
 from sq import two_head_families
 
@@ -24,19 +23,18 @@ def learners_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds learners
     """
-    from arena.learners import LEARNERS
+    from arena.learner_table import LEARNERS
 
-    if as_json:
-        names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
-        print_json([{said: getattr(one, name) for said, name in names.items()} for one in LEARNERS.values()])
-        return
-    rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in LEARNERS.values()]
+    names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
+    values = [{name: getattr(one, field) for name, field in names.items()} for one in LEARNERS.values()]
+    rows = [(f"{one['name']}{'*' * one['by_default']}", one["needs"]) for one in values]
+    labels = aligned([("learner", "needs"), *rows], left=2).splitlines()
+    indent, lines = max(map(len, labels)) + 2, []
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    labels = aligned([("learner", "needs"), *(row[:2] for row in rows)], left=2).splitlines()
-    indent = max(map(len, labels)) + 2
-    for label, promise in zip(labels, ["promise", *(row[2] for row in rows)], strict=True):
-        text = textwrap.wrap(promise, max(width - indent, 30))
-        say("\n".join([f"{label:<{indent}}{text[0]}", *(" " * indent + line for line in text[1:])]))
+    for label, promise in zip(labels, ["promise", *(one["promise"] for one in values)], strict=True):
+        look: Any = {"initial_indent": f"{label:<{indent}}", "subsequent_indent": " " * indent}
+        lines.append(textwrap.fill(promise, max(width, indent + 30), **look))
+    report("\n".join(lines), values, as_json)
 
 
 def attacks_command(as_json: JsonOption = False) -> None:
@@ -44,22 +42,13 @@ def attacks_command(as_json: JsonOption = False) -> None:
 
     Example: attention-bounds attacks
     """
-    from arena.attacks import ATTACKS
+    from arena.attacking import ATTACKS
     from lwe import LearnerAttack
 
-    if as_json:
-        print_json(
-            [
-                {"name": name, "title": attack.title, "learner_of_layers": isinstance(attack, LearnerAttack)}
-                for name, attack in ATTACKS.items()
-            ]
-        )
-        return
-    rows = [
-        (name, attack.title, "learner of layers" if isinstance(attack, LearnerAttack) else "")
-        for name, attack in ATTACKS.items()
-    ]
-    _show([("attack", "title", ""), *rows])
+    learners = {name: isinstance(attack, LearnerAttack) for name, attack in ATTACKS.items()}
+    rows = [(name, attack.title, "learner of layers" * learners[name]) for name, attack in ATTACKS.items()]
+    values = [{"name": name, "title": title, "learner_of_layers": learners[name]} for name, title, _ in rows]
+    report(aligned([("attack", "title", ""), *rows], left=3), values, as_json)
 
 
 def presets_command(as_json: JsonOption = False) -> None:
@@ -69,11 +58,9 @@ def presets_command(as_json: JsonOption = False) -> None:
     """
     from lwe import PRESETS
 
-    if as_json:
-        print_json([{"name": name, **parameters.to_json()} for name, parameters in PRESETS.items()])
-        return
     rows = [(name, str(parameters), str(parameters.m or "")) for name, parameters in PRESETS.items()]
-    _show([("name", "parameters", "m"), *rows])
+    values = [{"name": name, **parameters.to_json()} for name, parameters in PRESETS.items()]
+    report(aligned([("name", "parameters", "m"), *rows], left=3), values, as_json)
 
 
 def families_command(
@@ -87,7 +74,7 @@ def families_command(
 
     Example: attention-bounds families --dim 48
     """
-    rows = [
+    values = [
         {
             "family": one.name,
             "title": one.title,
@@ -98,15 +85,9 @@ def families_command(
         }
         for one in two_head_families(dim=dim, bits=bits)
     ]
-    if as_json:
-        print_json({"dim": dim, "bits": bits, "families": rows})
-        return
     header = ("family", "of", "targets", f"d = {dim}", "lowest degree", "broken by")
-    _show([header, *(tuple(map(_short, row.values())) for row in rows)])
-
-
-def _show(rows: Sequence[Sequence[str]]) -> None:
-    say(aligned(rows, left=len(rows[0])))
+    rows = [header, *(tuple(map(_short, one.values())) for one in values)]
+    report(aligned(rows, left=len(header)), {"dim": dim, "bits": bits, "families": values}, as_json)
 
 
 def _short(value: Any) -> str:

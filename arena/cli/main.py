@@ -2,12 +2,10 @@
 
 import errno
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -16,7 +14,7 @@ import typer
 
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 
-__all__ = ["LazyCommands", "app", "run"]
+__all__ = ["app", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
@@ -25,19 +23,6 @@ _INTERRUPTED = 130  # the command-line library's status for Ctrl-C
 # Newer versions of typer contain their own click; its base classes are reached through typer's exports.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _CommandLineError: type[Exception] = _UsageError.__bases__[0]
-
-_NEW_NAMES: Mapping[str, str] = {
-    "--secret-dim": "--n",
-    "--modulus": "--q",
-    "--levels": "--p",
-    "--secret-law": "--Xs",
-    "--secret": "--Xs",
-    "--noise": "--Xe",
-    "--sigma": "--Xe gaussian:SIGMA",
-    "--samples": "--m",
-    "--dims": "--n",
-}
-"""The options of problems, by the names that they had before."""
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "generate": (
@@ -65,74 +50,41 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class LazyCommands(Mapping[str, Any]):
-    """The commands of a group by name, each made when it is asked for.
+class _LazyGroup(typer.core.TyperGroup):
+    """The commands of the toolkit: each is imported when it runs, none for a list or a completion of their names."""
 
-    Parameters
-    ----------
-    names : callable
-        Gives the names, in the order of display.
-    load : callable
-        Makes the command of a name.
-    """
+    _listed = False
 
-    def __init__(self, names: Callable[[], Iterable[str]], load: Callable[[str], Any]) -> None:
-        self._names, self._load = names, load
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": dict.fromkeys(_COMMANDS)})
 
-    def __getitem__(self, name: str) -> Any:
-        return self._load(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(list(self._names()))
-
-
-class _LazyCommands(typer.core.TyperGroup):
-    """The commands of the toolkit; listing or completing their names imports none of them."""
-
-    _names_only = False
-
-    @property  # type: ignore[override]
-    def commands(self) -> Mapping[str, Any]:
-        """Every command by its name."""
-        if self._names_only:
-            return {
-                name: typer.core.TyperCommand(name, short_help=said) for name, (_, said) in _COMMANDS.items()
-            }
-        return LazyCommands(lambda: _COMMANDS, lambda name: _command(name, *_COMMANDS[name]))
-
-    @commands.setter
-    def commands(self, own: Any) -> None:
-        pass
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of display."""
-        return list(_COMMANDS)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """The names that begin with a prefix, each with a description; a process that completes does nothing else."""
-        self._names_only = True
-        return super().shell_complete(ctx, incomplete)
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command; for a list of commands its name and its short help alone."""
+        if name not in _COMMANDS:
+            return None
+        place, summary = _COMMANDS[name]
+        return typer.core.TyperCommand(name, short_help=summary) if self._listed else _command(name, place)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a line for each command, without importing it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
+        """Write a line for each command."""
+        self._listed = True
+        super().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The names that begin with a prefix, each with its short help."""
+        self._listed = True
+        return super().shell_complete(ctx, incomplete)
 
 
 @cache
-def _command(name: str, place: str, said: str) -> Any:
+def _command(name: str, place: str) -> Any:
     module, attribute = place.split(":")
-    found = getattr(import_module(f"arena.cli.{module}"), attribute)
-    if not isinstance(found, typer.Typer):
-        app = typer.Typer(rich_markup_mode=None, add_completion=False)
-        app.command(name, short_help=said)(found)
-        found = app
-    command = typer.main.get_command(found)
-    command.name = name
-    return command
+    function = getattr(import_module(f"arena.cli.{module}"), attribute)
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(name)(function)
+    return typer.main.get_command(app)
 
 
 app = typer.Typer(
@@ -141,7 +93,7 @@ app = typer.Typer(
         "Can a multi-head attention layer be learned from examples, how, and when is it hopeless?\n\n"
         "Example: attention-bounds compare --preset quick --out results"
     ),
-    cls=_LazyCommands,
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -170,25 +122,19 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; an error is one line on standard error.
 
-    Raises
-    ------
-    Exception
-        Only for a defect of this program, with its traceback.
+    Only a defect of this program raises, with its traceback.
     """
     try:
-        with _ended_politely():
-            status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
+        status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
         sys.stdout.flush()
-        if status == _INTERRUPTED:
-            return _complain("Interrupted.", _INTERRUPTED)
-        return status if isinstance(status, int) else _OK
     except typer.Exit as error:
-        return error.exit_code if error.exit_code != _INTERRUPTED else _complain("Interrupted.", _INTERRUPTED)
+        status = error.exit_code
     except _CommandLineError as error:
+        message = error.format_message()  # type: ignore[attr-defined]
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
-            typer.echo(error.format_message())  # type: ignore[attr-defined]
+            typer.echo(message)
             return _WRONG_USE
-        return _complain(_renamed(error) or error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
+        return _complain(message, _WRONG_USE)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
@@ -214,39 +160,9 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ != "PanicException":  # of a library in Rust, which has no more memory
             raise
         return _complain(f"The work failed: {error}", _FAILED)
-
-
-def _renamed(error: Any) -> str:
-    """The error of an option that the command has under a new name; empty if it is another error."""
-    old = getattr(error, "option_name", "")
-    new = _NEW_NAMES.get(old, "")
-    known = () if error.ctx is None else error.ctx.command.params
-    has_it = any(new.partition(" ")[0] in option.opts for option in known)
-    return f"{old} has a new name: give {new} in its place" if new and has_it else ""
-
-
-@contextmanager
-def _ended_politely() -> Iterator[None]:
-    """Treat a request to end, or a lost terminal, like Ctrl-C: the command keeps its results."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    # an ignored signal stays ignored, because nohup relies on it
-    names = [
-        name
-        for name in ("SIGTERM", "SIGHUP")
-        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) not in (signal.SIG_IGN, None)
-    ]
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+    if status == _INTERRUPTED:
+        return _complain("Interrupted.", _INTERRUPTED)
+    return status if isinstance(status, int) else _OK
 
 
 def _complain(message: str, status: int) -> int:
@@ -258,9 +174,7 @@ def _complain(message: str, status: int) -> int:
 
 def _one_sentence(message: str) -> str:
     """A message on one line without terminal control characters, shortened in the middle, with a full stop."""
-    from attention.foreign import (
-        printable,  # importing the package takes long, and most commands end without an error
-    )
+    from attention.foreign import printable  # the import takes long, and most commands end without an error
 
     line = printable(" ".join(message.split()))
     if len(line) > _LONGEST:

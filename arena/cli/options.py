@@ -22,8 +22,7 @@ _TYPES = (int, float, str, bool, Path)
 
 
 def takes(
-    function: Callable[..., Any] | Mapping[str, inspect.Parameter] | None = None,
-    *,
+    *sources: Callable[..., Any] | Mapping[str, inspect.Parameter],
     without: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
 ) -> Callable[[Any], Any]:
@@ -31,11 +30,11 @@ def takes(
 
     Parameters
     ----------
-    function : callable or mapping, optional
-        Its keyword-only parameters, as `options_of` has them, or such parameters, take the place of the command's
+    *sources : callable or mapping
+        Their keyword-only parameters, as `options_of` has them, or such parameters, take the place of the command's
         ``**settings``.
     without : collection of str
-        The parameters of the function that are no options; those that the command declares itself are none either.
+        The parameters of the sources that are no options; those that the command declares itself are none either.
     flags : mapping, optional
         The options that have another name than their parameter.
 
@@ -65,9 +64,9 @@ def takes(
                 options |= options_of(groups[name])
             elif one.kind is not inspect.Parameter.VAR_KEYWORD:
                 options[name] = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            elif function is not None:
-                found = function if isinstance(function, Mapping) else options_of(function, flags)
-                options |= {name: found[name] for name in found if name not in taken}
+            for source in sources if one.kind is inspect.Parameter.VAR_KEYWORD else ():
+                given = source if isinstance(source, Mapping) else options_of(source, flags)
+                options |= {name: given[name] for name in given if name not in taken | options.keys()}
         taking.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
         taking.__annotations__ = {name: one.annotation for name, one in options.items()}
         return taking  # type: ignore[return-value]

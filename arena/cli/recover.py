@@ -5,16 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, RunOptions, print_json, say
+from arena.cli.console import JsonOption, RunOptions, report, say
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import plural
 from arena.recovery import recover
+from attention import read_checkpoint_layer
 
 __all__ = ["recover_command"]
 
 
-@takes(recover)
+@takes(recover, read_checkpoint_layer, without=("layer",))
 def recover_command(
     checkpoint: Annotated[
         Path, typer.Argument(help="A safetensors or PyTorch file, its index, or its folder.")
@@ -38,10 +39,8 @@ def recover_command(
     options = run.begin(out, "recover")
     recovery = recover(checkpoint, **settings, **options)
     done = recovery.layers
-    if as_json:
-        print_json(recovery.to_json())
-    elif done:
-        say(str(recovery))
+    if as_json or done:
+        report(recovery, recovery.to_json(), as_json)
     if out is not None and done:
         say(f"\nThe page with the map of heads: {recovery.save(out)}", quiet=as_json)
     layers = plural(len(done) + recovery.missing, "layer")

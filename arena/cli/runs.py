@@ -7,12 +7,17 @@ import typer
 
 from arena.cli.console import JsonOption, require_writable, say
 from arena.formats import aligned, count_text, error_text, plural, seconds_text
-from arena.run_store import EXPORTS, Rows, stored_cells
+from arena.run_store import EXPORTS, stored_cells
 from attention.files import write_whole
 from attention.foreign import printable
 from runs import Store
 
 __all__ = ["runs_command"]
+
+_HEADER = (
+    *("finished (UTC)", "target", "m k d", "learner", "seed", "error", "examples", "time"),
+    "how it ended",
+)
 
 
 def runs_command(
@@ -46,36 +51,19 @@ def runs_command(
     if as_json:
         typer.echo(EXPORTS[".json"](cells).decode())
     elif out is None:
-        _list(cells, store)
-
-
-def _list(cells: Rows, store: Path) -> None:
-    header = [
-        "finished (UTC)",
-        "target",
-        "m k d",
-        "learner",
-        "seed",
-        "error",
-        "examples",
-        "time",
-        "how it ended",
-    ]
-    lines = [header]
-    for row in cells:
-        ended = row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}"
-        lines.append(
-            [
+        lines = [
+            (
                 row["finished"][:19].replace("T", " "),
-                printable(row["target"]),
+                row["target"],
                 f"{row['target_heads']} {row['target_tokens']} {row['target_dim']}",
-                printable(row["learner"]),
+                row["learner"],
                 str(row["seed"]),
                 error_text(row["unknown_part_error"]) if row["status"] == "done" else "-",
                 count_text(row["examples_used"]),
                 seconds_text(row["seconds"]),
-                printable(ended),
-            ]
-        )
-    say(aligned(lines, left=len(header)))
-    say(f"\n{plural(len(cells), 'cell')} in {store}.")
+                row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}",
+            )
+            for row in cells
+        ]
+        table = [_HEADER, *(tuple(map(printable, line)) for line in lines)]
+        say(f"{aligned(table, left=len(_HEADER))}\n\n{plural(len(cells), 'cell')} in {store}.")

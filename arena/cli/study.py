@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import (
-    JsonOption,
-    RunOptions,
-    SeedOption,
-    TimeoutOption,
-    print_json,
-    say,
-)
+from arena.cli.console import JsonOption, RunOptions, SeedOption, TimeoutOption, report, say
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
@@ -60,7 +53,12 @@ def study_command(
     """
     names = [find_name(name, [*STUDIES, "all"], "study") for name in names or []]
     if list_only:
-        _list(find_studies(names or ["all"]), as_json)
+        listed = find_studies(names or ["all"])
+        width = max(len(study.name) for study in listed) + 2
+        indent: Any = {"initial_indent": " " * width, "subsequent_indent": " " * width}
+        lines = [one.name.ljust(width) + textwrap.fill(one.question, 100, **indent)[width:] for one in listed]
+        questions = [{"name": one.name, "title": one.title, "question": one.question} for one in listed]
+        report("\n".join(lines), questions, as_json)
         return
     if not names:
         raise ValueError(
@@ -70,9 +68,9 @@ def study_command(
     if redraw:
         done = [_redraw(study, out, as_json) for study in chosen]
         if as_json:
-            print_json(done)
-        return
-    measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+            report("", done, as_json)
+    else:
+        measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
 
 
 def measure_studies(
@@ -87,14 +85,7 @@ def measure_studies(
 ) -> None:
     """Measure studies, print their tables, and write their records and figures into a folder.
 
-    Raises
-    ------
-    ValueError
-        If an option is wrong, or the folder cannot be written.
-    WorkFailedError
-        If a cell failed; everything else is measured and written first.
-    WorkInterruptedError
-        If the user interrupts.
+    WorkFailedError if a cell failed; everything else is measured and written first.
     """
     if timeout is not None:
         check("--timeout", timeout, PositiveFloat)
@@ -116,7 +107,7 @@ def measure_studies(
         if result.rows:
             done.append(_write(study, result, out, as_json))
     if as_json:
-        print_json(done)
+        report("", done, as_json)
     if failures:
         raise WorkFailedError(
             f"{plural(len(failures), 'cell')} failed; the first: {failures[0]} The same command measures them again."
@@ -140,16 +131,6 @@ def _redraw(study: Study, out: Path, quiet: bool) -> dict[str, Any]:
             f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): leave "
             "--redraw out to measure them again."
         ) from None
-
-
-def _list(studies: Sequence[Study], as_json: bool) -> None:
-    if as_json:
-        print_json([{"name": one.name, "title": one.title, "question": one.question} for one in studies])
-        return
-    width = max(len(one.name) for one in studies) + 2
-    for one in studies:
-        text = textwrap.fill(one.question, 100, initial_indent=" " * width, subsequent_indent=" " * width)
-        say(one.name.ljust(width) + text[width:])
 
 
 def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:

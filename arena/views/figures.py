@@ -8,7 +8,8 @@ from typing import Any, Literal
 from arena.drawing import Drawing
 from arena.formats import count_text, error_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.results import Results, Summary
+from arena.results import Results
+from arena.summary import Summary
 from runs.figures import (
     CARD,
     FAINT,
@@ -62,10 +63,7 @@ def heat_map(results: Results) -> Drawing:
 def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
-    Raises
-    ------
-    ValueError
-        If there is no such target or axis.
+    ValueError if there is no such target or axis.
     """
     from matplotlib import rc_context
 

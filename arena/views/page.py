@@ -12,12 +12,13 @@ from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
 from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, TargetRecord
-from arena.results import Results, Summary
+from arena.results import Results
+from arena.summary import Summary
 from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
-__all__ = ["render_map", "render_page", "template"]
+__all__ = ["data_link", "render_map", "render_page", "template"]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -36,12 +37,7 @@ def render_page(results: Results) -> str:
     return template("index.html.j2").render(
         results=results,
         rows=rows,
-        idle=[
-            pair
-            for _, pairs in rows
-            for pair in pairs
-            if not pair["summary"].done and not pair["summary"].lost
-        ],
+        idle=[one for _, pairs in rows for one in pairs if not (one["summary"].done or one["summary"].lost)],
         learners=results.learners,
         legend=legend(results),
         outcomes=outcome_legend(results),
@@ -51,8 +47,8 @@ def render_page(results: Results) -> str:
         looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
-        heat_map=_link("image/svg+xml", heat_map(results).svg),
-        fits=_link("text/csv", results.to_csv()),
+        heat_map=data_link("image/svg+xml", heat_map(results).svg),
+        fits=data_link("text/csv", results.to_csv()),
         made=made,
         json=_json_in_script(results.to_json()),
         script=script,
@@ -103,21 +99,12 @@ def template(name: str) -> Any:
 
 def _rows(results: Results) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
     """Each target with its learners and their summaries, in the order of display."""
-    return [
-        (
-            target,
-            [
-                {
-                    "target": target,
-                    "learner": learner,
-                    "summary": results.summary(target.name, learner.name),
-                    "seeds": results.seeds,
-                }
-                for learner in results.learners
-            ],
-        )
-        for target in results.shown
-    ]
+
+    def pair(target: TargetRecord, learner: LearnerRecord) -> dict[str, Any]:
+        summary = results.summary(target.name, learner.name)
+        return {"target": target, "learner": learner, "summary": summary, "seeds": results.seeds}
+
+    return [(target, [pair(target, one) for one in results.learners]) for target in results.shown]
 
 
 def _ended(summary: Summary) -> str:
@@ -129,12 +116,12 @@ def _ended(summary: Summary) -> str:
 
 def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
     """The figures of a target against examples and against time; a curve's title has a line for each point."""
-    cells = [cell for cell in results.cells if cell.target == target.name]
     drawn = []
     for against in ("examples", "seconds"):
         titles = {
             f"curve-{cell.learner}-{cell.seed}": _points_text(cell, results.learner(cell.learner), against)
-            for cell in cells
+            for cell in results.cells
+            if cell.target == target.name
         }
         drawing = learning_curves(results, target.name, against)
         drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
@@ -147,7 +134,8 @@ def _points_text(cell: Cell, learner: LearnerRecord, against: str) -> str:
     return "\n".join(f"{error_text(error)} after {text(cost)}{unit}" for cost, error in cell.points(against))
 
 
-def _link(kind: str, text: str) -> str:
+def data_link(kind: str, text: str) -> str:
+    """A link that holds its content."""
     return f"data:{kind};charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
 

@@ -21,20 +21,14 @@ from runs.figures import (
     decade_ticks,
     legend_above,
     name_axes,
-    widened,
 )
+from studies.line_figure import Panel, line_figure
 from upper.six_phase import AffineHull, AttentionSpan, NetSearch, SixPhases
 
 __all__ = ["draw_phases"]
 
 _MOST_POINTS = 200  # of a scatter
 _LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
-# the newest curve is in front
-_LOOKS = (
-    {"color": MAIN, "marker": "o", "markersize": 6, "linewidth": 1.6, "zorder": 5},
-    {"color": OTHER, "marker": "s", "markersize": 5, "linewidth": 1.4},
-    {"color": THIRD, "marker": "D", "markersize": 5, "linewidth": 1.4},
-)
 
 
 def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawing]:
@@ -55,56 +49,72 @@ def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[tuple[int, str], Drawin
     phases: SixPhases = fit.details
     drawn: dict[tuple[int, str], Drawing] = {}
     total = np.asarray(truth.w, dtype=np.float64).sum(axis=0)
-    sums: dict[str, np.ndarray] = {}
-    if phases.crude_sum and np.any(phases.crude_sum.w):
-        sums["phase 1"] = phases.crude_sum.w
-        drawn[1, "sum"] = _draw_sum(total, sums)
+    estimates: dict[str, np.ndarray] = {}
+    for number, estimate in ((1, phases.crude_sum), (3, phases.refined_sum)):
+        if estimate and (number == 3 or np.any(estimate.w)):
+            estimates = {**estimates, f"phase {number}": estimate.w}
+            drawn[number, "sum"] = _draw_sum(total, estimates)
     hulls: dict[str, AffineHull] = {}
-    if phases.crude_hull:
-        hulls["phase 2"] = phases.crude_hull
-        drawn[2, "agreement"] = _draw_agreement([("phase 2", phases.crude_hull)])
-    if phases.refined_sum:
-        drawn[3, "sum"] = _draw_sum(total, sums | {"phase 3": phases.refined_sum.w})
-    if phases.hull:
-        hulls["phase 4"] = phases.hull
-    newest_first = [*reversed(hulls.items())]
-    if phases.hull:
-        drawn[4, "agreement"] = _draw_agreement(newest_first)
+    for number, hull in ((2, phases.crude_hull), (4, phases.hull)):
+        if hull:
+            hulls = {f"phase {number}": hull, **hulls}  # the newest first
+            drawn[number, "agreement"] = _draw_agreement(list(hulls.items()))
     if hulls:
-        drawn[4 if phases.hull else 2, "spectrum"] = _draw_spectrum(newest_first, phases.heads - 1)
+        drawn[4 if phases.hull else 2, "spectrum"] = _draw_spectrum(hulls, phases.heads - 1)
     if phases.span is not None:
-        drawn[5, "span"] = _draw_span([step for step in fit.trace if step.phase in (2, 4)], [*hulls])
+        labels = {
+            "span_error": "worst head off the span",
+            "hull_error": "worst head off the hull",
+            "span_angle": "largest angle (radians)",
+        }
+        steps = [step for step in fit.trace if step.phase in (2, 4)]
+        ticks = dict(enumerate(reversed(hulls)))
+        drawn[5, "span"] = _draw_measures(
+            steps,
+            labels,
+            "How far the true heads are from what the body suggests, after each sculpting.",
+            x_label="sculpted in",
+            ticks=ticks,
+        )
         if phases.net is not None and phases.net.surface is not None:
             drawn[6, "net"] = _draw_net(phases.net, phases.span, truth)
-    steps = [step for step in fit.trace if step.phase == 6 and "residual" in step.measures]
-    if steps:
-        drawn[6, "residual"] = _draw_residuals(steps)
-    return drawn
+    if steps := [step for step in fit.trace if step.phase == 6 and "residual" in step.measures]:
+        labels = {"residual": "residual on the examples", "relative_error": "error on fresh inputs"}
+        drawn[6, "residual"] = _draw_measures(
+            steps,
+            labels,
+            "The fit within the span is as good as the span; Newton on all parameters does the rest.",
+            x_label="fit within the span, then Newton iterates",
+        )
+    return dict(sorted(drawn.items(), key=lambda item: item[0][0]))
 
 
-@contextmanager
-def _panel(below: str, above: str, *, height: float = 3.3) -> Iterator[tuple[Any, Any]]:
-    """One panel with its legend above, as wide as a column of the page."""
-    with canvas(4.2, height) as figure:
-        axes = axes_in(figure, (0.145, 0.48 / height, 0.83, (height - 1.1) / height))
-        yield figure, axes
-        name_axes(axes, below, above)
-        legend_above(figure, columns=2)
+def _draw_measures(steps: Sequence[Step], labels: Mapping[str, str], words: str, **axis: Any) -> Drawing:
+    """Measures of steps, one after the other."""
+    curves = {
+        label: [(place, step.measures[name]) for place, step in enumerate(steps)]
+        for name, label in labels.items()
+    }
+    return Drawing(line_figure([Panel(curves=curves, y_label="relative residual or error", **axis)]), words)
 
 
-def _plot(
-    axes: Any,
-    curves: Mapping[str, Sequence[float] | np.ndarray],
-    *,
-    least: float = _LEAST,
-    **look: float | int,
-) -> None:
-    """Curves by their label on a logarithmic axis; the horizontal one counts from 0."""
-    values = {label: np.maximum(curve, least) for label, curve in curves.items()}
-    for own, (label, curve) in zip(_LOOKS, values.items(), strict=False):
-        axes.plot(curve, label=label, markeredgecolor=CARD, **own | look)
-    axes.set_yscale("log")
-    decade_ticks(axes.yaxis, *widened(axes, np.concatenate([*values.values()])))
+def _draw_spectrum(hulls: Mapping[str, AffineHull], wide: int) -> Drawing:
+    """The smallest eigenvalues of the moment matrices of bodies; the dotted line ends the wide directions."""
+    curves = {}
+    for name, hull in hulls.items():
+        spectrum = hull.body.spectrum
+        gap = spectrum[wide] / max(spectrum[wide - 1], _LEAST) if 0 < wide < len(spectrum) else None
+        label = f"{name}: one head, no gap" if gap is None else f"{name}: gap × {error_text(float(gap))}"
+        curves[label] = list(enumerate(np.maximum(spectrum, _LEAST).tolist(), 1))
+    panel = Panel(
+        "direction of the body, the widest first",
+        "eigenvalue: small is wide",
+        curves,
+        marks_only=True,
+        verticals=[wide + 0.5] if wide else (),
+    )
+    words = "How thin the body is along its widest directions: m heads make m − 1 wide ones, then a gap."
+    return Drawing(line_figure([panel]), words)
 
 
 def _draw_sum(truth: Float[np.ndarray, "d d"], estimates: dict[str, np.ndarray]) -> Drawing:
@@ -163,44 +173,6 @@ def _draw_agreement(hulls: Sequence[tuple[str, AffineHull]]) -> Drawing:
     return Drawing(figure, words)
 
 
-def _draw_spectrum(hulls: Sequence[tuple[str, AffineHull]], wide: int) -> Drawing:
-    """The smallest eigenvalues of the moment matrices of bodies; the wide directions are shaded."""
-    newest = hulls[0][1].body.spectrum
-    least = max(1e-3 * float(newest[newest > 0].min(initial=1.0)), _LEAST)
-    curves = {}
-    for name, hull in hulls:
-        spectrum = hull.body.spectrum
-        gap = spectrum[wide] / max(spectrum[wide - 1], _LEAST) if 0 < wide < len(spectrum) else None
-        label = f"{name}: one head, no gap" if gap is None else f"{name}: gap × {error_text(float(gap))}"
-        curves[label] = spectrum
-    most = max(map(len, curves.values()))
-    with _panel("direction of the body, the widest first", "eigenvalue: small is wide") as (figure, axes):
-        _plot(axes, curves, least=least, linewidth=0)
-        if wide:
-            axes.axvspan(-0.6, wide - 0.5, color=FAINT, alpha=0.13, linewidth=0)
-        axes.set_xlim(-0.6, most - 0.4)
-        axes.set_xticks(range(most), range(1, most + 1))
-    words = (
-        "How thin the body is along its widest directions: m heads make m − 1 wide ones (shaded), then a gap."
-    )
-    return Drawing(figure, words)
-
-
-def _draw_span(steps: Sequence[Step], names: Sequence[str]) -> Drawing:
-    """The distance of the true heads from the span and from the hull after each sculpting."""
-    labels = {
-        "span_error": "worst head off the span",
-        "hull_error": "worst head off the hull",
-        "span_angle": "largest angle (radians)",
-    }
-    with _panel("sculpted in", "error of the span against the true heads") as (figure, axes):
-        _plot(axes, {label: [step.measures[name] for step in steps] for name, label in labels.items()})
-        axes.set_xlim(-0.5, len(steps) - 0.5)
-        axes.set_xticks(range(len(steps)), [name.replace(", ", "\n") for name in names])
-    words = "How far the true heads are from what the body suggests, after each sculpting."
-    return Drawing(figure, words)
-
-
 def _draw_net(net: NetSearch, span: AttentionSpan, truth: AttentionLayer) -> Drawing:
     """Held-out error of every pair of points of the net for two heads; the chosen and the true pair are marked."""
     from matplotlib.colors import LogNorm
@@ -254,13 +226,11 @@ def _along(theta: Float[np.ndarray, "m d d"], span: AttentionSpan) -> list[float
     return [float(np.vdot(one - span.centre, span.directions[0])) / unit for one in theta]
 
 
-def _draw_residuals(steps: Sequence[Step]) -> Drawing:
-    """The residual of the fit within the span and of the Newton iterates, and their error on fresh inputs."""
-    labels = {"residual": "residual on the examples", "relative_error": "error on fresh inputs"}
-    below = "fit within the span, then Newton iterates"
-    with _panel(below, "relative residual or error") as (figure, axes):
-        _plot(axes, {label: [step.measures[name] for step in steps] for name, label in labels.items()})
-        axes.set_xlim(-0.4, max(len(steps) - 0.6, 0.6))
-        axes.locator_params(axis="x", integer=True)
-    words = "The fit within the span is as good as the span; Newton on all parameters does the rest."
-    return Drawing(figure, words)
+@contextmanager
+def _panel(below: str, above: str, *, height: float = 3.3) -> Iterator[tuple[Any, Any]]:
+    """One panel with its legend above, as wide as a column of the page."""
+    with canvas(4.2, height) as figure:
+        axes = axes_in(figure, (0.145, 0.48 / height, 0.83, (height - 1.1) / height))
+        yield figure, axes
+        name_axes(axes, below, above)
+        legend_above(figure, columns=2)

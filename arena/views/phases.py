@@ -1,6 +1,5 @@
 """What the six phases found on one target: a table for the terminal, and a folder with figures and a page."""
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,7 @@ from typing import Any, Literal
 
 from arena.formats import aligned, as_plain, number_text
 from arena.learned import Learned
-from arena.targets import Target
-from arena.views.page import template
+from arena.views.page import data_link, template
 from arena.views.phase_figures import draw_phases
 from attention import Fit
 from attention.files import FilePath, write_whole
@@ -89,17 +87,13 @@ def phase_table(fit: Fit) -> str:
     return aligned(rows, left=3)
 
 
-def save_phases(
-    learned: Learned, target: Target, folder: FilePath, *, result: Mapping[str, Any] | None = None
-) -> Path:
+def save_phases(learned: Learned, folder: FilePath, *, result: Mapping[str, Any] | None = None) -> Path:
     """Fill a folder with index.html, an SVG file for every figure, result.json and the fitted layer.
 
     Parameters
     ----------
     learned : Learned
-        A run of a six-phase learner.
-    target : Target
-        The target of the run.
+        A run of a six-phase learner on a target.
     folder : path
         The folder, made if it is missing. Figures of an earlier run that this run does not have are deleted.
     result : mapping, optional
@@ -115,11 +109,12 @@ def save_phases(
     OSError
         If something cannot be written.
     """
+    assert learned.target is not None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("phase-[1-6]-*.svg"):
         old.unlink()
-    drawings = draw_phases(learned.fit, target.layer)
+    drawings = draw_phases(learned.fit, learned.target.layer)
     for (number, name), drawing in drawings.items():
         drawing.save(folder / f"phase-{number}-{name}.svg")
     text = json_text(as_plain(learned.to_json() if result is None else result), indent=2) + "\n"
@@ -129,9 +124,9 @@ def save_phases(
         learned=learned,
         phases=learned.fit.details,
         rows=phase_rows(learned.fit),
-        target=target.record,
+        target=learned.target.record,
         figures=drawings,
-        data="data:application/json;charset=utf-8;base64," + base64.b64encode(text.encode()).decode(),
+        data=data_link("application/json", text),
     )
     write_whole(folder / "index.html", page.lstrip().encode())
     return folder

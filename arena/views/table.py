@@ -13,15 +13,15 @@ from rich.text import Text
 
 from arena.formats import count_text, error_text, seconds_text
 from arena.records import TargetRecord
-from arena.results import LEARNED, NOTHING, Results, Summary
+from arena.results import Results
+from arena.summary import LEARNED, NOTHING, Summary
 from attention.evaluation import CONFIDENCE
 from attention.outcome import Outcome
 
-__all__ = ["LINES", "legend", "outcome_legend", "print_table", "rendered", "table_text", "tally_text"]
+__all__ = ["legend", "outcome_legend", "print_table", "table_text", "tally_text"]
 
-LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
-"""The lines of a table: dashes, not box-drawing characters, because they work in pipes, logs and every encoding."""
-
+# dashes, not box-drawing characters, because they work in pipes, logs and every encoding
+_LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
 _STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
 _LABELS = {
@@ -50,22 +50,17 @@ def print_table(results: Results, *, file: Any = None, width: int | None = None)
         file.reconfigure(errors="replace")  # a name that cannot be encoded must not end the run
     if width is None and not file.isatty():
         width = 100
-    console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
+    console = Console(
+        file=file, width=width, highlight=False, emoji=False, markup=False, legacy_windows=False
+    )
     console.print(_table(results, console.width))
 
 
 def table_text(results: Results, *, width: int = 100) -> str:
     """The table as plain text without colours, at most `width` columns wide."""
-    return rendered(_table(results, width), width=width)
-
-
-def rendered(shown: Any, *, width: int = 100) -> str:
-    """A renderable of rich as plain text without colours, at most `width` columns wide."""
-    plain = {"highlight": False, "emoji": False, "markup": False, "color_system": None}
-    console = Console(file=io.StringIO(), width=width, legacy_windows=False, **plain)  # type: ignore[arg-type]
-    with console.capture() as capture:
-        console.print(shown)
-    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+    out = io.StringIO()
+    print_table(results, file=out, width=width)
+    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
 def legend(results: Results) -> list[str]:
@@ -132,7 +127,7 @@ def _table(results: Results, width: int) -> Group:
 
 
 def _columns(results: Results, names: list[str]) -> Table:
-    table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=Box(_LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Target", width=_TARGET_WIDTH)
     learners = [results.learner(name) for name in names]
     for learner in learners:

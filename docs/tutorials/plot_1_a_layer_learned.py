@@ -2,8 +2,8 @@ r"""
 1. A layer hidden, and learned
 ==============================
 
-This page explains the problem and makes a nice layer. Two learners then learn it from examples: the one to use in
-practice, and the one that has a theorem. Runs in about ten seconds.
+Two learners learn a nice layer from examples: the one to use in practice, and the one that has a theorem. Runs in about
+ten seconds.
 """
 
 # %%
@@ -17,13 +17,12 @@ practice, and the one that has a theorem. Runs in about ten seconds.
 # Head i has an *attention matrix* :math:`\Theta_i`, which decides who attends to whom, and a *projection*
 # :math:`W_i`, which decides what is passed on. Both are d x d, and both are hidden. The softmax acts on rows.
 #
-# A learner sees examples :math:`(X, F(X))` for random X and nothing else. It must predict F on fresh X. This is
-# learning from examples as in PAC learning. Here the distribution of X is known. The labels are exact unless noise is
-# added.
+# A learner sees examples :math:`(X, F(X))` for random X and nothing else, as in PAC learning. It must predict F on
+# fresh X. The distribution of X is known, and the labels are exact unless noise is added.
 #
-# Two results are known. If the layer meets the quantitative conditions of Chen and Li (arXiv 2402.04084), k is at most
-# logarithmic in d and m far below d, a learner provably succeeds in time :math:`(dk)^{O(m^3)}`. In the worst case no
-# learner succeeds in polynomial time, under an assumption of cryptography. This page is about the first result.
+# Two results are known. If the layer meets the conditions of Chen and Li (arXiv 2402.04084), k is at most logarithmic
+# in d and m far below d, a learner provably succeeds in time :math:`(dk)^{O(m^3)}`. In the worst case no learner
+# succeeds in polynomial time, under an assumption of cryptography. This page is about the first result.
 
 # %%
 # A nice layer
@@ -50,16 +49,15 @@ print(x.shape, "->", y.shape)
 # A look at it
 # ------------
 #
-# ``patterns`` gives the attention of every head. Row a shows how token a distributes its attention; it sums to 1. The
-# heads of a random layer have different patterns, as this example shows.
+# ``patterns`` gives the attention of every head. Row a shows how token a distributes its attention; it sums to 1.
 
 print(layer.patterns(x)[0].round(2))
 
 # %%
 # On some rows the heads agree, and the theorem uses these rows. If all heads have the same pattern p, the label of the
-# row is :math:`p X \sum_i W_i`. It depends only on the sum of the projections. Agreement up to a tolerance in logits
-# has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`. So many heads or tokens are expensive. Here the
-# exponent is 1: half the tolerance, half the rows.
+# row is :math:`p X \sum_i W_i`, which depends only on the sum of the projections. Agreement up to a tolerance in logits
+# has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`. Here the exponent is 1: half the tolerance, half the
+# rows. Many heads or tokens are expensive.
 
 import numpy as np
 
@@ -71,7 +69,7 @@ for tolerance in (0.4, 0.2, 0.1):
 
 # %%
 # Is the layer nice? `attention.check_conditions` measures what the theorem requires of a layer, as far as that is known
-# to us. Random layers meet the conditions more often as d grows (measured). This layer meets all of them.
+# to us. This layer meets all conditions.
 
 from attention import check_conditions
 
@@ -79,15 +77,10 @@ report = check_conditions(layer, tokens=k)
 print(report)
 
 # %%
-# The report explains what a condition means and why the theorem requires it:
-
-print(report["theta_stable_rank"].explanation)
-
-# %%
 # Learned by Newton's method
 # --------------------------
 #
-# In practice, use Newton's method on all parameters. It has no theorem. Its error is measured on fresh examples.
+# In practice, use Newton's method. It has no theorem. Its error is measured on fresh examples.
 
 from arena import layer_target, learn
 
@@ -96,8 +89,7 @@ learned = learn(target, "newton", seed=2)
 print(learned)
 
 # %%
-# The fitted layer is a layer. Examples do not determine the order of the heads, so heads are matched before they are
-# compared.
+# Examples do not determine the order of the heads, so heads are matched before they are compared.
 
 from attention import parameter_errors
 
@@ -108,8 +100,7 @@ print(parameter_errors(learned.layer, layer).theta)
 # -------------------------
 #
 # The learner of Chen and Li has six phases and uses no gradient. Here it runs in "paper mode", which keeps to these
-# phases. The details and all constants are ours. The trace of the fit has a step for each phase, with its errors
-# against the truth:
+# phases; details and constants are ours. The trace has a step for each phase, with its errors against the truth:
 
 from arena.views.phase_figures import draw_phases
 
@@ -122,8 +113,8 @@ for step in phases.fit.trace:
 
 # %%
 # Phase 1 knows the sum of the projections to a tenth, and phase 3 to a thousandth. Phase 4 then also knows the span of
-# the heads, and phase 6 finds the heads in it. In the figure of phase 3, crosses are the entries after phase 1. Dots
-# are the entries after phase 3.
+# the heads, and phase 6 finds the heads in it. In the figure crosses are the entries after phase 1, dots those after
+# phase 3.
 
 drawings = draw_phases(phases.fit, layer)
 drawings[3, "sum"]
@@ -135,31 +126,12 @@ drawings[3, "sum"]
 drawings[6, "net"]
 
 # %%
-# Both learners have learned the layer. The six phases have a theorem (for conditions whose constants we do not know)
-# and need hundreds of times as many examples. Newton has no theorem, only measurements, and finds all digits.
+# Both learners have learned the layer. The six phases have a theorem and need hundreds of times as many examples.
+# Newton has measurements only, and finds all digits.
 
 for name, one in {"Newton": learned, "six phases": phases}.items():
     print(f"{name:11}  error {one.error:.0e}  examples {one.fit.examples_used:,}")
 
 # %%
-# Side by side
-# ------------
-#
-# `arena.compare` compares learners. The third is least squares on the token and the mean token: a layer without
-# attention can reach no more. The table says "learned" up to an error of .001. The net of the last phase comes about as
-# near, and a finer net is possible. "Reached" refers to the learner's own tolerance.
-
-from arena import compare
-
-results = compare([target], "newton,six-phase-paper,linear")
-results
-
-# %%
-# The error against the examples drawn, step by step:
-
-results.plot("mine", against="examples")
-
-# %%
-# Gradient methods learn such layers too. Adam does so from hundreds of thousands of examples, up to the rounding of
-# float32. :doc:`plot_3_first_comparison` shows a *hard* layer. The next page is about a layer of your own,
-# :doc:`plot_2_your_own_layer`.
+# Adam learns such layers too, from hundreds of thousands of examples and up to the rounding of float32.
+# :doc:`plot_3_first_comparison` shows a *hard* layer.

@@ -3,17 +3,17 @@ r"""
 =================
 
 Does a layer of your own satisfy the conditions under which learning is proved to be possible? Can it be learned back
-even if it does not? This page takes a layer from plain arrays, and one from a PyTorch module that it trains. Runs in
-about half a minute.
+even if it does not? This page takes a layer from arrays, and one from a PyTorch module that it trains. Runs in about
+ten seconds.
 """
 
 # %%
 # From arrays
 # -----------
 #
-# A layer is two arrays of shape (m, d, d), for m heads and d coordinates. :math:`\Theta_i` makes the logits of head i,
-# and :math:`W_i` its output. In a trained model they are products: queries times keys over :math:`\sqrt h`, where h is
-# the dimension of a head, and values times the output map. Here are random ones, with logits of standard deviation 2.
+# A layer is two arrays of shape (m, d, d), for m heads and d coordinates. In a trained model they are products: queries
+# times keys over :math:`\sqrt h`, where h is the dimension of a head, and values times the output map. Here are random
+# ones, with logits of standard deviation 2.
 
 import numpy as np
 
@@ -32,9 +32,8 @@ print(layer)
 # Its conditions
 # --------------
 #
-# The theorem of Chen and Li requires, among other things, heads that are incoherent, of large stable rank and far
-# apart. The thresholds are this toolkit's own, because the constants of the theorem are not known to us. If a condition
-# is violated, the theorem does not apply. The layer need not be hard.
+# The theorem of Chen and Li requires heads that are incoherent, of large stable rank and far apart, and more. The
+# thresholds are this toolkit's own. If a condition is violated, the theorem does not apply. The layer need not be hard.
 
 from attention import check_conditions
 
@@ -44,8 +43,7 @@ print(check_conditions(layer, tokens=3))
 # Learned back
 # ------------
 #
-# A target is the layer together with the distribution of its inputs. Newton has no theorem, so the error is measured on
-# fresh examples.
+# A target is the layer together with the distribution of its inputs.
 
 from arena import layer_target, learn
 
@@ -54,42 +52,11 @@ learned = learn(target, "newton", seed=1)
 print(learned)
 
 # %%
-# Examples do not determine the order of the heads, so heads are matched before they are compared.
-
-from attention import parameter_errors
-
-errors = parameter_errors(learned.layer, layer)
-print("Theta:", errors.theta)
-print("W:    ", errors.w)
-
-# %%
-# ``learned.save("fitted.safetensors")`` writes it as a file that every command reads.
-
-# %%
-# What the six phases say about it
-# --------------------------------
-#
-# The provable learner reports, phase by phase, how near to the truth it came and where it would fail. The gap in the
-# spectrum shows that phase 5 worked: the body K is wide in m - 1 directions and thin in all others.
-
-from arena.views.phase_figures import draw_phases
-
-fit = learn(target, "six-phase", seed=1, preset="quick").fit
-for name, phase in {"sum": fit.details.refined_sum, "span": fit.details.span}.items():
-    errors = ", ".join(f"{error} {value:.2g}" for error, value in phase.errors(target.layer).items())
-    print(f"{name}: {errors}")
-draw_phases(fit, target.layer)[4, "spectrum"]
-
-# %%
-# Here it runs in practical mode, where Newton steps at the end of phase 6 take the error to rounding. ``fit.details``
-# has what each phase found. ``arena.views.phases.save_phases`` makes a page with every figure.
-
-# %%
 # A layer that was trained
 # ------------------------
 #
-# Trained matrices differ from random ones. Here PyTorch trains a module for some seconds on a task about one
-# coordinate: every token must output the mean of the tokens with the same first coordinate.
+# PyTorch trains a module for some seconds: every token must output the mean of the tokens with the same first
+# coordinate.
 
 from importlib.util import find_spec
 
@@ -125,13 +92,6 @@ if has_torch:
         print("-", note)
 
 # %%
-# In one example, tokens attend as the task requires:
-
-if has_torch:
-    print("first coordinates:", x[0, :, 0].tolist())
-    print(trained.patterns(x[:1].double().numpy())[0, 0].round(2))
-
-# %%
 # Inspected
 # ---------
 #
@@ -157,32 +117,13 @@ if has_torch:
 # Learned back nevertheless
 # -------------------------
 #
-# That the theorem does not apply is no lower bound. Newton recovers this layer to the last digits. This is one
-# measurement and no promise for other layers.
+# Newton recovers this layer to the last digits. This is one measurement and no promise for other layers.
 
 if has_torch:
     learned = learn(own, "newton", seed=0)
     print(learned)
-    print("heads, worst error in Theta:", parameter_errors(learned.layer, trained).theta.max())
 
 # %%
-# Beside other learners
-# ---------------------
-#
-# Back to the random layer. Least squares on the token and the mean token is what a layer without attention can reach.
-
-from arena import compare
-
-results = compare([target], "newton,linear,known-part")
-results
-
-# %%
-# Newton converges quadratically near the end, as the plot against time shows. It draws its examples at the start.
-
-results.plot("mine", against="seconds")
-
-# %%
-# The command line takes a trained module as a file. `attention.save_layer` writes it: ``save_layer("own.safetensors",
-# trained)``. Then ``attention-bounds inspect own.safetensors --tokens 3`` and ``attention-bounds learn own.safetensors
-# --tokens 3`` do what this page did. :doc:`/how-to/your-own-model` is about a checkpoint on disk.
+# ``save_layer("own.safetensors", trained)`` of `attention` writes it for the command line, where ``inspect`` and
+# ``learn`` do what this page did. :doc:`/how-to/your-own-model` is about a checkpoint on disk.
 # :doc:`plot_3_first_comparison` shows layers that, as far as is known, cannot be learned back.

@@ -2,9 +2,8 @@ r"""
 3. A first comparison
 =====================
 
-A multi-head attention layer :math:`F(X) = \sum_i \mathrm{softmax}(X \Theta_i X^\top) X W_i` is hidden. A learner
-sees random examples :math:`(X, F(X))` and has to predict :math:`F` on fresh ones. Which learner learns which layer, and
-which layer is learned from examples by none but an attack made for it? Runs in about fifteen seconds.
+Which learner learns which layer, and which layer is learned from examples by none but an attack made for it? Runs in
+about fifteen seconds.
 """
 
 # %%
@@ -41,8 +40,7 @@ for statement in hard.certificate:
 # -------------
 #
 # Newton's method, least squares, the part of the target that is known in advance, and Gaussian elimination, an attack
-# on parities and on nothing else. The fifth sees more: it asks for :math:`F(X)` at an :math:`X` of its choice. Each
-# runs with two seeds on every target.
+# on parities only. The fifth asks for :math:`F(X)` at an :math:`X` of its choice. Each runs with two seeds.
 
 learners = ["newton", "linear", "known-part", "elimination", "by-queries"]
 results = compare(targets, learners, seeds=2)
@@ -50,10 +48,10 @@ results
 
 # %%
 # The number is the error on what is *not* known in advance. 1 means that nothing was learned beyond the known part, and
-# 1e-15 that every digit was learned. That Newton learns the nice layers is measured; no theorem says that it must.
-# Elimination provably finds a noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of
-# tries. That Newton does not find it is only measured: the certificate bounds correlational queries, and Newton
-# looks at the examples themselves. The learner that asks value queries finds all three: nothing here is hard for it.
+# 1e-15 that every digit was learned. That Newton learns the nice layers is measured. Elimination provably finds a
+# noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of tries. That Newton does not find
+# it is only measured: the certificate bounds correlational queries, and Newton looks at the examples themselves. The
+# learner that asks value queries finds all three.
 
 # %%
 # Pictures
@@ -80,16 +78,7 @@ print(summary.verdict, summary.outcome)
 print(f"errors from {summary.error_min:.0e} to {summary.error_max:.0e}")
 
 # %%
-# A part of the comparison by name; ``print`` gives the table of the command line.
-
-part = results.only("sq-parity-2-16", ["newton", "elimination", "by-queries"])
-print(part)
-
-# %%
-# Every fit is a row of a pandas data frame.
-
-shown = ["target", "learner", "seed", "unknown_part_error", "examples_used"]
-print(results.to_pandas()[shown].dropna().to_string(index=False))
+# ``results.to_pandas()`` is a data frame with a row for each fit, and ``results.only`` a part of the comparison.
 
 # %%
 # Keeping it
@@ -109,5 +98,4 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 # ``compare(..., store="runs.sqlite")`` stores every fit as soon as it is done, so an interrupted comparison can resume.
-# ``jobs=2`` runs two fits at once and gives the same numbers. On the command line all of this is ``attention-bounds
-# compare``.
+# On the command line all of this is ``attention-bounds compare``.

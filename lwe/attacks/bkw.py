@@ -12,7 +12,7 @@ from attention.validation import checked
 from lower.walsh import walsh_hadamard
 from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import label_residues
-from lwe.costs.bkw import agreement_chances
+from lwe.costs.combinatorial import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
 

@@ -30,21 +30,15 @@ Share = Annotated[float, Real(above=0, below=1)]
 class Distinguishing:
     """How well a learner distinguished labels of secrets from random labels."""
 
-    #: what the labels were of, and what learned
-    parameters: LWEParameters
-    learner: str
-    #: in each run: how many samples it learned from, and how many fresh samples tested its hypothesis
-    examples: int
-    fresh: int
-    #: the level of the test of a run: it accepts random labels as real with at most this probability
-    false_alarm: float
-    confidence: float  #: of the interval
+    parameters: LWEParameters  #: what the labels were of
+    learner: str  #: what learned them
     #: for each run, the estimate of E b^2 - E(h - b)^2 on its fresh samples, with labels b scaled to [-1, 1]
     real: Float[np.ndarray, " runs"]
     random: Float[np.ndarray, " runs"]
     #: in how many runs the labels were accepted as real
     real_detected: int
     random_detected: int
+    confidence: float = 0.95  #: of the interval
     #: whether all runs on real labels used one given secret; then conclusions hold for this secret only
     fixed_secret: bool = False
 
@@ -69,11 +63,6 @@ class Distinguishing:
         )
         return float(real.low - random.high), float(real.high - random.low)
 
-    @property
-    def gain(self) -> float:
-        """Eps, the mean of `real`: E b^2 - E(h - b)^2; E b^2 is 1 for labels -1 and 1."""
-        return float(np.mean(self.real))
-
     def __str__(self) -> str:
         """The counts, the interval, and the conclusion about the labels, if any."""
         low, high = self.interval
@@ -87,7 +76,7 @@ class Distinguishing:
         return (
             f"{self.learner} on {self.parameters}: {self.real_detected} of {self.runs} runs on labels of secrets and "
             f"{self.random_detected} of {self.runs} on random labels taken for real; advantage {self.advantage:.3g} "
-            f"[{low:.3g}, {high:.3g}] at {100 * self.confidence:.4g}% confidence; eps {self.gain:.3g}. {follows}"
+            f"[{low:.3g}, {high:.3g}] at {100 * self.confidence:.4g}% confidence; eps {self.real.mean():.3g}. {follows}"
         )
 
 
@@ -149,7 +138,7 @@ def distinguish(
     """
     if isinstance(learner, type):
         raise ValueError(f"learner is the class {learner.__name__}: an instance of it is needed.")
-    spend = budget or Budget(seconds=None)
+    name = learner.name if isinstance(learner, Attack) else type(learner).__name__
     mean, width = _mean_label(parameters), parameters.p - 1
     gains, detected = np.zeros((2, runs)), [0, 0]
     for run, stream in enumerate(random_generator(rng).spawn(runs)):
@@ -159,31 +148,19 @@ def distinguish(
                 residues = generator.integers(parameters.q, size=len(samples))
                 samples = LWRSamples(samples.public, rounded(residues, parameters.q, parameters.p))
             training, held_out = samples.held_out(fresh)
-            values: Values | None
             if isinstance(learner, Attack):
-                result = learner(training, parameters, rng=generator, budget=spend)
-                values = result.predict
+                spend = budget or Budget(seconds=None)
+                predict = learner(training, parameters, rng=generator, budget=spend).predict
             else:
-                values = _learned(learner, training, parameters, generator)
+                predict = _learned(learner, parameters, training, generator)
             terms = np.zeros(fresh)
-            if values is not None:
-                h, b = values(held_out.public) - mean, held_out.labels - mean
+            if predict is not None:
+                h, b = predict(held_out.public) - mean, held_out.labels - mean
                 terms = 2 * h * b - h**2
             gains[kind, run] = float(terms.mean()) * (2 / width) ** 2
             detected[kind] += bool(terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
-    return Distinguishing(
-        parameters=parameters,
-        learner=learner.name if isinstance(learner, Attack) else type(learner).__name__,
-        examples=examples,
-        fresh=fresh,
-        false_alarm=false_alarm,
-        confidence=confidence,
-        real=gains[0],
-        random=gains[1],
-        real_detected=detected[0],
-        random_detected=detected[1],
-        fixed_secret=secret is not None,
-    )
+    fixed = secret is not None
+    return Distinguishing(parameters, name, gains[0], gains[1], detected[0], detected[1], confidence, fixed)
 
 
 @checked
@@ -208,7 +185,7 @@ def sufficient_examples(gain: Annotated[float, Real(above=0, most=1)], error: Sh
 
 
 def _learned(
-    learner: Learner, samples: LWRSamples, parameters: LWEParameters, generator: np.random.Generator
+    learner: Learner, parameters: LWEParameters, samples: LWRSamples, generator: np.random.Generator
 ) -> Values:
     heads = realised(parameters)
     if heads is None:

@@ -31,6 +31,7 @@ from lwe.tokens import (
     outputs_of_labels,
     realised,
     rows_of_tokens,
+    samples_from_examples,
     token_examples,
 )
 
@@ -193,8 +194,9 @@ class AttackLearner(LearnerBase):
         number = _EXAMPLES if budget is None else budget
         x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.tokens, oracle.dim)))
         recorder.step("Draw examples", predict=np.zeros_like)
-        samples = self._samples(x, y)
-        if samples is None:
+        try:
+            samples = samples_from_examples(x, y, self.parameters, allowed_error=_TOLERANCE)
+        except ValueError:
             return recorder.fit(Outcome.NOT_APPLICABLE, predict=np.zeros_like)
         spent = Outcome.EXAMPLES_RAN_OUT if oracle.remaining == 0 else Outcome.EXAMPLES_SPENT
         if len(samples) < 5:
@@ -224,18 +226,6 @@ class AttackLearner(LearnerBase):
                 tolerance=_TOLERANCE,
             )
         return recorder.fit(ended, predict=predict, layer=layer)
-
-    def _samples(self, x: np.ndarray, y: np.ndarray) -> LWRSamples | None:
-        """The samples on the gate; None if an example does not have the pattern."""
-        parameters = self.parameters
-        if x.shape[1:] != (2, parameters.dim) or not np.all(np.abs(x) == 1):
-            return None
-        rows, on_gate = rows_of_tokens(x, parameters)
-        labels = np.rint(labels_of_outputs(x, y, parameters)).astype(np.int64)
-        if np.abs(outputs_of_labels(x, labels, parameters) - y).max() > _TOLERANCE:
-            return None
-        chosen = on_gate if on_gate.any() else slice(1)
-        return LWRSamples(rows[chosen], labels[chosen])
 
     def _layer(self, result: AttackResult) -> AttentionLayer | None:
         if result.secret is None:

@@ -18,7 +18,6 @@ __all__ = ["LeastSquaresAttack"]
 
 _MOST_CUTS = 64
 _SCALES = 48
-_BLOCK = 2048  # rows between two looks at the clock
 _STRAY = 5.0  # standard deviations of the adjusted R^2 of labels with nothing linear, over up to 64 cuts
 _LINEAR_ENOUGH = 0.2  # below it, the linear function cannot identify the window
 
@@ -66,7 +65,7 @@ class LeastSquaresAttack(Attack):
                 f"There are {len(training)} samples to learn from: a regression on {parameters.n} columns and "
                 "a constant needs 2 more than columns.",
             )
-        attempt.require_memory(4 * 8 * training.public.size, "The regression")
+        attempt.require_memory(8 * len(training) * (3 * parameters.n + _MOST_CUTS), "The regression")
         linear, r_squared = _regress(attempt)
         attempt.details.update({"r_squared": r_squared, "cut": linear.cut})
         right_linear = float(np.mean(linear(training.public) == training.labels))
@@ -104,27 +103,16 @@ class _LinearLabels:
 
 
 def _regress(attempt: Attempt) -> tuple[_LinearLabels, float]:
-    """The best linear function over the cuts of the circle of labels, and its adjusted R^2.
-
-    The normal equations are summed over blocks of rows; without time left, those so far must do.
-    """
+    """The best linear function over the cuts of the circle of labels, and its adjusted R^2."""
     q, p = attempt.parameters.q, attempt.parameters.p
-    public, labels, columns = attempt.training.public, attempt.training.labels, attempt.parameters.n
-    cuts = _cuts(labels, p)
-    gram, cross = np.zeros((columns + 1, columns + 1)), np.zeros((columns + 1, len(cuts)))
-    squares, number = np.zeros(len(cuts)), 0
-    while number < len(labels) and (attempt.seconds_left > 0 or number < columns + 2):
-        block = slice(number, number + _BLOCK)
-        rows = centred(public[block], q)
-        # entries of the size of the constant keep the equations well conditioned
-        design = np.column_stack([rows / q, np.ones(len(rows))])
-        positions = np.mod(labels[block, None] - cuts, p).astype(np.float64)
-        gram += design.T @ design
-        cross += design.T @ positions
-        squares += (positions**2).sum(axis=0)
-        number += len(design)
+    labels, n = attempt.training.labels, attempt.parameters.n
+    # entries of the size of the constant keep the equations well conditioned
+    design = np.column_stack([centred(attempt.training.public, q) / q, np.ones(len(labels))])
+    gram, number, cuts = design.T @ design, len(labels), _cuts(labels, p)
+    positions = np.mod(labels[:, None] - cuts, p).astype(np.float64)
+    cross, squares = design.T @ positions, (positions**2).sum(axis=0)
     solution = scipy.linalg.lstsq(gram, cross)[0]
-    left = (squares - (solution * cross).sum(axis=0)) / (number - columns - 1)
+    left = (squares - (solution * cross).sum(axis=0)) / (number - n - 1)
     spread = (squares - cross[-1] ** 2 / number) / (number - 1)
     r_squared = np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1), 0.0)
     # two labels fit as well on either side of a cut: the shorter way between them is the right one
@@ -150,15 +138,17 @@ def _rounded_secret(
     parameters, samples = attempt.parameters, attempt.training
     q, p = parameters.q, parameters.p
     unit = linear.slopes * (q / p)
-    best, most = (
-        np.rint(unit).astype(np.int64),
-        share_right(np.rint(unit).astype(np.int64), samples, parameters),
-    )
-    scales = np.geomspace(0.5, max(1.0, q / (2 * max(float(np.abs(unit).max()), 1e-9))), _SCALES)
-    if p == 2:  # both cuts give the same regression with opposite coefficients
-        scales = np.concatenate([scales, [-1.0], -scales])
-    for scale in scales if p < 16 and linear_at_all else ():
+    scales = [1.0]
+    if p < 16 and linear_at_all:
+        largest = max(float(np.abs(unit).max()), 1e-9)
+        scales += np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES).tolist()
+        if p == 2:  # both cuts give the same regression with opposite coefficients
+            scales += [-scale for scale in scales]
+    best, most = np.zeros(parameters.n, dtype=np.int64), -1.0
+    for scale in scales:
         secret = np.rint(unit * scale).astype(np.int64)
-        if attempt.seconds_left > 0 and (share := share_right(secret, samples, parameters)) > most:
+        if (most < 0 or attempt.seconds_left > 0) and (
+            share := share_right(secret, samples, parameters)
+        ) > most:
             best, most = secret, share
     return best, most

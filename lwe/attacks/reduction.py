@@ -13,7 +13,7 @@ from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt
 from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters
-from lwe.residues import congruent_product
+from lwe.residues import product_residue
 
 __all__ = [
     "UNLIMITED_SECONDS",
@@ -75,22 +75,22 @@ def modular_hermite_form(
             divisors = np.gcd(left[places, j], modulus)
             place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
             unit = _unit(int(left[place, j]) // divisor, modulus // divisor, modulus)
-            pivot = congruent_product(left[place], unit, modulus, modulus**2) % modulus
+            pivot = product_residue(left[place], unit, modulus, modulus**2)
             quotients = left[:, j] // divisor
             quotients[place] = 0
             # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
-            products = congruent_product(quotients[:, None], pivot[j:], modulus, modulus**2)
+            products = product_residue(quotients[:, None], pivot[j:], modulus, modulus**2)
             left[:, j:] = (left[:, j:] - products) % modulus
             left[place] = pivot
             if np.count_nonzero(left[:, j]) == 1:
                 form[j] = pivot
-                left[place] = congruent_product(pivot, modulus // divisor, modulus, modulus**2) % modulus
+                left[place] = product_residue(pivot, modulus // divisor, modulus, modulus**2)
                 break
     for j in range(columns):
         quotients = form[:j, j] // form[j, j]
         form[:j, j] -= quotients * form[j, j]
         # entries that are not reduced would grow beyond 64 bits
-        form[:j, j + 1 :] -= congruent_product(quotients[:, None], form[j, j + 1 :], modulus, modulus**2)
+        form[:j, j + 1 :] -= product_residue(quotients[:, None], form[j, j + 1 :], modulus, modulus**2)
         form[:j, j + 1 :] %= modulus
     return form
 

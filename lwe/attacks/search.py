@@ -35,55 +35,43 @@ _MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
 @dataclass(frozen=True, eq=False)
-class ProductHalf:
+class Half:
+    """Vectors of one length, numbered: the values of a part of the secret's entries."""
+
+    size: int  #: the length
+    number: int  #: how many there are
+    vectors: Callable[[Int[np.ndarray, " N"]], Int[np.ndarray, "N size"]]  #: those of some numbers
+
+
+def _product_half(values: Int[np.ndarray, " v"], size: int) -> Half:
     """Vectors of independent entries, each one of `values`; the last entry counts fastest."""
-
-    values: Int[np.ndarray, " v"]
-    size: int
-
-    @property
-    def number(self) -> int:
-        """v^size."""
-        return int(len(self.values) ** self.size)
-
-    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
-        """Those of these numbers."""
-        vectors = np.empty((len(indices), self.size), dtype=np.int64)
-        for column in range(self.size - 1, -1, -1):
-            indices, digit = np.divmod(indices, len(self.values))
-            vectors[:, column] = self.values[digit]
-        return vectors
+    most = len(values)
+    powers = most ** np.arange(size - 1, -1, -1)
+    return Half(size, most**size, lambda indices: values[indices[:, None] // powers % most])
 
 
-@dataclass(frozen=True, eq=False)
-class SparseHalf:
-    """Vectors with exactly `weight` entries that are -1 or 1 (mod 2: that are 1), the others 0."""
+def _sparse_half(size: int, weight: int, signs: bool) -> Half:
+    """Vectors with exactly `weight` entries that are 1, or with signs -1 or 1, the others 0.
 
-    size: int
-    weight: int
-    signs: bool = True
+    Their places are numbered by the combinatorial number system, their signs by bits.
+    """
+    ways = [
+        np.array([min(math.comb(top, place), 1 << 62) for top in range(size + 1)])
+        for place in range(weight + 1)
+    ]
 
-    @property
-    def number(self) -> int:
-        """C(size, weight) places times the signs."""
-        return math.comb(self.size, self.weight) << (self.weight if self.signs else 0)
+    def vectors(indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
+        found, every = np.zeros((len(indices), size), dtype=np.int64), np.arange(len(indices))
+        indices, negative = np.divmod(indices, 1 << weight if signs else 1)
+        for place in range(weight, 0, -1):
+            chosen = np.searchsorted(ways[place], indices, side="right") - 1
+            indices = indices - ways[place][chosen]
+            found[every, chosen] = 1 - 2 * (negative >> (place - 1) & 1)
+        return found
 
-    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
-        """Those of these numbers: the places by the combinatorial number system, the signs by bits."""
-        vectors = np.zeros((len(indices), self.size), dtype=np.int64)
-        signs = np.zeros_like(indices)
-        if self.signs:
-            indices, signs = np.divmod(indices, 1 << self.weight)
-        every = np.arange(len(indices))
-        for place in range(self.weight, 0, -1):
-            ways = np.array([min(math.comb(top, place), 1 << 62) for top in range(self.size + 1)])
-            chosen = np.searchsorted(ways, indices, side="right") - 1
-            indices = indices - ways[chosen]
-            vectors[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
-        return vectors
+    return Half(size, math.comb(size, weight) << (weight if signs else 0), vectors)
 
 
-Half = ProductHalf | SparseHalf
 Pairs = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], int]
 """Pairs (i, j) of a first and a second half that pass all windows, and the number of pairs that were tested."""
 
@@ -115,11 +103,11 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
         def halves(size: int) -> list[tuple[Half, Half]]:
             weights = range(max(0, weight - size), min(weight, n - size) + 1)
             return [
-                (SparseHalf(n - size, share, signs), SparseHalf(size, weight - share, signs))
+                (_sparse_half(n - size, share, signs), _sparse_half(size, weight - share, signs))
                 for share in weights
             ]
 
-        return SecretSpace(SparseHalf(n, weight, signs).number, 0.0, halves)
+        return SecretSpace(halves(n)[0][1].number, 0.0, halves)
     if not distribution.listed or (distribution.is_uniform(q) and q > _MOST_VALUES):
         return None
     values, weights = distribution.support(q)
@@ -133,7 +121,7 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
     return SecretSpace(
         int(len(values) ** n),
         lost if lost > 1e-12 else 0.0,
-        lambda size: [(ProductHalf(values, n - size), ProductHalf(values, size))],
+        lambda size: [(_product_half(values, n - size), _product_half(values, size))],
     )
 
 

@@ -1,13 +1,13 @@
 """The estimated cost of an attack: a record with its parameters and a printed form."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lwe.parameters import LWEParameters
 
-__all__ = ["MOST", "TELLING_SUMS", "Cost", "log2_comb", "power_of_two", "size_in_words"]
+__all__ = ["MOST", "TELLING_SUMS", "Cost", "log2_comb", "power_of_two", "refine", "size_in_words"]
 
 TELLING_SUMS = 2 * math.log(50)
 """The number of sums times the square of their advantage that tells labels from random with probability .99."""
@@ -23,7 +23,7 @@ class Cost:
 
     Names are those of the lattice estimator: rop are the operations, mem is the memory in words, m are the samples,
     beta is the block size, d the dimension of the lattice, eta the dimension of a last sieve, zeta the number of
-    guessed entries, |S| the number of guesses, t the number of transformed entries.
+    guessed entries, t the number of transformed entries.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Cost:
     model: str = ""  #: the assumptions, in a few words
     log2_mem: float | None = None  #: log2 of the memory in words, where the model gives it
     log2_m: float | None = None  #: log2 of the samples, where the model gives them
-    details: Mapping[str, int | float] = field(default_factory=dict)  #: beta, d and others; |S| as log2
+    details: Mapping[str, int | float] = field(default_factory=dict)  #: beta, d and others
     failure: str = ""  #: why nothing was computed
 
     @property
@@ -64,11 +64,8 @@ class Cost:
     @property
     def numbers(self) -> Mapping[str, str]:
         """The numbers of the attack, by name, as texts."""
-        named = {"mem": self.mem, "m": self.m}
-        shown = {
-            name: f"2^{value:.1f}" if name == "|S|" else str(value) for name, value in self.details.items()
-        }
-        return {name: value for name, value in named.items() if value} | shown
+        named = {"mem": self.mem, "m": self.m, **{name: str(value) for name, value in self.details.items()}}
+        return {name: value for name, value in named.items() if value}
 
     @property
     def order(self) -> tuple[float, float]:
@@ -85,6 +82,32 @@ class Cost:
         """The fields as plain JSON values; the parameters as their name, operations None if not computed."""
         rop = None if self.failure else self.log2_rop
         return asdict(self) | {"parameters": str(self.parameters), "log2_rop": rop}
+
+
+def refine(
+    cost: Callable[[int], float],
+    grid: range,
+    least: int,
+    most: int,
+    bound: Callable[[int], float] = lambda place: -math.inf,
+) -> int:
+    """The place of least cost on a grid, then on finer and finer grids around the best so far.
+
+    A place is left out where a lower `bound` of its cost is no better than the best.
+    """
+
+    def cheapest(places: Iterable[int]) -> int:
+        best, value = least, math.inf
+        for number, place in enumerate(places):
+            if number == 0 or (bound(place) < value and cost(place) < value):
+                best, value = place, cost(place)
+        return best
+
+    best, step = cheapest(grid), grid.step
+    while step > 1:
+        step = (step + 1) // 2
+        best = cheapest((max(best - step, least), best, min(best + step, most)))
+    return best
 
 
 def power_of_two(log2: float) -> str:

@@ -37,9 +37,6 @@ class Deviations:
     secret_bits: float  #: the entropy of the secret
     #: the most bits of information that a label has about the inner product; 0 if they are a rounding error
     label_bits: float
-    weight: int  #: the expected number of entries of the secret that are not zero
-    #: values besides 0 that an entry may take; None for Gaussian and uniform distributions
-    nonzero: int | None
 
     @property
     def secret(self) -> float:
@@ -96,8 +93,6 @@ def deviations(parameters: LWEParameters) -> Deviations:
         column={"binary": 0.25, "ternary": 0.5}.get(parameters.matrix, 0.0),
         secret_bits=of_secret.entropy,
         label_bits=label_bits if label_bits > _LEAST_BITS else 0.0,
-        weight=round(of_secret.weight),
-        nonzero=of_secret.nonzero,
     )
 
 
@@ -129,9 +124,9 @@ def normal_form(parameters: LWEParameters) -> Deviations | None:
     sizes = replace(sizes, log2_error=max(sizes.log2_error, _LEAST_LOG2_ERROR))
     n, known, secret, error = sizes.n, sizes.samples, sizes.log2_secret, sizes.log2_error
     if error < secret and known >= 2 * n:
-        return replace(sizes, samples=known - n, log2_secret=error, weight=n, nonzero=None)
+        return replace(sizes, samples=known - n, log2_secret=error)
     if error < secret and known == n:
-        return replace(sizes, log2_secret=error, log2_error=secret, weight=n, nonzero=None)
+        return replace(sizes, log2_secret=error, log2_error=secret)
     return sizes
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from lwe.costs.cost import TELLING_SUMS, Cost
 from lwe.costs.deviations import Deviations, deviations, lengths_tell, normal_form
-from lwe.costs.hybrid import BLOCKS
 from lwe.costs.primal import fewest_samples
-from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, chunks_of_blocks, lattice_cost
+from lwe.costs.reduction import BLOCKS, COST_MODELS, CostModel, CostModelName, chunks_of_blocks, lattice_cost
 from lwe.parameters import LWEParameters
 
 __all__ = ["dual_cost", "dual_hybrid_cost"]

@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from attention.validation import checked
-from lwe.costs.algebra import groebner_cost, linearisation_cost
-from lwe.costs.bkw import bkw_cost, coded_bkw_cost
+from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
 from lwe.costs.cost import Cost
+from lwe.costs.decoding import decoding_cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.hybrid import decoding_cost, hybrid_cost
-from lwe.costs.primal import primal_cost
+from lwe.costs.primal import drop_and_solve_cost, primal_cost
 from lwe.costs.reduction import CostModelName
-from lwe.costs.search import meet_in_the_middle_cost
 from lwe.parameters import LWEParameters
 
 __all__ = ["estimate"]
@@ -41,8 +39,9 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
     Notes
     -----
     Each number is a heuristic estimate of the cost of one attack. Lattice estimates in the core-SVP model are low on
-    purpose: they count only one call of a sieve. Another attack may cost less than all of these, so a large exponent is
-    no claim of security. At toy sizes the asymptotic formulas say little, and an exponent does not predict seconds. Not
+    purpose: they count only one call of a sieve. Another attack may cost less than all of these, such as a hybrid that
+    guesses entries before it decodes, BKW with lattice codes, or Arora and Ge's equations, so a large exponent is no
+    claim of security. At toy sizes the asymptotic formulas say little, and an exponent does not predict seconds. Not
     all attacks are implemented in `lwe.attacks`. Where the parameters have no `m`, the list may contain an attack that
     needs more samples than a scheme makes public.
 
@@ -58,12 +57,9 @@ def estimate(parameters: LWEParameters, *, model: CostModelName = "core-SVP") ->
     if parameters.n > _LARGEST:
         raise ValueError(f"n is {parameters.n}: costs are estimated for at most 2^18 entries of the secret.")
     rows: Mapping[str, Callable[[LWEParameters], Cost | None]] = {
-        "bkw": coded_bkw_cost,
-        "arora-gb": groebner_cost,
         "usvp": partial(primal_cost, model=model),
+        "drop-and-solve": partial(drop_and_solve_cost, model=model),
         "bdd": partial(decoding_cost, model=model),
-        "bdd_hybrid": partial(hybrid_cost, model=model),
-        "bdd_mitm_hybrid": partial(hybrid_cost, model=model, meet=True),
         "dual": partial(dual_cost, model=model),
         "dual_hybrid": partial(dual_hybrid_cost, model=model),
         "mitm": meet_in_the_middle_cost,

@@ -2,19 +2,22 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from lwe.costs.cost import Cost
+from lwe.costs.cost import Cost, log2_comb, refine
 from lwe.costs.deviations import deviations, lengths_tell
 from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaussian_gap, lattice_cost
+from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters
 
 __all__ = [
     "PrimalShape",
     "best_primal_shape",
+    "drop_and_solve_cost",
     "fewest_samples",
     "primal_cost",
     "primal_shape",
@@ -186,3 +189,50 @@ def primal_cost(
         return None
     block, dim = shape.block_size or 0, shape.dimension
     return lattice_cost("usvp", parameters, model, exponent(shape), block, dim, shape.samples)
+
+
+def drop_and_solve_cost(
+    parameters: LWEParameters,
+    *,
+    model: CostModelName = "core-SVP",
+) -> Cost | None:
+    """The cost of leaving out columns until a sparse secret is zero there, and of the primal attack on the others.
+
+    None unless the weight of the secret is fixed, or if leaving out nothing is best. Trials are repeated until their
+    success has probability .99; zeta, the number of columns that are left out, is that of least cost.
+
+    References
+    ----------
+    Albrecht 2017, "On dual lattice attacks against small-secret LWE and parameter choices in HElib and SEAL".
+
+    Examples
+    --------
+    >>> from lwe.distributions import SparseSigned
+    >>> from lwe.presets import PRESETS
+    >>> print(drop_and_solve_cost(PRESETS["kyber512"].updated(Xs=SparseSigned(32))))  # doctest: +ELLIPSIS
+    drop-and-solve: about 2^73.4 (LWE n=512 ...; mem 2^35.2, m 201, beta 127, d 455, zeta 259)
+    """
+    n, distribution = parameters.n, parameters.Xs
+    if not isinstance(distribution, FixedWeight):
+        return None
+    weight = distribution.total
+
+    @cache
+    def attempt(dropped: int) -> Cost | None:
+        cost = primal_cost(parameters.updated(n=n - dropped), model=model)
+        if cost is None:
+            return None
+        trials = log2_comb(n, weight) - log2_comb(n - dropped, weight) + math.log2(math.log(100))
+        details = {**cost.details, "zeta": dropped}
+        exponent = cost.log2_rop + trials
+        return replace(
+            cost, attack="drop-and-solve", log2_rop=exponent, parameters=parameters, details=details
+        )
+
+    def exponent(dropped: int) -> float:
+        cost = attempt(dropped)
+        return math.inf if cost is None else cost.log2_rop
+
+    most = n - max(weight, 1)
+    best = refine(exponent, range(0, most + 1, max(most // 16, 1)), 0, most)
+    return attempt(best) if best else None

@@ -13,6 +13,7 @@ from lwe.costs.cost import Cost
 from lwe.parameters import LWEParameters
 
 __all__ = [
+    "BLOCKS",
     "COST_MODELS",
     "CostModel",
     "CostModelName",
@@ -32,6 +33,9 @@ _SIEVE_VECTORS = 0.2075
 _LARGEST_BLOCK = 1 << 16  # a sieve in it costs more than 2^17000; dimensions have no bound
 
 _FIRST_BLOCKS = 512
+
+BLOCKS = range(40, 1755)
+"""The blocks that decoding and the dual hybrid attack try; a classical sieve in the largest is beyond 2^512."""
 
 # below this dimension the fit of MATZOV does not hold, and enumeration is counted
 _LEAST_SIEVE = 20

@@ -41,6 +41,30 @@ def answer(heads: Sequence[Head], bias: Exact, tokens: Exact) -> Exact:
     return total
 
 
+def network(heads: Sequence[Head], x: Exact, delta: Exact, odds: Fraction) -> Exact:
+    """g(x; delta) = sum_i sigmoid(x Theta_i delta + c_i . delta + ln odds) delta W_i."""
+    return sum(
+        sigmoid(int((x @ head.theta + head.key_bias) @ delta), odds) * (delta @ head.w) for head in heads
+    )
+
+
+def answers_agree(heads: Sequence[Head], bias: Exact, others: Sequence[Head], other: Exact, x: Exact) -> bool:
+    """Whether two layers answer a query alike."""
+    return bool(np.all(answer(heads, bias, x) == answer(others, other, x)))
+
+
+def contrasts(tokens: Exact) -> Exact:
+    """The k (k - 1) linear functions of (Theta, c) that are the logits of a query against its first token."""
+    others = [y - tokens[0] for y in tokens[1:]]
+    return np.array([[*np.outer(x, y).ravel(), *y] for x in tokens for y in others], dtype=object)
+
+
+def weighted(heads: Sequence[Head], tokens: Exact) -> Exact:
+    """The k vectors (1, P_1 X, ..., P_m X) of the rows of an answer."""
+    ones = np.ones((len(tokens), 1), dtype=int).astype(object)
+    return np.hstack([ones, *(pattern(head, tokens) @ tokens for head in heads)])
+
+
 def pattern(head: Head, tokens: Exact) -> Exact:
     """The weights of one head, (k, k), from its logits against the first token."""
     logits = tokens @ head.theta @ tokens.T + tokens @ head.key_bias

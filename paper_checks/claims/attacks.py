@@ -69,7 +69,7 @@ def least_squares(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         left = samples.labels - design @ np.linalg.lstsq(design, samples.labels, rcond=None)[0]
         found_r_squared.append(1 - float((left**2).sum()) / (3000 - 25) / float(samples.labels.var(ddof=1)))
         # of the variance of the labels -1 and 1, where W_1 is a share of their mean square, 1
-        linear = low_degree_weights(secret, parameters).first / (4 * float(samples.labels.var()))
+        linear = low_degree_weights(secret, parameters)[0].value / (4 * float(samples.labels.var()))
         gaps.append(found_r_squared[-1] - linear)
     yield surely_below("R^2 of uniform secrets", median_interval(found_r_squared), 0.02)
     yield covers("R^2 less W_1", mean_interval(gaps), 0.0, margin=0.001)

@@ -100,8 +100,8 @@ def medians(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         drawn = []
         for _ in range(300 if scale is Scale.QUICK else 4000):
             v = centred(rng.integers(64, size=n), 64)
-            weights = low_degree_weights(v, LWEParameters(n, 64, 2))
-            drawn.append((log2_distance_from_uniform(v, 64), weights.log2_first, weights.log2_second))
+            first, second = low_degree_weights(v, LWEParameters(n, 64, 2))
+            drawn.append((log2_distance_from_uniform(v, 64), first.log2, second.log2))
         logs = np.maximum(math.log10(2) * np.array(drawn), -400.0)  # a distance of 0 counts as tiny
         intervals = [median_interval(column, confidence=0.9999) for column in logs.T]
         for name, interval, figure in zip(("distance", "W_1", "W_2"), intervals, figures, strict=True):

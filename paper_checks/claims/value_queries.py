@@ -1,12 +1,12 @@
 """What value queries determine."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
@@ -14,16 +14,20 @@ from paper_checks.claim import Basis, Scale, claim
 from paper_checks.claims._layer_by_fractions import (
     Head,
     answer,
-    pattern,
+    answers_agree,
+    contrasts,
+    network,
     random_heads,
     rank,
     sigmoid,
     vanishing,
+    weighted,
     whole,
     wholes,
 )
 from paper_checks.comparison import Comparison, at_least, at_most, equal
 from paper_checks.faults import Fault, given
+from studies.noise import derivative
 from upper import counting_floor
 
 _NEGATED = Fault(
@@ -61,8 +65,10 @@ def two_tokens(scale: Scale, rng: Generator) -> Iterator[Comparison]:
             tokens = np.array([x] * first + [x - delta] * second, dtype=object)
             rows = answer(heads, bias, tokens)[[0, -1]]
             rest = bias + (x - delta) @ total
-            network = [rest + _network(heads, at, delta, Fraction(first, second)) for at in (x, x - delta)]
-            right += int(np.all(rows == np.array(network)))
+            rows_of_network = [
+                rest + network(heads, at, delta, Fraction(first, second)) for at in (x, x - delta)
+            ]
+            right += int(np.all(rows == np.array(rows_of_network)))
         yield equal(f"pairs with both rows equal, {first} and {second} copies", right, pairs)
     asked = np.concatenate([np.zeros((1, dim), dtype=int), np.eye(dim, dtype=int)]).astype(object)
     answers = [answer(heads, bias, np.repeat(x[None], 3, axis=0))[0] for x in asked]
@@ -160,7 +166,7 @@ def two_token_fibre(scale: Scale, rng: Generator, *, taken: int = 2) -> Iterator
             ]
             moved = sum((head.w for sign, head in zip(signs, heads, strict=True) if sign < 0), zero)
             others.append(uniform._replace(w=w + taken * moved))
-            same += all(_same_answers([*heads, uniform], bias, others, bias, x) for x in asked)
+            same += all(answers_agree([*heads, uniform], bias, others, bias, x) for x in asked)
         yield equal(f"choices of signs with the same answers to {name} tokens", same, expected)
 
 
@@ -208,6 +214,53 @@ def pencil(
 
 
 @claim(
+    "value-queries/pencil-error",
+    source="derived here; Bauer and Fike, Numerische Mathematik 2, 1960, for the eigenvalues",
+    basis=Basis.PROVED,
+    fault={"between": 1},
+)
+def pencil_error(
+    scale: Scale, rng: Generator, *, between: int = -1, size: float = 1e-8, accuracy: float = 1e-3
+) -> Iterator[Comparison]:
+    """Errors E_0 and E_1 of the Jacobians J_0 = U^T D_0 V and J_1 = U^T D_1 V change M = J_0^-1 J_1 by M' =
+    J_0^-1 (E_1 - E_0 M), to first order. Its eigenvectors p_i, dual to the rows v_i of V, move by the sum over j != i
+    of p_j (v_j M' p_i) / (l_i - l_j). So |M'| is at most (|E_1| + |E_0| |M|) / (s(U) s(V) min D_0) with the least
+    singular values s, an eigenvalue l_i moves by at most cond(V) |M'|, and p_i by that share over the gap of l_i.
+
+    Random U and V, and eigenvalues from 1/2 to 3/2, with errors so small that squares do not count. The eigenvectors of
+    the pencil with errors, scaled so that v_i p_i = 1, against those without and the formula.
+    """
+    m = 3 if scale is Scale.QUICK else 8
+    sides = (np.linalg.qr(rng.standard_normal((m, m)))[0] for _ in range(4))
+    u, v = (next(sides) * rng.uniform(0.5, 2.0, m) @ next(sides) for _ in range(2))
+    first = rng.uniform(0.1, 0.25, m)
+    second = first * np.linspace(0.5, 1.5, m)
+    j_0, j_1 = (u.T @ (slopes[:, None] * v) for slopes in (first, second))
+    e_0, e_1 = size * rng.standard_normal((2, m, m))
+    duals, values = np.linalg.inv(v), second / first
+    moved = np.linalg.solve(j_0, e_1 - e_0 @ np.linalg.solve(j_0, j_1))
+    found, vectors = np.linalg.eig(np.linalg.solve(j_0 + e_0, j_1 + e_1))
+    vectors = vectors[:, [int(np.argmin(np.abs(found - value))) for value in values]].real
+    vectors = vectors / np.einsum("ij,ji->i", v, vectors)
+    gaps = values + between * values[:, None] + np.diag(np.full(m, np.inf))
+    predicted = duals @ ((v @ moved @ duals) / gaps)
+    moves, size_of = vectors - duals, partial(np.linalg.norm, axis=0)
+    off = float(np.max(size_of(moves - predicted) / size_of(moves)))
+    yield at_most("moves of the eigenvectors against the formula, relative", off, accuracy)
+    change = np.linalg.norm(e_1, 2) + np.linalg.norm(e_0, 2) * np.linalg.norm(np.linalg.solve(j_0, j_1), 2)
+    change *= np.linalg.norm(np.linalg.inv(u), 2) * np.linalg.norm(duals, 2) / first.min()
+    moved_by = np.linalg.norm(moved, 2)
+    yield at_most("the change of M over its bound", float(moved_by / change), 1.0)
+    growth = np.linalg.cond(v) * moved_by
+    apart = np.abs(np.sort(found.real) - np.sort(values)).max()
+    yield at_most(
+        "moves of the eigenvalues over that of Bauer and Fike", float(apart / growth), 1.0 + accuracy
+    )
+    share = float(np.max(size_of(moves) / size_of(duals) * np.abs(gaps).min(axis=0) / growth))
+    yield at_most("moves of the eigenvectors over their bound", share, 1.0 + accuracy)
+
+
+@claim(
     "value-queries/sum-zero",
     source="derived here; Bhattamishra, Shah, Hahn and Kanade, arXiv 2601.16873, abstract: multi-head attention is not "
     "identifiable from queries",
@@ -233,7 +286,7 @@ def sum_zero(scale: Scale, rng: Generator, *, same_on_tokens: int = 2) -> Iterat
                 Head(-head.theta, -head.key_bias, -head.w) if i in negated else head
                 for i, head in enumerate(heads)
             ]
-            if all(_same_answers(heads, bias, others, bias, x) for x in asked):
+            if all(answers_agree(heads, bias, others, bias, x) for x in asked):
                 same.append("{" + ", ".join(map(str, negated)) + "}")
         yield equal(f"sets whose negation no {name} tokens show", " ".join(same), expected)
 
@@ -267,7 +320,7 @@ def merged_heads(scale: Scale, rng: Generator, *, average: int = 2) -> Iterator[
     ):
         apart = 5 * np.arange(k).astype(object)[:, None]  # no two tokens are equal
         asked = [wholes(rng, k, dim) + apart for _ in range(queries)]
-        same = sum(_same_answers(heads, bias, merged, bias, x) for x in asked)
+        same = sum(answers_agree(heads, bias, merged, bias, x) for x in asked)
         yield equal(f"queries with the same answer, {name}", same, expected)
 
 
@@ -284,29 +337,29 @@ def same_answers(scale: Scale, rng: Generator, *, fewer: int = 1) -> Iterator[Co
     for dim, k in ((3, 2), (4, 3)) if scale is Scale.QUICK else ((3, 2), (4, 3), (5, 2), (5, 4)):
         heads, bias = random_heads(2, dim, rng), wholes(rng, dim)
         asked = [wholes(rng, k, dim) for _ in range(-(-(dim**2 + dim) // (k * (k - 1))) - fewer)]
-        change = vanishing(np.vstack([_contrasts(x) for x in asked]))
+        change = vanishing(np.vstack([contrasts(x) for x in asked]))
         moved, apart = [*heads], False
         if change is not None:
             theta, c = change[: dim**2].reshape(dim, dim), change[dim**2 :]
             moved[0] = heads[0]._replace(theta=heads[0].theta + theta, key_bias=heads[0].key_bias + c)
             fresh = np.concatenate([0 * np.eye(1, dim, dtype=int), np.eye(dim, dtype=int)]).astype(object)
-            apart = bool(np.any(_contrasts(fresh) @ change))
-        same = all(_same_answers(heads, bias, moved, bias, x) for x in asked)
+            apart = bool(np.any(contrasts(fresh) @ change))
+        same = all(answers_agree(heads, bias, moved, bias, x) for x in asked)
         what = f"another Theta_1 with the same answers, other logits at a fresh query, d = {dim}, k = {k}"
         yield equal(what, [same, apart], [True, True])
     for m, dim, k in ((2, 2, 2), (2, 3, 3)) if scale is Scale.QUICK else ((2, 2, 2), (2, 3, 3), (3, 3, 2)):
         heads, bias = random_heads(m, dim, rng), wholes(rng, dim)
         asked = [wholes(rng, k, dim) for _ in range(-(-(m * dim + 1) // k) - fewer)]
-        change = vanishing(np.vstack([_weighted(heads, x) for x in asked]))
+        change = vanishing(np.vstack([weighted(heads, x) for x in asked]))
         moved, other = [*heads], bias
         if change is not None:
             s = wholes(rng, dim) * 2 + 1
             other = bias + change[0] * s
             parts = np.outer(change[1:], s).reshape(m, dim, dim)
             moved = [head._replace(w=head.w + part) for head, part in zip(heads, parts, strict=True)]
-        same = all(_same_answers(heads, bias, moved, other, x) for x in asked)
+        same = all(answers_agree(heads, bias, moved, other, x) for x in asked)
         unseen = [wholes(rng, k, dim) for _ in range(m * dim + 1)]
-        apart = not all(_same_answers(heads, bias, moved, other, x) for x in unseen)
+        apart = not all(answers_agree(heads, bias, moved, other, x) for x in unseen)
         what = f"other W_i with the same answers, another at a fresh query, m = {m}, d = {dim}, k = {k}"
         yield equal(what, [same, apart], [True, True])
 
@@ -335,48 +388,10 @@ def counting(scale: Scale, rng: Generator, *, fewer: int = 1, gap: float = 1e-11
             ("one query more", rng.standard_normal((least + 1, k, dim)), at_least, full),
             ("twice as many examples", BooleanInputs(k, dim).sample(2 * least, rng=rng), at_least, full),
         ):
-            singular = np.linalg.svd(_derivative(layer, x), compute_uv=False)
+            rows = derivative(layer, x).reshape(-1, full)
+            singular = np.linalg.svd(rows, compute_uv=False)
             attained = float((singular > gap * singular[0]).sum())
             yield compare(f"rank, m = {m}, d = {dim}, k = {k}, {name}", attained, float(bound))
-
-
-def _derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
-    """Derivatives of all outputs on x by the entries of all Theta_i, then of all W_i."""
-    by_theta, by_w = [], []
-    for theta, w in zip(layer.theta, layer.w, strict=True):
-        odds = np.exp(x @ theta @ x.swapaxes(1, 2))
-        p = odds / odds.sum(axis=-1, keepdims=True)
-        for r, c in np.ndindex(layer.dim, layer.dim):
-            step = x[:, :, r, None] * x[:, None, :, c]
-            moved = p * (step - (p * step).sum(axis=-1, keepdims=True))
-            by_theta.append((moved @ x @ w).ravel())
-            change = np.zeros(x.shape)
-            change[:, :, c] = (p @ x)[:, :, r]
-            by_w.append(change.ravel())
-    return np.stack(by_theta + by_w, axis=1)
-
-
-def _network(heads: Sequence[Head], x: Any, delta: Any, odds: Fraction) -> Any:
-    """g(x; delta) = sum_i sigmoid(x Theta_i delta + c_i . delta + ln odds) delta W_i."""
-    return sum(
-        sigmoid(int((x @ head.theta + head.key_bias) @ delta), odds) * (delta @ head.w) for head in heads
-    )
-
-
-def _same_answers(heads: Sequence[Head], bias: Any, others: Sequence[Head], other: Any, x: Any) -> bool:
-    return bool(np.all(answer(heads, bias, x) == answer(others, other, x)))
-
-
-def _contrasts(tokens: np.ndarray) -> np.ndarray:
-    """The k (k - 1) linear functions of (Theta, c) that are the logits of a query against its first token."""
-    others = [y - tokens[0] for y in tokens[1:]]
-    return np.array([[*np.outer(x, y).ravel(), *y] for x in tokens for y in others], dtype=object)
-
-
-def _weighted(heads: Sequence[Head], tokens: np.ndarray) -> np.ndarray:
-    """The k vectors (1, P_1 X, ..., P_m X) of the rows of an answer."""
-    ones = np.ones((len(tokens), 1), dtype=int).astype(object)
-    return np.hstack([ones, *(pattern(head, tokens) @ tokens for head in heads)])
 
 
 def _jacobian(layer: AttentionLayer, x: Any, delta: Any) -> Any:

@@ -9,7 +9,7 @@ from arena import compare, learn, lwr_target, nice_target
 from arena.results import Results
 from arena.views.page import render_page
 from arena.views.table import table_text
-from attention import BooleanInputs, ExampleOracle, ValueOracle, make_nice_layer, save_layer
+from attention import BooleanInputs, ExampleOracle, make_nice_layer, save_layer
 from attention.testing import check_learner
 from upper import ByQueries, LinearBaseline, Newton
 
@@ -51,8 +51,6 @@ class Misnamed(LinearBaseline):
 @pytest.mark.parametrize(
     ("act", "complaint"),
     [
-        (lambda layer, x: Newton(heads=1).fit(ValueOracle(layer)), "gives value queries: random examples are needed"),
-        (lambda layer, x: ByQueries().fit(ExampleOracle(layer, x)), "gives random examples: value queries are needed"),
         (lambda layer, x: ByQueries().fit(layer), "of the type AttentionLayer: value queries are needed"),
         (lambda layer, x: check_learner(Asks(heads=1), layer, x), "gives value queries: random examples are needed"),
         (lambda layer, x: Misnamed().fit(ExampleOracle(layer, x)), "^Misnamed.access is 'questions'"),

@@ -14,7 +14,7 @@ import pytest
 import arena.attacking
 import runs
 from arena import ATTACKS, attack, lwr_target, save_target
-from arena.attacking import open_samples, samples_of
+from arena.samples import open_samples, samples_of
 from attention import AttentionLayer
 from lwe import (
     PRESETS,
@@ -90,8 +90,9 @@ def test_results_do_not_depend_on_processes():
 
 def test_attacks_find_the_planted_secret_of_an_instance():
     target = lwr_target(n=3, q=8, p=2, matrix="gadget", seed=4)
-    drawn, _, secret = samples_of(target, 300, seed=1)
-    assert np.array_equal(2 * (drawn.public @ np.array(secret) % 8) // 8, drawn.labels)
+    stored = samples_of(target, 300, seed=1)
+    drawn = stored.samples
+    assert np.array_equal(2 * (drawn.public @ stored.secret % 8) // 8, drawn.labels)
     found = attack(target, "linearisation,exhaustive", samples=1500, isolated=False)
     assert found.broken_by == ("linearisation", "exhaustive")
     assert found.is_secret(found.results[0])
@@ -108,7 +109,7 @@ def test_attacks_find_the_planted_secret_of_an_instance():
 )
 def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
     target = lwr_target(**settings)
-    assert len(samples_of(target, 100)[0]) == 100
+    assert len(samples_of(target, 100).samples) == 100
     layer = AttentionLayer(theta=target.instance.layer.theta, w=-target.instance.layer.w)
     changed = replace(target, instance=replace(target.instance, layer=layer))
     with pytest.raises(ValueError, match="the layer's labels are not those of its secret"):
@@ -117,8 +118,9 @@ def test_a_layer_with_other_labels_is_not_attacked_as_if_it_had_them(settings):
 
 def test_noise_is_met_as_it_is():
     target = lwr_target(n=6, q=16, p=16, Xe=CentredBinomial(1), seed=2)
-    drawn, _, secret = samples_of(target, 2000)
-    assert set(np.mod(drawn.labels - drawn.public @ np.array(secret), 16)) == {0, 1, 15}
+    stored = samples_of(target, 2000)
+    drawn = stored.samples
+    assert set(np.mod(drawn.labels - drawn.public @ stored.secret, 16)) == {0, 1, 15}
     found = attack(target, "exhaustive", samples=500, isolated=False)
     assert outcomes(found) == {"exhaustive": "BROKEN"}
     assert f"The secret itself predicts {found.best_accuracy:.3g} of the labels" in str(found)
@@ -223,7 +225,7 @@ def test_a_challenge_of_others_is_attacked_by_its_file_alone(cli, tmp_path):
     rows = "\n".join(f"[{' '.join(map(str, row))}]" for row in samples.public.tolist())
     labels = " ".join(map(str, samples.labels.tolist()))
     (tmp_path / "c.txt").write_text(f"6\n60\n97\n{0.5 / 97}\n[{labels}]\n[{rows}]\n")
-    found = open_samples(tmp_path / "c.txt")
+    _, found = open_samples(tmp_path / "c.txt")
     assert found.parameters == parameters
     assert "60 samples of LWE n=6 q=97" in cli("inspect", tmp_path / "c.txt").out
     said = json.loads(
@@ -238,7 +240,7 @@ def test_named_parameters_have_reductions_and_samples(name, cli, tmp_path):
     assert str(known_reductions(PRESETS[name])) in cli("inspect", name).out
     cli("generate", "samples", name, "--number", 7, "-o", tmp_path / "s.npz")
     assert read_samples(tmp_path / "s.npz").parameters == PRESETS[name]
-    assert len(open_samples(name, 7, seed=3).samples) == 7
+    assert len(open_samples(name, 7, seed=3)[1].samples) == 7
 
 
 @pytest.mark.parametrize("matrix", ["ternary", "gadget"])

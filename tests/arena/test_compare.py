@@ -11,9 +11,11 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
+from lines import without_seconds
 
 from arena import Results, compare, lwr_target, nice_target, parity_target
-from arena.learners import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry, choose_learners
+from arena.learner_table import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
+from arena.learners import choose_learners
 from runs import Store, StoreError
 from upper import KnownPart
 
@@ -27,7 +29,7 @@ SMALL = "newton,linear,known-part,elimination"
 @pytest.fixture(scope="module", autouse=True)
 def short_effort():
     """A preset of few steps: what is tested here is the bookkeeping, not the learning."""
-    budgets = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    budgets = replace(PRESETS["quick"], steps=(60, 60), passes=(20_000, 300))
     patch = pytest.MonkeyPatch()
     patch.setitem(PRESETS, "quick", budgets)
     yield
@@ -46,7 +48,7 @@ def one_job(targets):
 
 def test_one_and_two_jobs_give_the_same_bits(one_job, targets):
     two_jobs = compare(targets, choose_learners(SMALL), seeds=2, jobs=2)
-    assert two_jobs.without_seconds().to_json() == one_job.without_seconds().to_json()
+    assert without_seconds(two_jobs).to_json() == without_seconds(one_job).to_json()
 
 
 def test_nice_is_learned_and_hard_is_not(one_job, targets):
@@ -127,8 +129,8 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
         assert words in cell.message
     (cell,) = results.cell(targets[0].name, "nan")
     assert (cell.status, cell.unknown_part_error) == ("done", None)
-    others = results.only(learners=["linear", "known-part"]).without_seconds().cells
-    alone = one_job.only(targets[0].name, ["linear", "known-part"], seeds=0).without_seconds().cells
+    others = without_seconds(results.only(learners=["linear", "known-part"])).cells
+    alone = without_seconds(one_job.only(targets[0].name, ["linear", "known-part"], seeds=0)).cells
     assert sorted(others, key=str) == sorted(alone, key=str)
     assert Results.from_json(results.to_json()) == results
     # failures are kept like the rest
@@ -177,7 +179,7 @@ def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets, log):
             name,
             name,
             "None.",
-            lambda target, budgets, name=name: _Logging(log=str(log), line=f"{name} {target.record.kind}"),
+            lambda target, budgets, name=name: _Logging(log=str(log), line=f"{name} {target.kind}"),
             costs=cost,
         )
         for name, cost in costs.items()
@@ -258,7 +260,7 @@ def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
     more = compare(targets, [learner], seeds=3, store=store, **HERE)
     assert (more.made["reused"], len(lines(log))) == (4, 6)
     # in a process of its own, too
-    assert compare(targets, [learner], seeds=3, jobs=1).without_seconds() == more.without_seconds()
+    assert without_seconds(compare(targets, [learner], seeds=3, jobs=1)) == without_seconds(more)
     assert len(lines(log)) == 12
 
 
@@ -291,4 +293,4 @@ def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, mo
     assert len(cut.cells) == 3
     whole = compare(targets, "linear,known-part", seeds=2, store=store, **HERE)
     assert whole.made["reused"] == 3
-    assert whole.without_seconds() == compare(targets, "linear,known-part", seeds=2, **HERE).without_seconds()
+    assert without_seconds(whole) == without_seconds(compare(targets, "linear,known-part", seeds=2, **HERE))

@@ -9,10 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 from arena import compare, learn
-from arena.attacks import choose_attacks, learners_on_engine
 from arena.cells import identity
-from arena.engines import on_engine, require_engine
-from arena.learners import LEARNERS, PRESETS, as_learners
+from arena.learner_table import LEARNERS, PRESETS
+from arena.learners import require_engine, with_settings
 from arena.run_store import stored_cells
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
@@ -43,20 +42,11 @@ def test_a_fit_names_its_engine(nice, monkeypatch):
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
-    entries = on_engine(as_learners("newton,adam,linear"), engine="torch", device="cuda:1")
-    newton, adam, linear = (entry.build(nice, PRESETS["quick"]) for entry in entries)
+    built = [LEARNERS[name].build(nice, PRESETS["quick"]) for name in ("newton", "adam", "linear")]
+    newton, adam, linear = (with_settings(one, {"engine": "torch", "device": "cuda:1"}) for one in built)
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
-    assert linear == LEARNERS["linear"].build(nice, PRESETS["quick"])
-
-
-def test_attacks_that_are_learners_have_the_choice_too():
-    newton, adam, bkw = learners_on_engine(choose_attacks("newton,adam,bkw"), engine="numpy", device="cpu")
-    assert (newton.learner(4).engine, newton.learner(4).device) == ("numpy", "cpu")
-    assert adam.learner(4).device == "cpu"
-    assert bkw == choose_attacks("bkw")[0]
-    with pytest.raises(ValueError, match="None of these attacks has a choice of engine, which newton have"):
-        learners_on_engine(choose_attacks("adam"), engine="numpy")
+    assert linear == built[2]
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arena.generated_targets import family_target, lwr_target, nice_target
 from arena.inspection import inspect
-from arena.targets import layer_target, save_target
+from arena.target_files import save_target
+from arena.targets import family_target, layer_target, lwr_target, nice_target
 from attention import make_nice_layer
 from attention.files import save_layer
 from sq import HiddenGateFamily, ParityFamily, ProfileFamily

@@ -17,6 +17,7 @@ from arena import (
 from attention import relative_error
 from attention.files import load_layer
 from attention.inputs import inputs_to_json
+from lwe import DiscreteGaussian
 from upper import Newton
 
 
@@ -106,7 +107,7 @@ def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
 def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
     rounding = {"n": 4, "q": 8, "p": 2}
     with pytest.raises(ValueError, match="have errors of their own: leave it out"):
-        learn(lwr_target(**rounding, Xe="gaussian:1"), "linear", noise=0.1)
+        learn(lwr_target(**rounding, Xe=DiscreteGaussian(1.0)), "linear", noise=0.1)
     assert learn(lwr_target(**rounding), "linear", noise=0.1, examples=500).noise == 0.1
 
 

@@ -22,7 +22,7 @@ def test_all_but_the_baselines_by_default():
 def test_baselines_run_by_name(name):
     if LEARNERS[name].extra:
         pytest.importorskip(LEARNERS[name].extra, reason=f"{LEARNERS[name].extra} is not installed")
-    few = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    few = replace(PRESETS["quick"], steps=(60, 60), passes=(20_000, 300))
     for target in (nice_target(heads=1, tokens=2, dim=4, seed=1), parity_target(heads=2, dim=8)):
         cell = run_cell(target, LEARNERS[name], 0, few)
         assert cell.status == "done", cell.message

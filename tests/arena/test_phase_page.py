@@ -72,7 +72,7 @@ def test_a_failure_names_its_phase_and_shows_what_there_is(failed, tmp_path):
     assert learned.fit.outcome is Outcome.CONTRADICTION
     assert names(target, learned) == ["phase-1-sum", "phase-2-agreement", "phase-2-spectrum"]
     assert learned.to_json()["details"]["failed"] == 2
-    page = (save_phases(learned, target, tmp_path) / "index.html").read_text(encoding="utf-8")
+    page = (save_phases(learned, tmp_path) / "index.html").read_text(encoding="utf-8")
     for text in (page, str(learned)):
         assert learned.fit.details.explanation in text
 
@@ -101,10 +101,9 @@ def test_the_details_are_written_with_their_arrays(paper, practical):
 
 def test_the_page_needs_nothing_else_and_has_what_the_phases_measured(every, parsed, tmp_path):
     for place, (target, learned) in enumerate(every):
-        target = replace(
-            target, record=replace(target.record, title="<script>document.title='taken'</script>")
-        )
-        text = (save_phases(learned, target, tmp_path / str(place)) / "index.html").read_text("utf-8")
+        target = replace(target, title="<script>document.title='taken'</script>")
+        hostile = replace(learned, target=target)
+        text = (save_phases(hostile, tmp_path / str(place)) / "index.html").read_text("utf-8")
         page, drawings = parsed(text), draw_phases(learned.fit, target.layer)
         assert text.startswith("<!DOCTYPE html>")
         assert (page.errors, page.all("script")) == ([], [])
@@ -125,7 +124,7 @@ def test_the_page_needs_nothing_else_and_has_what_the_phases_measured(every, par
 
 def test_save_fills_a_folder(nice, paper, practical, tmp_path):
     folder = tmp_path / "made" / "here"
-    assert save_phases(practical, nice, folder) == save_phases(paper, nice, folder) == folder
+    assert save_phases(practical, folder) == save_phases(paper, folder) == folder
     wanted = {"index.html", "result.json", LAYER_FILE, *(f"{name}.svg" for name in PAPER)}
     assert {path.name for path in folder.iterdir()} == wanted  # the earlier run's own figures are gone
     assert json.loads((folder / "result.json").read_text()) == json.loads(json.dumps(paper.to_json()))

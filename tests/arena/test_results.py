@@ -6,14 +6,13 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import Results
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-from arena.results import summarise
+from arena.summary import summarise
 from attention import FileFormatError
 from attention.foreign import printable
 
@@ -141,22 +140,6 @@ def test_a_pair_is_what_the_gravest_of_its_cells_is(statuses, verdict):
 def test_a_fit_that_does_not_speak_of_the_target_is_no_number():
     summary = summarise([cell(0, 1.0, outcome="NOT_APPLICABLE", outcome_text="For parities only.")])
     assert (summary.verdict, summary.done, summary.message) == ("does not apply", 0, "For parities only.")
-
-
-def test_without_seconds_forgets_time_and_nothing_else(sample_results):
-    slower = replace(
-        sample_results,
-        made={**sample_results.made, "seconds": 99.0, "jobs": 1, "command": "other"},
-        cells=tuple(
-            replace(fit, seconds=9.0, trace=tuple(replace(point, seconds=9.0) for point in fit.trace))
-            for fit in sample_results.cells
-        ),
-    )
-    assert slower != sample_results
-    assert slower.without_seconds() == sample_results.without_seconds()
-    first, *others = sample_results.cells
-    other = replace(first, unknown_part_error=float(np.nextafter(first.unknown_part_error, 1.0)))
-    assert replace(slower, cells=(other, *others)).without_seconds() != sample_results.without_seconds()
 
 
 def test_only_keeps_what_is_named_in_the_order_it_had(sample_results):

@@ -27,7 +27,7 @@ LEARNERS = (
 )
 # what a plain layer needs nothing of: hard families, samples, the engine of experiments, terminal tables, all of NumPy
 NOT_OF_A_LAYER = (
-    *("sq", "lwe", "runs", "upper", "arena.attacking", "attention.checkpoints"),
+    *("sq", "lwe", "runs", "upper", "arena.attacking"),
     *("scipy", "msgspec", "rich", "beartype", "pebble", "cloudpickle", "sqlite3", "multiprocessing"),
     *("array_api_compat.numpy", "numpy.f2py", "numpy.ma", "numpy.testing"),
 )

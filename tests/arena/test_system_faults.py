@@ -11,7 +11,7 @@ from lines import without_progress
 
 import arena
 from arena.cli.main import run
-from arena.learners import LEARNERS
+from arena.learner_table import LEARNERS
 from attention import BooleanInputs, load_layer, make_nice_layer, save_layer
 from attention.files import write_tensors
 
@@ -84,7 +84,7 @@ def test_a_strange_letter_in_a_name_makes_a_page(letter, tmp_path):
     name = f"a{letter}b"
     entry = replace(LEARNERS["known-part"], name=name, title=name)
     target = arena.nice_target(heads=1, tokens=2, dim=4)
-    target = replace(target, record=replace(target.record, name=name, title=name))
+    target = replace(target, name=name, title=name)
     results = arena.compare(target, entry, seeds=1, isolated=False, store=tmp_path / "s.sqlite")
     results.save(tmp_path)
     again = arena.Results.load(tmp_path)

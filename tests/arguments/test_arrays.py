@@ -23,12 +23,6 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle
 pytestmark = [pytest.mark.bad_input, pytest.mark.extras]
 
 
-def strided(a):
-    wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1] + 1), a.dtype)
-    wide[..., 1::2] = a
-    return wide[..., 1::2]
-
-
 def read_only(a):
     a = a.copy()
     a.flags.writeable = False
@@ -48,7 +42,7 @@ def tensor(dtype=None, grad=False):
 
 NUMPY = {
     "by columns": np.asfortranarray,
-    "strided": strided,
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
     "backwards in memory": lambda a: np.ascontiguousarray(a[::-1])[::-1],
     "read-only": read_only,
     "other byte order": lambda a: a.astype(a.dtype.newbyteorder(">")),
@@ -69,7 +63,7 @@ VALUES, TENSOR = Y.sum(axis=1), np.ones((1, 2, 2, 2))
 PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
 SMALL = lwe.LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
-KNOWN = lower.LinearKnownPart(mixing=np.ones((2, 2)), projection=np.eye(3))
+KNOWN = lower.KnownComponent(mixing=np.ones((2, 2)), projection=np.eye(3))
 
 
 def layer(theta, w):
@@ -85,7 +79,7 @@ KEPT = [
     partial(linear.cubic_features, x=X),
     partial(linear.softmax_features, x=X, kind="plain"),
     partial(KNOWN.__call__, x=X),
-    partial(lower.GatedKnownPart(gate=0, on=KNOWN, off=KNOWN).__call__, x=X),
+    partial(dataclasses.replace(KNOWN, gate=0, off=KNOWN).__call__, x=X),
 ]
 WIDENED = {"__call__"}  # single precision of NumPy becomes double
 GIVEN = [

@@ -24,7 +24,7 @@ X, Y = attention.ExampleOracle(LAYER, INPUTS, rng=0).draw(60)
 VALUES = Y.sum(axis=1)
 PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
 INSTANCE, SECRETS = PARITY.instance(1), sq.SecretSet(dim=6, bits=2)
-ZERO = lower.LinearKnownPart.zero(2, 3)
+ZERO = lower.KnownComponent.zero(2, 3)
 KERNEL = OverlapGram(SECRETS, (0, 0, 0.5))
 SMALL = LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
@@ -87,8 +87,8 @@ LOWER = [
     (lambda: changed(layer=layer(2, 4)), "dimensions"),
     (lambda: changed(inputs=BooleanInputs(3, 5)), "tokens"),
     (lambda: changed(known=ZERO), "dimensions"),
-    (lambda: lower.GatedKnownPart(gate=3, on=ZERO, off=ZERO), "gate"),
-    (lambda: lower.GatedKnownPart(gate=0, on=ZERO, off=lower.LinearKnownPart.zero(2, 4)), "agree"),
+    (lambda: dataclasses.replace(ZERO, gate=3, off=ZERO), "gate"),
+    (lambda: dataclasses.replace(ZERO, gate=0, off=lower.KnownComponent.zero(2, 4)), "agree"),
     (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
     (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
     (lambda: lower.all_sign_matrices(8, 8), "62"),
@@ -116,19 +116,9 @@ SQ = [
     (lambda: sq.GroupQuery([0, 0], [0.5, 0.5]), "twice"),
     (lambda: sq.StatisticalQuery(len, low=1.0, high=-1.0), "low"),
     (lambda: sq.ExactOracle(CSQ, PARITY, PARITY.secrets.size), "number"),
-    (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.GroupQuery([0], [2.0])), "norm"),
-    (
-        lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.GroupQuery([PARITY.secrets.size], [1.0])),
-        "names target",
-    ),
+    (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.GroupQuery([10**9], [1.0])), "names target"),
     (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.StatisticalQuery(len)), "CorrelationalQuery"),
     (lambda: sq.HonestOracle(CSQ, LWR, batch=9), "family"),
-    (
-        lambda: sq.HonestOracle(STAT, INSTANCE, batch=9).query(
-            sq.StatisticalQuery(lambda x, y: 9 * x[:, 0, 0])
-        ),
-        "range",
-    ),
     (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
     (lambda: sq.ExhaustiveSearch().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
     (lambda: sq.ParityElimination.for_instance(TOKENS.instance(0)), "family"),
@@ -162,10 +152,7 @@ LWE = [
         lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, q=7)),
         "heads|matrix|uniform",
     ),
-    (
-        lambda: lwe.LWRFamily(**SIZES, Xs=lwe.BINARY).instance(secret=[7, 3, 1, 2]),
-        "secret",
-    ),
+    (lambda: lwe.LWRFamily(**SIZES, Xs=lwe.BINARY).instance(secret=[7, 3, 1, 2]), "secret"),
     (lambda: lwe.LWRFamily(**SIZES, beta=0.01).instance(), "beta"),
     (lambda: lwe.LWRFamily(**SIZES, matrix="uniform").instance(), "uniform"),
     (lambda: lwe.LWRFamily(n=300, q=2**20, p=2**19).instance(), "heads"),

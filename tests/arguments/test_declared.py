@@ -30,7 +30,7 @@ UNDECLARED = {
     attention.check_budget, attention.draw_examples, attention.make_diagonal_layer, sq.make_parity_instance,
     lower.eliminated_per_query, lower.solve_gf2,
     # used by authors of learners, families and oracles
-    attention.Recorder, lower.HardInstance, lower.Option, lower.constructor, lower.option, lower.register, sq.SQOracle,
+    attention.Recorder, lower.HardInstance, lower.Option, lower.constructor, lower.register, sq.SQOracle,
 }  # fmt: skip
 NEVER = (math.nan, 1j, np.ones((2, 2)) * math.nan)
 SIZES = """

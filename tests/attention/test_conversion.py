@@ -39,47 +39,40 @@ def changed(maps, **arrays):
 
 
 class TestTorch:
-    def test_a_module_whose_outputs_are_zero_is_a_layer_of_zeros(self, torch):
-        module, x = torch_module(torch, heads=2, head_dim=2, seed=0)
-        for parameter in module.out_proj.parameters():
-            torch.nn.init.zeros_(parameter)
-        assert not convert_torch_module(module).layer(x).any()
-
     @given(
         heads=st.integers(1, 4),
         head_dim=st.integers(1, 4),
         batch_first=st.booleans(),
-        bias=st.booleans(),
+        biases=st.sampled_from(["kept", "dropped", "absent"]),
+        zero=st.sampled_from([False] * 5 + [True]),
         seed=seeds,
     )
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_a_converted_layer_is_the_modules_forward_pass(
-        self, torch, heads, head_dim, batch_first, bias, seed
+        self, torch, heads, head_dim, batch_first, biases, zero, seed
     ):
-        module, x = torch_module(torch, heads, head_dim, seed, bias=bias, batch_first=batch_first)
+        options = {"bias": biases != "absent", "batch_first": batch_first, "dropout": 0.25}
+        module, x = torch_module(torch, heads, head_dim, seed, **options)
+        if zero:
+            module.out_proj.weight.data.zero_()
+        converted = convert_torch_module(module.eval(), biases="dropped" if biases == "dropped" else "kept")
+        assert converted.layer.biased is (biases == "kept")
+        notes = converted.notes
+        assert "0.25" in notes[0]
+        if biases == "dropped":
+            assert notes[-1].startswith("Sizes are root mean squares")
+            for note, name in zip(notes[1:5], ("query", "key", "value", "output"), strict=True):
+                assert note.startswith(f"The {name} bias was dropped")
+            module.in_proj_bias.data.zero_()
+            module.out_proj.bias.data.zero_()
         order = (0, 1, 2) if batch_first else (1, 0, 2)
         tokens = torch.from_numpy(x.transpose(order).copy())
-        wanted = module(tokens, tokens, tokens, need_weights=False)[0].detach().numpy().transpose(order)
-        layer = convert_torch_module(module).layer
-        assert layer.biased is bias
-        np.testing.assert_allclose(layer(x), wanted, rtol=0, atol=TOLERANCE)
-
-    @given(heads=st.integers(1, 4), head_dim=st.integers(1, 4), seed=seeds)
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_dropped_is_the_forward_pass_without_biases_and_says_so(self, torch, heads, head_dim, seed):
-        module, x = torch_module(torch, heads, head_dim, seed, dropout=0.25)
-        converted = convert_torch_module(module.eval(), biases="dropped")
         with torch.no_grad():
-            module.in_proj_bias.zero_()
-            module.out_proj.bias.zero_()
-            tokens = torch.from_numpy(x)
             wanted, patterns = module(tokens, tokens, tokens, average_attn_weights=False)
-        np.testing.assert_allclose(converted.layer(x), wanted.numpy(), rtol=0, atol=TOLERANCE)
+        wanted = wanted.numpy().transpose(order)
+        np.testing.assert_allclose(converted.layer(x), wanted, rtol=0, atol=TOLERANCE)
         np.testing.assert_allclose(converted.layer.patterns(x), patterns.numpy(), rtol=0, atol=TOLERANCE)
         assert (converted.head_dim, converted.source) == (head_dim, "a torch.nn.MultiheadAttention")
-        assert "0.25" in converted.notes[0]
-        for note, name in zip(converted.notes[1:5], ("query", "key", "value", "output"), strict=True):
-            assert note.startswith(f"The {name} bias was dropped")
 
     @pytest.mark.bad_input
     def test_what_no_layer_can_express(self, torch):
@@ -120,31 +113,21 @@ class TestTorch:
             change(whole)
             return whole
 
-        def override(whole, forward):
-            whole.forward = forward
+        def giving(forward):
+            return changed(lambda whole: setattr(whole, "forward", forward(whole.forward)))
 
-        def twice(whole):
-            once = whole.forward
-            override(whole, lambda *args, **options: [2 * once(*args, **options)[0]])
-
-        def orthogonal(whole):
-            torch.nn.utils.parametrizations.orthogonal(whole, "in_proj_weight")
-
-        def twice_by(number):
-            def forward(query, *_, **__):
-                return number * query, None
-
-            return lambda whole: override(whole, forward)
-
+        parametrized = changed(
+            lambda whole: torch.nn.utils.parametrizations.orthogonal(whole, "in_proj_weight")
+        )
         for wrong, words in [
             (Doubled(6, 2), "a subclass too"),
             (Quantizable(6, 2), "a subclass too"),
-            (changed(orthogonal), "a subclass too"),
+            (parametrized, "a subclass too"),
             (changed(lambda whole: whole.register_forward_hook(lambda *_: None)), "has hooks"),
             (changed(lambda whole: whole.register_forward_pre_hook(lambda *_: None)), "has hooks"),
-            (changed(twice_by(2.0)), "differ from those of the layer"),
-            (changed(twice_by("a")), "fails on random tokens"),
-            (changed(twice), "fails on random tokens|differ"),
+            (giving(lambda _: lambda query, *_, **__: (2.0 * query, None)), "differ from those of the layer"),
+            (giving(lambda _: lambda *_, **__: ("no tensor", None)), "fails on random tokens"),
+            (giving(lambda forward: lambda *a, **o: [2 * forward(*a, **o)[0]]), "fails on random|differ"),
         ]:
             with pytest.raises(ValueError, match=words):
                 convert_torch_module(wrong)
@@ -152,10 +135,8 @@ class TestTorch:
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     def test_the_comparison_leaves_the_module_as_it_is(self, torch, dtype):
         module = torch.nn.MultiheadAttention(6, 2, dropout=0.5, dtype=getattr(torch, dtype))
-        before, state = (
-            {name: one.clone() for name, one in module.state_dict().items()},
-            torch.get_rng_state(),
-        )
+        before = {name: one.clone() for name, one in module.state_dict().items()}
+        state = torch.get_rng_state()
         convert_torch_module(module)
         assert module.training
         assert torch.equal(state, torch.get_rng_state())

@@ -35,7 +35,7 @@ class TestDraw:
             np.testing.assert_array_equal(y, LAYER(x))
         assert (oracle.tokens, oracle.dim, oracle.remaining, oracle.drawn) == (4, 3, None, sum(draws))
 
-    @pytest.mark.parametrize("noise", [0.0, 0.3, lambda y, rng: y + rng.standard_normal(y.shape)])
+    @pytest.mark.parametrize("noise", [0.0, 0.3, lambda x, y, rng: y + rng.standard_normal(y.shape)])
     def test_same_seed_same_bits_and_no_example_twice(self, noise):
         one, other, another = (
             ExampleOracle(LAYER, GaussianInputs(4, 3), noise=noise, rng=seed)
@@ -79,21 +79,23 @@ class TestGivenExamples:
             assert (oracle.drawn, oracle.remaining) == (served, 10 - served)
 
     @pytest.mark.bad_input
-    @pytest.mark.parametrize(
-        ("x", "y", "match"),
-        [
-            (np.zeros((2, 3)), np.zeros((2, 3)), r"of shape \(n, k, d\)"),
-            (np.zeros((2, 2, 3)), np.zeros((3, 2, 3)), "where n is 2"),
-            (np.zeros((1, 1, 1)), np.full((1, 1, 1), -np.inf), "y is an array with NaN or infinite"),
-        ],
-    )
-    def test_what_are_no_examples(self, tmp_path, x, y, match):
-        with pytest.raises(ValueError, match=match):
-            ExampleOracle.from_arrays(x, y)
-        np.save(tmp_path / "x.npy", x)
-        np.save(tmp_path / "y.npy", y)
-        with pytest.raises(FileFormatError, match="npy: "):
-            ExampleOracle.from_files(tmp_path / "x.npy", tmp_path / "y.npy")
+    def test_what_are_no_examples_and_in_which_file(self, tmp_path):
+        paths = [tmp_path / "x.npy", tmp_path / "y.npy"]
+        for x, y, words, file in [
+            (np.zeros((2, 3)), np.zeros((2, 3)), r"of shape \(n, k, d\)", "x"),
+            (np.zeros((2, 2, 3)), np.zeros((2, 3)), r"of shape \(n, k, d\)", "y"),
+            (np.zeros((2, 2, 3)), np.zeros((3, 2, 3)), "where n is 2", "[xy]"),
+            (np.zeros((1, 1, 1)), np.full((1, 1, 1), -np.inf), "y is an array with NaN or infinite", "y"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                ExampleOracle.from_arrays(x, y)
+            for path, array in zip(paths, (x, y), strict=True):
+                np.save(path, array)
+            with pytest.raises(FileFormatError, match=rf"{file}\.npy: "):
+                ExampleOracle.from_files(*paths)
+        np.savez(tmp_path / "other.npz", X=x, y=x)
+        with pytest.raises(FileFormatError, match="no array named x; it holds X, y"):
+            ExampleOracle.from_files(tmp_path / "other.npz")
 
     def test_from_files_of_every_form(self, tmp_path):
         x, y = given_examples()
@@ -151,15 +153,3 @@ class TestSplit:
         np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[before:])
         np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[before:])
         assert (oracle.remaining, oracle.drawn) == (0, n)
-
-
-@pytest.mark.bad_input
-def test_the_file_at_fault_is_named(tmp_path):
-    x = GaussianInputs(3, 8).sample(60, rng=1)
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", x[:, 0])
-    np.savez(tmp_path / "other.npz", X=x, y=x)
-    with pytest.raises(FileFormatError, match=r"y\.npy: y has the shape"):
-        ExampleOracle.from_files(tmp_path / "x.npy", tmp_path / "y.npy")
-    with pytest.raises(FileFormatError, match="no array named x; it holds X, y"):
-        ExampleOracle.from_files(tmp_path / "other.npz")

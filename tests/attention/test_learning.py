@@ -1,6 +1,7 @@
 """The learning protocol: clocks, counts and budgets are honest."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,21 +25,6 @@ LAYER = make_nice_layer(heads=2, dim=3, rng=0)
 INPUTS = BooleanInputs(2, 3)
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that stands still unless it is moved."""
-
-    class Clock:
-        now = 100.0
-
-        def perf_counter(self):
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr(attention.learning, "time", clock)
-    return clock
-
-
 def oracle(**kwargs):
     return ExampleOracle(LAYER, INPUTS, rng=0, **kwargs)
 
@@ -57,8 +43,14 @@ class TestRecorder:
         recorder.step("a later step does not change an earlier fit")
         assert [step.examples for step in fit.trace] == [3, 7]
         assert fit.examples_used == 7
+        assert "2 heads, 7 examples, " in repr(fit)
 
-    def test_measuring_stops_the_clock(self, clock):
+    def test_measuring_stops_the_clock(self, monkeypatch):
+        clock = SimpleNamespace(
+            now=100.0, perf_counter=lambda: clock.now
+        )  # it stands still unless it is moved
+        monkeypatch.setattr(attention.learning, "time", clock)
+
         def slow(x):
             clock.now += 1000
             return LAYER(x)
@@ -166,8 +158,8 @@ def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
             return np.full((n, self.tokens, self.dim), np.inf)
 
     for source, match in [
-        (oracle(noise=lambda y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
-        (oracle(noise=lambda y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
+        (oracle(noise=lambda x, y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
+        (oracle(noise=lambda x, y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
         (ExampleOracle(np.zeros_like, Broken(2, 3)), "x is an array with NaN or infinite"),
     ]:
         with pytest.raises(ValueError, match=f"oracle's {match}"):

@@ -1,11 +1,13 @@
 """Memory: what there is is read where the system says it, and what does not fit is refused before the work."""
 
 import tracemalloc
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import upper
 from attention import BooleanInputs, ExampleOracle, NotEnoughMemoryError, make_nice_layer, memory
 from attention.memory import memory_limited_to, require_memory
 
@@ -62,3 +64,22 @@ def test_layers_and_oracles_refuse_what_does_not_fit():
                 call()
         assert len(source.draw(100)[0]) == 100
     assert source.drawn == 100
+
+
+MUCH = 10**7
+LEARNERS = [
+    upper.Newton(heads=2, examples=MUCH, engine="numpy"),
+    upper.LBFGS(heads=2, examples=MUCH),
+    *([upper.GradientDescent(heads=10**6)] if find_spec("torch") else []),
+    upper.LinearBaseline(examples=MUCH),
+    upper.OneGradientStep(examples=MUCH),
+    upper.SixPhase(heads=2),
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: type(one).__name__)
+def test_a_learner_that_needs_too_much_draws_nothing(learner):
+    source = ExampleOracle(make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(2, 3), rng=0)
+    with memory_limited_to(1 << 16), pytest.raises(ValueError, match=r"\d (K|M|G|T|P)iB"):
+        learner.fit(source, rng=0)
+    assert source.drawn == 0

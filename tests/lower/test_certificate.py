@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -96,3 +97,9 @@ def test_a_label_says_what_is_proved_assumed_or_estimated():
     assert label(assumed, (Key.RHO, 0.16, Status.DERIVED, "lwe")).endswith(", rho = 0.16")
     for exponent, words in ((34.1, "broken by BKW in 2^34 operations (estimate)"), (40.0, "assumed:")):
         assert label(assumed, (Key.OPERATIONS, exponent, Status.ESTIMATE, "BKW")).startswith(words)
+
+
+def test_a_bound_with_room_for_other_machines_may_be_any_number():
+    bound = Fact(Key.WEIGHT_BOUND, -40, Status.COMPUTED, "lwe.low_degree_weights", at=1)
+    for value, same in ((-40, True), (-36, True), (-35, False), (10**400, False), (-40.0, False)):
+        assert replace(bound, value=value).agrees(bound) == same

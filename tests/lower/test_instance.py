@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -6,10 +8,9 @@ from attention.files import load_layer, read_tensors, save_layer, write_tensors
 from lower import (
     Certificate,
     Fact,
-    GatedKnownPart,
     HardInstance,
     Key,
-    LinearKnownPart,
+    KnownComponent,
     Status,
     load_instance,
     save_instance,
@@ -24,7 +25,7 @@ def make(**changes):
         "layer": AttentionLayer(theta=rng.standard_normal((2, 3, 3)), w=rng.standard_normal((2, 3, 3))),
         "inputs": BooleanInputs(tokens=2, dim=3),
         "secret": np.array([1, 2]),
-        "known": LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
+        "known": KnownComponent(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3))),
         "certificate": Certificate("sq-bump", (Fact(Key.RHO, 0.1, Status.DERIVED, "derived here"),)),
         "realisation_error": 1e-17 / 3,
         "direction": np.array([1.0, 0.0, 0.0]),
@@ -65,7 +66,7 @@ def test_a_layer_file_is_no_instance(tmp_path):
         load_instance(tmp_path / "nowhere.safetensors")
 
 
-GONE, ZERO = object(), LinearKnownPart.zero(2, 3)
+GONE, ZERO = object(), KnownComponent.zero(2, 3)
 # of a well-formed file, what is not what an instance has: the part, the name, its value
 WRONG = [
     *(("tensors", name, GONE) for name in ("theta", "secret", "known_mixing")),
@@ -92,7 +93,7 @@ WRONG_GATES = [
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("instance", "wrong"),
-    [(make(), WRONG), (make(known=GatedKnownPart(gate=1, on=ZERO, off=ZERO)), WRONG_GATES)],
+    [(make(), WRONG), (make(known=replace(ZERO, gate=1, off=ZERO)), WRONG_GATES)],
     ids=["linear", "gated"],
 )
 def test_well_formed_files_with_wrong_contents_are_refused(tmp_path, instance, wrong):
@@ -111,14 +112,14 @@ def test_well_formed_files_with_wrong_contents_are_refused(tmp_path, instance, w
 def test_a_known_part_with_a_gate_comes_back(tmp_path):
     rng = np.random.default_rng(1)
     parts = [
-        LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
+        KnownComponent(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
         for _ in range(2)
     ]
-    instance = make(known=GatedKnownPart(gate=1, on=parts[0], off=parts[1]))
+    instance = make(known=replace(parts[0], gate=1, off=parts[1]))
     save_instance(tmp_path / "one.safetensors", instance)
     again = load_instance(tmp_path / "one.safetensors").known
     assert again.gate == 1
-    for part, found in zip(parts, (again.on, again.off), strict=True):
+    for part, found in zip(parts, (again, again.off), strict=True):
         np.testing.assert_array_equal(found.mixing, part.mixing)
         np.testing.assert_array_equal(found.projection, part.projection)
     # a reader that knows of no gate finds no known part, rather than the wrong one

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from honest import ALIKE, HONEST, honest
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 import lwe
 import sq
@@ -18,12 +16,10 @@ from attention.files import read_tensors, write_tensors
 from lower import (
     Certificate,
     Fact,
-    GatedKnownPart,
     HardInstance,
     Key,
-    LinearKnownPart,
+    KnownComponent,
     Status,
-    Word,
     load_instance,
     save_instance,
     verify_instance,
@@ -52,67 +48,29 @@ def stating(instance, name, **changes):
     return replace(instance, certificate=Certificate(instance.family.name, facts))
 
 
-# another value of the same kind
-ANOTHER = {
-    bool: lambda value: not value,
-    int: lambda value: value + 1,
-    float: lambda value: value * 1.001 + 1e-6,
-    str: lambda value: f"{value}s",
-    Word: lambda value: Word.BKW if value is not Word.BKW else Word.SEARCH,
-    tuple: lambda value: (*value[:-1], changed_value(value[-1])),
-    list: lambda value: [*value[:-1], changed_value(value[-1])],
-    type(None): lambda value: 2,
-}
-
-
-def changed_value(value):
-    return ANOTHER[type(value)](value)
-
-
 def known_parts(instance):
     """Other known parts, by what is wrong with them."""
     k, d, known = instance.inputs.tokens, instance.layer.dim, instance.known
-    sevens = LinearKnownPart(mixing=np.eye(k), projection=7 * np.eye(d))
+    sevens = KnownComponent(mixing=np.eye(k), projection=7 * np.eye(d))
     yield "7 X", sevens
     yield (
         "none" if not known.is_zero else "another",
-        LinearKnownPart(mixing=np.zeros((k, k)), projection=np.eye(d)),
+        KnownComponent(mixing=np.zeros((k, k)), projection=np.eye(d)),
     )
-    if isinstance(known, GatedKnownPart):
+    if known.off is not None:
         yield "another gate", replace(known, gate=1)
-        yield "7 X on the gate", replace(known, on=sevens)
+        yield "7 X on the gate", replace(sevens, gate=known.gate, off=known.off)
     else:
         spoilt = known.mixing.copy()
         spoilt[0, 1] += 1e-6
-        yield "mixing", LinearKnownPart(mixing=spoilt, projection=known.projection)
-        yield "gated", GatedKnownPart(gate=0, on=known, off=known)
+        yield "mixing", KnownComponent(mixing=spoilt, projection=known.projection)
+        yield "gated", replace(known, gate=0, off=known)
 
 
 def forgeries(instance: HardInstance):
-    """Every lie about an instance, named by what it is about."""
+    """Lies about more than one number, which `test_forgeries` changes in files, by what they are about."""
     for what, known in known_parts(instance):
         yield f"known part: {what}", replace(instance, known=known)
-    for fact in instance.certificate:
-        # a weaker bound on a weight is no lie
-        changed = fact.value - 5 if fact.key is Key.WEIGHT_BOUND else changed_value(fact.value)
-        other = next(status for status in Status if status is not fact.status)
-        yield f"certificate: value of {fact.name}", stating(instance, fact.name, value=changed)
-        yield f"certificate: status of {fact.name}", stating(instance, fact.name, status=other)
-        yield f"certificate: source of {fact.name}", stating(instance, fact.name, source="somewhere")
-        yield f"certificate: {fact.name} at another", stating(instance, fact.name, at=0.2)
-        key = next(key for key in Key if key.value not in {one.name for one in instance.certificate})
-        yield f"certificate: {fact.name} of another key", stating(instance, fact.name, key=key)
-        left = tuple(one for one in instance.certificate if one is not fact)
-        yield (
-            f"certificate: no {fact.name}",
-            replace(instance, certificate=Certificate(instance.family.name, left)),
-        )
-    for status in Status:
-        more = (*instance.certificate, Fact(Key.OPERATIONS, 128, status, "nothing breaks it"))
-        yield (
-            f"certificate: one more, {status}",
-            replace(instance, certificate=Certificate(instance.family.name, more)),
-        )
     theta, w = instance.layer.theta, instance.layer.w
     lax = stating(bent(instance, "theta", (0, 0, 0), 5e-3), "realisation error", value=0.9)
     yield "realisation error: .9 by the file itself", replace(lax, realisation_error=0.9)
@@ -125,10 +83,6 @@ def forgeries(instance: HardInstance):
     yield "layer: a head of zeros", with_heads(instance, zero[:1], zero[:1])
     yield "layer: heads that cancel", with_heads(instance, zero, np.stack([np.eye(d), -np.eye(d)]))
     yield "layer: a head twice", with_heads(instance, theta[:1], w[:1])
-    for name, one in (("theta", theta), ("w", w)):
-        zeros, held = (tuple(int(place[-1]) for place in np.nonzero(where)) for where in (one == 0, one))
-        yield f"layer: an entry of {name} that should be 0", bent(instance, name, zeros, 1e-9)
-        yield f"layer: an entry of {name} in its last digits", bent(instance, name, held, 1e-12 * one[held])
     for secret in (
         -1 - np.abs(instance.secret),
         np.append(instance.secret, instance.secret[-1:]),
@@ -141,7 +95,7 @@ def forgeries(instance: HardInstance):
     if isinstance(instance.inputs, MarkedInputs):
         marks = instance.inputs.positions * (1 + 1e-10)
         yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
-    tokens = LinearKnownPart.zero(instance.inputs.tokens + 1, d)
+    tokens = KnownComponent.zero(instance.inputs.tokens + 1, d)
     yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.tokens, d), known=tokens)
     for kind in ("pair", "parity-B", "lwr", "bump", "hidden-gate-two-slope"):
         family = honest(kind).family
@@ -155,7 +109,7 @@ def forgeries(instance: HardInstance):
 )
 def test_every_forgery_is_refused_with_its_reasons(kind):
     found = {what: verify_instance(lie) for what, lie in forgeries(honest(kind))}
-    assert len(found) > 40
+    assert len(found) > 15
     assert [what for what, one in found.items() if one.holds] == []
     assert all(str(one).startswith("NOT verified:\n  - ") for one in found.values())
 
@@ -193,24 +147,15 @@ def test_heads_that_are_made_wrongly_are_found(monkeypatch):
     assert verify_instance(made).realisation_error > 0.4
 
 
-def test_a_tensor_that_no_instance_has_is_a_reason(tmp_path):
+def test_what_no_instance_has_is_a_reason(tmp_path):
     path = tmp_path / "it.safetensors"
     save_instance(path, honest("parity-B"))
     assert inspect(path, verify=True).holds
-    with safe_open(path, framework="np") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        metadata = file.metadata()
-    save_file({**tensors, "more": np.ones(3)}, path, metadata=metadata)
-    found = inspect(path, verify=True).verification
-    assert found.reasons == ("tensor more: an instance has none of that name",)
-
-
-def test_an_entry_that_no_instance_has_is_a_reason(tmp_path):
-    path = tmp_path / "it.safetensors"
-    save_instance(path, honest("parity-B"))
     stored = read_tensors(path)
-    write_tensors(path, "instance", stored.tensors, {**stored.metadata, "security": "128 bits"})
+    tensors, metadata = {**stored.tensors, "more": np.ones(3)}, {**stored.metadata, "security": "128 bits"}
+    write_tensors(path, "instance", tensors, metadata)
     assert inspect(path, verify=True).verification.reasons == (
+        "tensor more: an instance has none of that name",
         "entry security: an instance has none of that name",
     )
 

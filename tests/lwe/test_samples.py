@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from attention import FileFormatError
 from lwe.distributions import TERNARY, CentredBinomial, SparseSigned
 from lwe.parameters import LWEParameters
 from lwe.residues import centred
@@ -31,7 +30,6 @@ def test_labels_are_the_rounded_inner_products(parameters):
 
 
 LWE = LWEParameters(6, 97, 97, matrix="uniform", Xs=TERNARY, Xe=CentredBinomial(2))
-BITS, TRITS = LWEParameters(6, 64, 2), LWEParameters(6, 9, 4, matrix="ternary")
 
 
 @pytest.fixture
@@ -50,24 +48,3 @@ def test_centred_residues_are_those_mod_q(files, dtype):
     np.testing.assert_array_equal(again.public, samples.public)
     np.testing.assert_array_equal(again.labels, samples.labels)
     np.testing.assert_array_equal(read, secret)
-
-
-GOOD = np.zeros((5, 6), dtype=int), np.zeros(5, dtype=int), np.zeros(6, dtype=int)
-
-
-@pytest.mark.parametrize(
-    ("which", "array", "words"),
-    [
-        (0, np.zeros((7, 4), dtype=int), r"\(N, 6\) is needed"),
-        (0, np.full((5, 6), 97), "A has entries from 97 to 97: from -48 to 96 is allowed"),
-        (0, np.full((5, 6), 2**64 - 1, dtype=np.uint64), "64 bits"),
-        (1, np.zeros(4, dtype=int), r"\(5,\) is needed"),
-        (2, np.zeros(5, dtype=int), r"The secret has shape \(5,\)"),
-    ],
-)
-def test_files_that_hold_no_samples_are_explained(files, which, array, words):
-    for index, path in enumerate(files):
-        np.save(path, array if index == which else GOOD[index], allow_pickle=True)
-    with pytest.raises(FileFormatError, match=words) as error:
-        read_samples(files[0], LWE, labels_path=files[1], secret_path=files[2])
-    assert str(error.value).startswith(str(files[which]))

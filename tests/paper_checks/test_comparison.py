@@ -20,29 +20,16 @@ from studies.intervals import Interval
 INTERVAL = Interval(0.9, 1.0, 1.2, 0.999, "made up")
 
 
-@pytest.mark.parametrize(
-    ("measured", "expected", "holds"),
-    [
-        (3, 3, True),
-        (3, 4, False),
-        (Fraction(1, 3), Fraction(2, 6), True),
-        (np.int64(3), 3, True),
-        (np.array([1, 2]), [1, 2], True),
-        ((1, 2), [1, 3], False),
-        (3.0, 3, True),
-        (True, True, True),
-    ],
-)
-def test_equal_holds_exact_values_only_if_they_are_equal(measured, expected, holds):
-    comparison = equal("a number", measured, expected)
-    assert comparison.holds is holds
-    assert comparison.false_alarm == 0
-
-
-@pytest.mark.parametrize("value", [0.5, [1, 0.5], float("nan")])
-def test_equal_refuses_floating_point_numbers(value):
-    with pytest.raises(TypeError, match="compare it by close"):
-        equal("a number", value, 1)
+def test_equal_holds_exact_values_only_if_they_are_equal_and_refuses_other_numbers():
+    pairs = [(3, 3), (np.int64(3), 3), (3.0, 3), (Fraction(1, 3), Fraction(2, 6)), (np.array([1, 2]), [1, 2])]
+    for measured, expected in [*pairs, (True, True)]:
+        comparison = equal("a number", measured, expected)
+        assert (comparison.holds, comparison.false_alarm) == (True, 0)
+    for measured, expected in [(3, 4), ((1, 2), [1, 3])]:
+        assert not equal("a number", measured, expected).holds
+    for value in (0.5, [1, 0.5], float("nan")):
+        with pytest.raises(TypeError, match="compare it by close"):
+            equal("a number", value, 1)
 
 
 NAN, INF = float("nan"), float("inf")

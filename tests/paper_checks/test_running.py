@@ -112,36 +112,29 @@ def test_several_processes_give_the_same_results_and_faults_reach_them():
     assert run_claim(mean, seed=4).comparisons != first["sums/mean"].comparisons
 
 
-@pytest.mark.parametrize(
-    ("one", "run", "why"),
-    [
-        (two, lambda scale, rng, *, sum: [], "nothing was compared"),
-        (two, mean.run, "it states 0"),
-        (mean, two.run, "it states 0.001"),
-    ],
-    ids=["nothing", "interval", "no interval"],
-)
-def test_a_check_compares_something_and_intervals_if_and_only_if_it_states_a_false_alarm(one, run, why):
-    def checks(scale, rng, *, sum=2, mean=0.0):
-        """It checks."""
-        return run(scale, rng, **({"mean": mean} if run is globals()["mean"].run else {"sum": sum}))
+def test_a_check_compares_something_and_intervals_if_and_only_if_it_states_a_false_alarm():
+    def nothing(scale, rng, *, sum=2, mean=0.0):
+        """It checks nothing."""
+        return []
 
-    assert why in run_claim(replace(one, run=checks)).reason
+    def both(scale, rng, *, sum=2, mean=0.0):
+        """It checks a number and an interval."""
+        return [*two.run(scale, rng, sum=sum), *globals()["mean"].run(scale, rng, mean=mean)]
+
+    def number(scale, rng, *, sum=2, mean=0.0):
+        """It checks a number."""
+        return two.run(scale, rng, sum=sum)
+
+    for one, run, why in [(two, nothing, "nothing was compared"), (two, both, "it states 0")]:
+        assert why in run_claim(replace(one, run=run)).reason
+    assert "it states 0.001" in run_claim(replace(mean, run=number)).reason
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "Sums"},
-        {"fault": {}},
-        {"fault": {"sum": 2}},
-        {"fault": {"other": 2}},
-        {"run": lambda scale, rng: []},
-    ],
-)
-def test_claims_that_say_nothing_or_could_not_fail_are_refused(change):
-    with pytest.raises(ValueError, match=r"sums|called"):
-        replace(two, **change)
+def test_claims_that_say_nothing_or_could_not_fail_are_refused():
+    faults = [{"fault": fault} for fault in ({}, {"sum": 2}, {"other": 2})]
+    for change in ({"id": "Sums"}, *faults, {"run": lambda scale, rng: []}):
+        with pytest.raises(ValueError, match=r"sums|called"):
+            replace(two, **change)
 
 
 def test_a_fault_is_taken_out_again_after_a_crash():
@@ -167,10 +160,10 @@ def test_a_fault_in_a_class_reaches_what_inherits_it():
     assert vars(SQOracle)["asked"] is right
 
 
-@pytest.mark.parametrize("target", ["attention_pattern", "numpy:sum", "attention.layer", ":attention", ""])
-def test_a_fault_outside_the_project_is_refused(target):
-    with pytest.raises(ValueError, match="module:name"):
-        Fault(target, given(np.negative), "nothing")
+def test_a_fault_outside_the_project_is_refused():
+    for target in ("attention_pattern", "numpy:sum", "attention.layer", ":attention", ""):
+        with pytest.raises(ValueError, match="module:name"):
+            Fault(target, given(np.negative), "nothing")
 
 
 def test_a_process_that_dies_breaks_its_claim_and_loses_no_other():

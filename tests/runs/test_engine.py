@@ -46,27 +46,17 @@ def later(file):
 
 
 def fail(how):
-    if how == "raise":
-        raise ValueError("no such thing")
-    if how == "time-out of its own":
-        raise TimeoutError("of its own")
+    errors = {"raise": ValueError("no such thing"), "time-out of its own": TimeoutError("of its own")}
+    errors |= {"GeneratorExit": GeneratorExit(), "KeyboardInterrupt": KeyboardInterrupt()}
+    if how in errors:
+        raise errors[how]
     if how == "exit":
         os._exit(3)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "GeneratorExit":
-        raise GeneratorExit
-    if how == "KeyboardInterrupt":
-        raise KeyboardInterrupt
-    if how == "half a character":
-        return "\ud800"
-    if how == "not JSON":
-        return {1, 2}
-    if how == "NaN":
-        return float("nan")
     while how == "hang":
         time.sleep(0.05)
-    return how
+    return {"half a character": "\ud800", "not JSON": {1, 2}, "NaN": float("nan")}[how]
 
 
 def values(cells, **options):
@@ -82,8 +72,8 @@ def test_one_process_two_and_none_give_the_same_bits():
 
 
 def test_every_cell_has_one_thread():
-    assert [result.value for result in run([Cell(threads)], jobs=2)] == [1]
-    assert [result.value for result in run([Cell(threads)], isolated=False)] == [1]
+    for options in ({"jobs": 2}, {"isolated": False}):
+        assert [result.value for result in run([Cell(threads)], **options)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -253,16 +243,14 @@ def test_another_file_is_no_store_and_left_alone(tmp_path):
             Store(path, read_only=True)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_wrong_options_are_refused_before_anything_runs():
+    here = {"isolated": False}
+    for options in (
         {"jobs": 0},
         {"timeout": 0},
         {"timeout": 1e9},
-        {"isolated": False, "jobs": 2},
-        {"isolated": False, "timeout": 1.0},
-    ],
-)
-def test_wrong_options_are_refused_before_anything_runs(options):
-    with pytest.raises(ValueError, match=r"jobs|timeout"):
-        run([], **options)
+        here | {"jobs": 2},
+        here | {"timeout": 1.0},
+    ):
+        with pytest.raises(ValueError, match=r"jobs|timeout"):
+            run([], **options)

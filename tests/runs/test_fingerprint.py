@@ -33,24 +33,25 @@ def helper(): return {helper}
 
 
 @pytest.mark.parametrize(
-    ("code", "other"),
+    ("code", "this", "that"),
     [
-        ("it = lambda x: x + 1", "it = lambda x: x - 1"),
-        ("it = lambda x: x + 1", "it = lambda x: x + 1.0"),
-        ("it = lambda x=1: x", "it = lambda x=2: x"),
-        ("it = lambda *, x=1: x", "it = lambda *, x=2: x"),
-        ("it = lambda x: lambda: x + 1", "it = lambda x: lambda: x + 2"),
-        ("it = (lambda y: lambda x: x + y)(1)", "it = (lambda y: lambda x: x + y)(2)"),
-        ("n = 1\ndef it(x): return x + n", "n = 2\ndef it(x): return x + n"),
-        ("def it(x: int): return x", "def it(x: float): return x"),
-        ("def f(): return 1\ndef it(): return f()", "def f(): return 2\ndef it(): return f()"),
-        ("def it(): return it()", "def it(): return [it()]"),
-        (CLASS.format(number=1, helper=2), CLASS.format(number=2, helper=2)),
-        (CLASS.format(number=1, helper=2), CLASS.format(number=1, helper=3)),
-        ("import numpy\nit = numpy.zeros(2000)", "import numpy\nit = numpy.append(numpy.zeros(1999), 1)"),
+        ("it = lambda x: x + {}", 1, 2),
+        ("it = lambda x: x + {}", 1, 1.0),
+        ("it = lambda x={}: x", 1, 2),
+        ("it = lambda *, x={}: x", 1, 2),
+        ("it = lambda x: lambda: x + {}", 1, 2),
+        ("it = (lambda y: lambda x: x + y)({})", 1, 2),
+        ("n = {}\ndef it(x): return x + n", 1, 2),
+        ("def it(x: {}): return x", "int", "float"),
+        ("def f(): return {}\ndef it(): return f()", 1, 2),
+        ("def it(): return {}", "it()", "[it()]"),
+        (CLASS.format(number="{}", helper=2), 1, 2),
+        (CLASS.format(number=1, helper="{}"), 2, 3),
+        ("import numpy\nit = numpy.append(numpy.zeros(1999), {})", 0, 1),
     ],
 )
-def test_equal_code_has_an_equal_hash_and_other_code_another(code, other):
+def test_equal_code_has_an_equal_hash_and_other_code_another(code, this, that):
+    code, other = code.format(this), code.format(that)
     assert fingerprint(made(code)) == fingerprint(made(f"\n\n{code}"))
     assert fingerprint(made(code)) != fingerprint(made(other))
     assert fingerprint([made(code)]) != fingerprint([made(other)])

@@ -20,6 +20,11 @@ SMALL = ParityFamily(dim=4, bits=2)
 BUMP = ProfileFamily.bump(dim=6, bits=4)
 
 
+def every_oracle(model):
+    honest = HonestOracle(model, SMALL.instance(0), batch=500, rng=0)
+    return [ExactOracle(model, SMALL, 0), honest, *(adversary(model, SMALL) for adversary in ADVERSARIES)]
+
+
 def as_function(family, query):
     """The same query as a plain function, for which the oracle knows no closed form."""
     return CorrelationalQuery(
@@ -63,9 +68,8 @@ def test_exact_answers_to_groups_agree_with_enumeration():
                 query = random_group(rng, len(family.secrets))
                 if not family.orthonormal:
                     query = GroupQuery(query.numbers, query.weights / 2)
-                assert oracle.query(query) == pytest.approx(
-                    oracle.query(as_function(family, query)), abs=1e-12
-                )
+                wanted = oracle.query(as_function(family, query))
+                assert oracle.query(query) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_exact_statistical_answers_are_those_of_the_real_layer():
@@ -79,13 +83,7 @@ def test_exact_statistical_answers_are_those_of_the_real_layer():
 
 def test_every_scalar_query_counts_one():
     group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
-    instance = SMALL.instance(0)
-    for oracle in (
-        ExactOracle(CSQ(0.3), SMALL, 0),
-        HonestOracle(CSQ(0.3), instance, batch=100, rng=0),
-        ReferenceAdversary(CSQ(0.3), SMALL),
-        MostPreservingAdversary(CSQ(0.3), SMALL),
-    ):
+    for oracle in every_oracle(CSQ(0.3)):
         oracle.query(group)
         assert oracle.asked == 1
         assert oracle.query_many([group, plain]).shape == (2,)
@@ -236,12 +234,7 @@ def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
     ],
 )
 def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query, words):
-    for oracle in (
-        ExactOracle(model, SMALL, 0),
-        HonestOracle(model, SMALL.instance(0), batch=500, rng=0),
-        ReferenceAdversary(model, SMALL),
-        MostPreservingAdversary(model, SMALL),
-    ):
+    for oracle in every_oracle(model):
         for ask, what in ((oracle.query, query), (oracle.query_many, [query])):
             with pytest.raises(ValueError, match=words):
                 ask(what)

@@ -63,10 +63,8 @@ def test_certificate_counts_targets_and_queries():
 
 
 def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
-    np.testing.assert_array_equal(
-        make_parity_instance(dim=30, heads=2, rng=5).secret,
-        make_parity_instance(dim=30, heads=2, rng=5).secret,
-    )
+    one, other = (make_parity_instance(dim=30, heads=2, rng=5).secret for _ in range(2))
+    np.testing.assert_array_equal(one, other)
     rng, family = np.random.default_rng(0), ParityFamily(dim=6, bits=2)
     counts = np.zeros(6)
     for _ in range(200):
@@ -78,12 +76,11 @@ def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
 def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
     for construction in ("A", "B", "C", "D"):
         family = ParityFamily(dim=9, bits=4, construction=construction)
-        np.testing.assert_allclose(
-            np.array(fourier_weights(family.profile), float), family.weights, atol=1e-12
-        )
-        np.testing.assert_allclose(
-            np.array(overlap_correlations(family.profile), float), family.overlap_correlations, atol=1e-12
-        )
+        for function, wanted in (
+            (fourier_weights, family.weights),
+            (overlap_correlations, family.overlap_correlations),
+        ):
+            np.testing.assert_allclose(np.array(function(family.profile), float), wanted, atol=1e-12)
         assert family.lowest_degree == 9
 
 

@@ -10,7 +10,7 @@ from attention import AnswerPrecision, AttentionLayer, Outcome, ValueOracle
 from lwe import BINARY, LWRFamily
 from sq import HiddenGateFamily, PairFamily, ParityFamily, ProfileFamily, TokenParityFamily
 from upper import ByQueries
-from upper.value_queries.learner import judge_one_direction
+from upper.value_queries.learner import judge
 from upper.value_queries.queries import TwoTokens, linear_part
 
 # of a dimension; those of many heads are larger
@@ -147,4 +147,4 @@ def test_neighbouring_heads_of_a_gadget_rounding_are_missed_by_no_check(i):
 def agreement(target, layer, scale, seed):
     oracle = ValueOracle(target, tokens=2)
     pairs = TwoTokens(oracle, linear_part(oracle), AnswerPrecision(), scale=scale)
-    return judge_one_direction(pairs, layer, np.random.default_rng(seed)).outcome
+    return judge(pairs, layer, np.random.default_rng(seed), checks=96).outcome

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from attention import (
-    AnswerPrecision,
     AttentionLayer,
     Fit,
     Outcome,
@@ -17,14 +16,18 @@ from attention import (
     Recorder,
     ValueOracle,
 )
-from attention.errors import relative_error
 from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.value_queries.dependent_heads import MOST_DEPENDENT, dependent_heads, free_signs
-from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
-from upper.value_queries.noisy import recover_from_noise
+from upper.value_queries.logits import Parameters, read_logits
+from upper.value_queries.noisy import (
+    choose_step_length,
+    fit_to_fresh,
+    linear_part_from_noise,
+    read_row_logits,
+)
 from upper.value_queries.queries import (
     LastRows,
     Tolerances,
@@ -38,7 +41,7 @@ from upper.value_queries.queries import (
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
 
-__all__ = ["ByQueries", "judge", "judge_coarse", "judge_one_direction", "masked_rightly"]
+__all__ = ["ByQueries", "judge", "masked_rightly"]
 
 
 # Where equal tokens have answers that are less linear than this share, though they repeat, it is no layer that answers.
@@ -152,14 +155,12 @@ class ByQueries(LearnerBase):
             linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
             if precision.coarse and precision.repeatable and linear_to > _NOT_LINEAR:
                 verdict = Verdict(Outcome.NO_LAYER)
-            elif precision.coarse and self.step_length is None:
-                layer, verdict = self._from_coarse(asked, precision, random, recorder)
             else:
-                linear = linear_part(asked)
+                linear = linear_part_from_noise(asked, precision) if precision.coarse else linear_part(asked)
                 known = Parameters.alike(linear).layer()
                 recorder.step("Equal tokens", predict=known)
                 pairs = TwoTokens(asked, linear, precision, step_length=self.step_length or 1.0)
-                layer, verdict = self._from_exact(pairs, random, recorder)
+                layer, verdict = self._recovered(pairs, random, recorder)
             if causal and layer is not None:
                 layer = replace(layer, causal=True)
                 if verdict.outcome.succeeded and not masked_rightly(within, layer, random):
@@ -177,50 +178,74 @@ class ByQueries(LearnerBase):
             details=signs,
         )
 
-    def _from_exact(
+    def _recovered(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
     ) -> tuple[AttentionLayer | None, Verdict]:
+        if pairs.coarse and self.step_length is None:
+            return self._from_noise(pairs, random, recorder)
         pairs, rank = find_scale_and_rank(pairs, random)
-        layer, verdict = self._from_independent(pairs, rank, random, recorder)
-        if verdict.outcome.succeeded or not 0 < rank <= MOST_DEPENDENT or pairs.step_length != 1:
+        parameters = self._independent(pairs, rank, random, recorder)
+        layer, verdict = _NOT_SEPARATED
+        if parameters is not None:
+            layer = parameters.layer(pairs.tolerances.biases)
+            verdict = judge(pairs, layer, random)
+        if verdict.outcome is Outcome.EXACT or rank == 0 or pairs.step_length != 1:
             return layer, verdict
-        # heads of one output direction were looked for
-        if rank == 1 and np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1:
+        if layer is None and rank > 1:  # at some delta all values are so small that rounding counts as heads
+            rank = rank_of_values(pairs, random)
+        if rank == 1:
+            layer, verdict = self._of_one_direction(pairs, random, recorder)
+            if np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1:
+                return layer, verdict
+        if verdict.outcome.succeeded or rank > MOST_DEPENDENT:
             return layer, verdict
         heads = None if self.heads == "auto" else self.heads
-        found = dependent_heads(pairs, rank, heads, random, recorder)
-        if found is None:
+        parameters = dependent_heads(pairs, rank, heads, random, recorder)
+        if parameters is None:
             return layer, verdict
-        layer = found.layer(pairs.tolerances.biases)
+        layer = parameters.layer(pairs.tolerances.biases)
         recorder.step("Heads assembled", layer=layer, heads=layer.heads)
-        return layer, judge_one_direction(pairs, layer, random)
+        return layer, judge(pairs, layer, random, checks=_MANY_CHECKS)
 
-    def _from_independent(
+    def _independent(
         self, pairs: TwoTokens, rank: int, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[AttentionLayer | None, Verdict]:
-        heads = rank if self.heads == "auto" else self.heads
-        layer = self._layer(pairs, heads, rank, random, recorder)
-        verdict = _NOT_SEPARATED[1] if layer is None else judge(pairs, layer, random)
-        if layer is not None and (verdict.outcome is Outcome.EXACT or rank != 1):
-            return layer, verdict
-        if rank > 1:  # at some delta all values are so small that rounding counts as heads
-            rank = rank_of_values(pairs, random)
-        return self._of_one_direction(pairs, random, recorder) if rank == 1 else _NOT_SEPARATED
-
-    def _layer(
-        self, pairs: TwoTokens, heads: int, rank: int, random: np.random.Generator, recorder: Recorder
-    ) -> AttentionLayer | None:
+    ) -> Parameters | None:
+        """Heads whose outputs are independent, as many as the rank of values."""
         if rank == 0:  # one head that attends to all tokens alike
-            return Parameters.alike(pairs.linear).layer()
-        recorder.step("Heads counted", heads=heads, rank=rank, scale=pairs.scale)
+            return Parameters.alike(pairs.linear)
+        heads = rank if self.heads == "auto" else self.heads
+        recorder.step(
+            "Heads counted",
+            heads=heads,
+            rank=rank,
+            scale=pairs.scale,
+            step_length=pairs.step_length,
+            repetitions=pairs.repeats,
+        )
         separated = separate_heads(pairs, heads, rank, random, recorder)
         if isinstance(separated, Refusal):
             recorder.step(separated.value, heads=heads, rank=rank)
             return None
-        read = read_logits if pairs.step_length == 1 else read_noisy_logits
-        layer = read(pairs, separated.w, separated.directions).layer(pairs.tolerances.biases)
-        recorder.step("Logits", layer=layer)
-        return layer
+        read = read_logits if pairs.step_length == 1 else read_row_logits
+        parameters = read(pairs, separated.w, separated.directions)
+        recorder.step("Logits", layer=parameters.layer(pairs.tolerances.biases))
+        return parameters
+
+    def _from_noise(
+        self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
+    ) -> tuple[AttentionLayer | None, Verdict]:
+        """The same with longer differences, as noise asks for them, and then a fit to fresh answers."""
+        steps = choose_step_length(pairs, random)
+        rank = 0 if steps is None else rank_of_values(steps.pairs, random)
+        parameters = self._independent(pairs if steps is None else steps.pairs, rank, random, recorder)
+        if parameters is None:
+            return _NOT_SEPARATED
+        if steps is not None:
+            parameters = fit_to_fresh(parameters, steps, random, recorder)
+        layer = parameters.layer()
+        verdict = judge(pairs, layer, random)
+        recorder.step("Fresh queries", layer=layer, error_on_queries=verdict.held_out_error)
+        return layer, verdict
 
     def _of_one_direction(
         self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
@@ -237,7 +262,7 @@ class ByQueries(LearnerBase):
                 recorder.step(Refusal.MORE_HEADS.value, heads=layer.heads)
                 continue
             recorder.step("Heads assembled", layer=layer, heads=layer.heads, condition=heads.condition)
-            verdict = judge_one_direction(pairs, layer, random)
+            verdict = judge(pairs, layer, random, checks=_MANY_CHECKS)
             if verdict.outcome is Outcome.EXACT:
                 return layer, verdict
             if verdict.outcome.succeeded:  # a second attempt may reach more digits
@@ -248,88 +273,46 @@ class ByQueries(LearnerBase):
                     break
         return best
 
-    def _from_coarse(
-        self, oracle: ValueOracle, precision: AnswerPrecision, random: np.random.Generator, recorder: Recorder
-    ) -> tuple[AttentionLayer | None, Verdict]:
-        heads = None if self.heads == "auto" else self.heads
-        layer = recover_from_noise(oracle, precision, heads=heads, rng=random, recorder=recorder)
-        if isinstance(layer, Refusal):
-            recorder.step(layer.value)
-            return _NOT_SEPARATED
-        verdict = judge_coarse(oracle, precision, layer, random)
-        recorder.step("Fresh queries", layer=layer, error_on_queries=verdict.held_out_error)
-        return layer, verdict
-
 
 _NOT_SEPARATED: tuple[AttentionLayer | None, Verdict] = (None, Verdict(Outcome.NOT_SEPARATED))
 
 
-# Fresh queries, of as many tokens where the oracle leaves it open.
-_CHECKS, _TOKENS = 8, 4
-# Noise moves a root mean square over fresh answers by much less than this factor.
+# Fresh queries, of as many tokens where the oracle leaves it open; more where heads may cancel on most of them.
+_CHECKS, _MANY_CHECKS, _TOKENS = 8, 96, 4
+# Noise moves the size of the error on a fresh answer by much less than this factor.
 _NOISE = 3.0
 # A layer that explains less than half of the answers, or whose rows are off by more than a tenth, is another layer.
 _HALF, _MASKED = 0.5, 0.1
 
 
-def judge(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator) -> Verdict:
-    """Whether fresh queries are answered as the oracle does. Half of them have shorter and shorter tokens.
-
-    With a step length, tokens differ as those that were asked, and errors are relative to what that adds.
-    """
-    x = _tokens(pairs.oracle, _CHECKS, rng)
-    half, length = _CHECKS // 2, pairs.step_length
-    x[half:] *= pairs.tolerances.shortest ** (np.arange(1, half + 1) / half)[:, None, None]
-    x[:, 1:] = x[:, :1] / length + length * (x[:, 1:] - x[:, :1])
-    x[:, 0] /= length
-    answers, predicted = pairs.oracle.ask(x), layer(x)
-    if length != 1:
-        answers, predicted = (
-            part - x @ pairs.linear.projection_sum - pairs.linear.bias for part in (answers, predicted)
-        )
-    parts = [slice(half), *(slice(i, i + 1) for i in range(half, _CHECKS))]
-    error = max(
-        relative_error(predicted[part], answers[part])
-        if np.any(answers[part])
-        else float(np.abs(predicted[part]).max())
-        for part in parts
-    )
-    return _verdict(error, len(x), pairs.tolerances.prediction)
-
-
-def judge_one_direction(pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator) -> Verdict:
-    """The same relative to the heads' values X W_i, which may cancel in an answer.
+def judge(
+    pairs: TwoTokens, layer: AttentionLayer, rng: np.random.Generator, *, checks: int = _CHECKS
+) -> Verdict:
+    """Whether fresh queries are answered as the oracle does, relative to the heads' values X W_i, which may cancel.
 
     A third of the tokens are Gaussian of unit variance, a third Boolean. A third have lengths from the scale down to
-    one at which no head saturates: every head then shows, also two that cancel where both are saturated.
+    one at which no head saturates, as far as errors of answers allow: every head then shows, also two that cancel where
+    both are saturated. With a step length below 1, tokens differ as those that were asked do, and errors are relative
+    to what that adds.
     """
-    x = _tokens(pairs.oracle, 12 * _CHECKS, rng)
+    x = _tokens(pairs.oracle, checks, rng)
     x[1::3] = np.sign(x[1::3])
-    x[::3] *= (
-        2
-        * pairs.scale
-        / np.sqrt(x.shape[2])
-        * pairs.tolerances.shortest ** np.linspace(0, 1, 4 * _CHECKS)[:, None, None]
-    )
-    difference = np.linalg.norm(pairs.oracle.ask(x) - layer(x), axis=(1, 2))
-    values = 0 if layer.bias is None else np.linalg.norm(layer.bias)
-    values = values + np.linalg.norm(x[:, None] @ layer.w, axis=(2, 3)).sum(axis=1)
-    return _verdict(float(np.max(difference / values)), len(x), pairs.tolerances.prediction)
-
-
-def judge_coarse(
-    oracle: ValueOracle, precision: AnswerPrecision, layer: AttentionLayer, rng: np.random.Generator
-) -> Verdict:
-    """Whether coarse answers differ from the prediction by little more than their error, and by less than from zero."""
-    x = _tokens(oracle, _CHECKS, rng)
-    answers = oracle.ask(x)
-    without_bias = answers if layer.bias is None else answers - layer.bias
-    off, size, whole = (
-        float(np.sqrt(np.mean(part**2))) for part in (answers - layer(x), without_bias, answers)
-    )
-    size = size or 1.0
-    tolerance = Tolerances.of(precision).prediction * whole / size
-    return _verdict(off / size, len(x), min(tolerance, _HALF), min(_NOISE * precision.noise / size, _HALF))
+    lengths = pairs.tolerances.shortest ** np.linspace(0, 1, len(x[::3]))
+    x[::3] *= (2 * pairs.scale / np.sqrt(x.shape[2]) * lengths)[:, None, None]
+    answers_to, length = x, min(1.0, pairs.step_length)
+    seen = x if length == 1 else length * (x - x[:, :1])
+    if length < 1:
+        answers_to = x[:, :1] / length + seen
+    off = np.linalg.norm(pairs.oracle.ask(answers_to) - layer(answers_to), axis=(1, 2))
+    values = np.linalg.norm(seen[:, None] @ layer.w, axis=(2, 3)).sum(axis=1)
+    bias = 0.0 if layer.bias is None or length < 1 else float(np.linalg.norm(layer.bias))
+    values, rounding = np.maximum(values, np.finfo(float).tiny), pairs.tolerances.prediction
+    if not pairs.coarse:
+        return _verdict(float(np.max(off / (values + bias))), checks, rounding)
+    # a large bias does not count for heads that coarse answers hide
+    rounding *= float(np.max((values + bias) / values))
+    noise = _NOISE * pairs.precision.noise * np.sqrt(x[0].size) / float(values.min())
+    return _verdict(float(np.max(off / values)), checks, min(rounding, _HALF), min(noise, _HALF))
 
 
 def _verdict(error: float, queries: int, rounding: float, noise: float = 0.0) -> Verdict:

@@ -6,12 +6,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from attention import AttentionLayer
 from upper.value_queries.queries import LinearPart, Tolerances, TwoTokens
 
-__all__ = ["Parameters", "read_logits", "read_noisy_logits"]
+__all__ = ["READING", "Parameters", "read_logits"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,10 @@ class _Reading:
     small: float = 1e-2
     halvings: int = 8  #: so often at most
     numbers: int = 4_000_000  #: queries are solved so many at a time, for memory
+    least: float = 1e-30  #: keeps the logarithm of a weight finite
 
 
-_BY = _Reading()
-# Keeps the logarithm of a weight finite.
-_LEAST = 1e-30
+READING = _Reading()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ def read_logits(
     from; a query with a small weight is asked again with shorter tokens.
     """
     m, d, k = len(w), pairs.oracle.dim, pairs.oracle.tokens
-    most = int((_BY.coarse_share if pairs.coarse else _BY.share) * d / m)
+    most = int((READING.coarse_share if pairs.coarse else READING.share) * d / m)
     most = most if k is None else min(most, k - 1)
     if most < 2 <= min(d // m, (k or 3) - 1):
         most = 2
@@ -95,77 +94,6 @@ def read_logits(
             theta.add((slice(None), j, i), diagonal[:, j] - read[:, 1], weights[:, 1, 0])
     theta_values = directions.T @ theta.value @ directions
     return Parameters(theta_values, w, bias.value @ directions, pairs.linear.bias)
-
-
-def read_noisy_logits(
-    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"]
-) -> Parameters:
-    """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.
-
-    The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
-    and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
-    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
-    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
-
-    Notes
-    -----
-    O(m d^3) operations a group.
-    """
-    m, d = len(w), pairs.oracle.dim
-    most = max(1, int(_BY.coarse_share * d / m))
-    size = most if pairs.oracle.tokens is None else min(most, pairs.oracle.tokens - 1)
-    theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
-    for group in np.array_split(np.arange(d), -(-d // size)):
-        far = pairs.scale * directions[group]
-        for _ in range(_BY.halvings):
-            centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
-            if not small.any():
-                break
-            far = far / 2
-        length, share = np.full(d, pairs.scale), np.ones(d)
-        logits, left = np.empty((d, m, len(group))), np.arange(d)
-        for _ in range(_BY.halvings):
-            tokens = centre + length[left, None] * directions[left] / pairs.step_length
-            logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
-            left = left[small]
-            if not len(left):
-                break
-            (length if pairs.step_length >= 1 else share)[left] /= 2
-        shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
-        theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
-        common[:, group] = -shared / (pairs.step_length * far_length)
-        centres[group] = centre
-    theta = directions.T @ theta @ directions
-    # what is common to a group is (centre Theta_i + c_i) . t_b
-    key_bias = common - np.einsum("bd,mde,be->mb", centres, theta, directions, optimize=True)
-    return Parameters(theta, w, key_bias @ directions, pairs.linear.bias)
-
-
-def _row_logits(
-    pairs: TwoTokens,
-    w: Float[np.ndarray, "m d d"],
-    x: Float[np.ndarray, "n d"],
-    far: Float[np.ndarray, "s d"],
-    share: Float[np.ndarray, " n"],
-) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
-    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small.
-
-    They are read at a share of these differences, in which they are linear.
-    """
-    apart = pairs.step_length * far
-    tokens = np.concatenate([x[:, None], x[:, None] - share[:, None, None] * apart], axis=1)
-    copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
-    tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
-    answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
-    rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
-    columns = (-apart @ w).reshape(-1, x.shape[1])
-    weights = np.linalg.lstsq(columns.T, (rest / share[:, None]).T, rcond=None)[0].T
-    weights = weights.reshape(len(x), len(w), len(far))
-    first = 1 - weights.sum(axis=2, keepdims=True)
-    small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < _BY.small
-    logits = np.log(np.maximum(weights, _LEAST) * copies / np.maximum(first, _LEAST))
-    return logits / share[:, None, None], small
 
 
 def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:
@@ -204,13 +132,13 @@ def _readings(
     Shorter tokens repair a query whose heads attend to one token nearly alone.
     """
     length = pairs.scale / 2
-    size = max(1, _BY.numbers // (len(w) * w.shape[1] * queries.shape[1]))
-    for _ in range(_BY.halvings):
+    size = max(1, READING.numbers // (len(w) * w.shape[1] * queries.shape[1]))
+    for _ in range(READING.halvings):
         again = []
         for part in np.split(queries, range(size, len(queries), size)):
             logits, weights = _read(pairs, w, length * directions[part], zero)
             yield from zip(part, [length] * len(part), logits, weights, strict=True)
-            again.append(part[weights.min(axis=(1, 2, 3)) < _BY.small])
+            again.append(part[weights.min(axis=(1, 2, 3)) < READING.small])
         queries, length = np.concatenate(again), length / 2
         if not len(queries):
             return
@@ -230,6 +158,6 @@ def _read(
     q, triangle = np.linalg.qr(columns)
     weights = np.linalg.solve(triangle, np.swapaxes(rest @ q, 1, 2))
     weights = np.swapaxes(weights.reshape(n, len(w), size - 1, size), 2, 3)
-    weights = np.maximum(weights, _LEAST)
-    first = np.maximum(1 - weights.sum(axis=-1, keepdims=True), _LEAST)
+    weights = np.maximum(weights, READING.least)
+    first = np.maximum(1 - weights.sum(axis=-1, keepdims=True), READING.least)
     return np.log(weights * copies / first), np.minimum(weights, first)

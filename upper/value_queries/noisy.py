@@ -1,26 +1,24 @@
-"""Recovery from coarse answers: step length and number of repetitions, and what tokens are counted from."""
+"""What answers with errors need: longer differences, logits read from single rows, and a fit to fresh answers."""
 
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from attention import AnswerPrecision, AttentionLayer, Recorder, ValueOracle
+from attention import AnswerPrecision, Recorder, ValueOracle
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
-from upper.value_queries.logits import Parameters, read_logits, read_noisy_logits
+from upper.value_queries.logits import READING, Parameters
 from upper.value_queries.queries import (
     LinearPart,
     TwoTokens,
+    ask_often,
     find_scale,
-    linear_part,
     orthonormal,
-    rank_of_values,
 )
-from upper.value_queries.separation import Refusal, separate_heads
 
-__all__ = ["recover_from_noise"]
+__all__ = ["choose_step_length", "fit_to_fresh", "linear_part_from_noise", "read_row_logits"]
 
 
 @dataclass(frozen=True)
@@ -60,63 +58,105 @@ class _Lengths:
 _BY = _Lengths()
 
 
-def recover_from_noise(
-    oracle: ValueOracle,
-    precision: AnswerPrecision,
-    *,
-    heads: int | None,
-    rng: np.random.Generator,
-    recorder: Recorder,
-) -> AttentionLayer | Refusal:
-    """All heads from answers with errors, or why they are not separated.
-
-    Heads are separated and followed as without errors. Then all parameters are fitted to fresh answers by Newton's
-    loop. Noise is outgrown by longer differences, as far as rounding, which grows with them, and biases allow. Where
-    biases limited the step length, the fit is repeated with a longer one.
-
-    Parameters
-    ----------
-    heads : int or None
-        Heads; None counts them.
-    """
-    linear = linear_part(oracle, opposite=True, length=_BY.equal)
+def linear_part_from_noise(oracle: ValueOracle, precision: AnswerPrecision, repeats: int = 1) -> LinearPart:
+    """The linear part from tokens as long as rounding allows, each with its opposite: noise counts least there."""
+    linear = _from_opposite(oracle, _BY.equal, repeats)
     longest = _longest_allowed(linear, precision)
-    if longest > 1:
-        linear = linear_part(oracle, opposite=True, length=_BY.equal * longest)
-    recorder.step("Equal tokens")
-    budget = None if oracle.remaining is None else oracle.remaining // (8 * oracle.dim)
-    steps = choose_step_length(TwoTokens(oracle, linear, precision), longest, budget, rng)
-    if steps is None:
-        return Parameters.alike(linear).layer()
-    if steps.pairs.repeats > 1:  # the linear part counts in every value
-        repeats = steps.pairs.repeats
-        linear = linear_part(oracle, opposite=True, length=_BY.equal * longest, repeats=repeats)
-        steps = replace(steps, pairs=replace(steps.pairs, linear=linear))
-    pairs = steps.pairs
-    rank = rank_of_values(pairs, rng)
-    count = rank if heads is None else heads
-    recorder.step(
-        "Heads counted",
-        heads=count,
-        rank=rank,
-        scale=pairs.scale,
-        step_length=pairs.step_length,
-        repetitions=pairs.repeats,
-    )
-    separated = separate_heads(pairs, count, rank, rng, recorder)
-    if isinstance(separated, Refusal):
-        return separated
-    known = (read_logits if pairs.step_length == 1 else read_noisy_logits)(
-        pairs, separated.w, separated.directions
-    )
-    recorder.step("Logits", layer=_without_noise(known, steps).layer())
+    return _from_opposite(oracle, _BY.equal * longest, repeats) if longest > 1 else linear
+
+
+def _from_opposite(oracle: ValueOracle, length: float, repeats: int) -> LinearPart:
+    axes = length * np.eye(oracle.dim)
+    tokens = np.repeat(np.concatenate([axes, -axes])[:, None], oracle.tokens or 1, axis=1)
+    answers = ask_often(oracle, tokens, repeats).mean(axis=1)
+    return LinearPart(answers.mean(axis=0), (answers[: oracle.dim] - answers[oracle.dim :]) / (2 * length))
+
+
+def read_row_logits(
+    pairs: TwoTokens, w: Float[np.ndarray, "m d d"], directions: Float[np.ndarray, "d d"]
+) -> Parameters:
+    """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.
+
+    The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
+    and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
+    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
+    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
+
+    Notes
+    -----
+    O(m d^3) operations a group.
+    """
+    m, d = len(w), pairs.oracle.dim
+    most = max(1, int(READING.coarse_share * d / m))
+    size = most if pairs.oracle.tokens is None else min(most, pairs.oracle.tokens - 1)
+    theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
+    for group in np.array_split(np.arange(d), -(-d // size)):
+        far = pairs.scale * directions[group]
+        for _ in range(READING.halvings):
+            centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
+            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
+            if not small.any():
+                break
+            far = far / 2
+        length, share = np.full(d, pairs.scale), np.ones(d)
+        logits, left = np.empty((d, m, len(group))), np.arange(d)
+        for _ in range(READING.halvings):
+            tokens = centre + length[left, None] * directions[left] / pairs.step_length
+            logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
+            left = left[small]
+            if not len(left):
+                break
+            (length if pairs.step_length >= 1 else share)[left] /= 2
+        shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
+        theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
+        common[:, group] = -shared / (pairs.step_length * far_length)
+        centres[group] = centre
+    theta = directions.T @ theta @ directions
+    # what is common to a group is (centre Theta_i + c_i) . t_b
+    key_bias = common - np.einsum("bd,mde,be->mb", centres, theta, directions, optimize=True)
+    return Parameters(theta, w, key_bias @ directions, pairs.linear.bias)
+
+
+def _row_logits(
+    pairs: TwoTokens,
+    w: Float[np.ndarray, "m d d"],
+    x: Float[np.ndarray, "n d"],
+    far: Float[np.ndarray, "s d"],
+    share: Float[np.ndarray, " n"],
+) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
+    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small.
+
+    They are read at a share of these differences, in which they are linear.
+    """
+    apart = pairs.step_length * far
+    tokens = np.concatenate([x[:, None], x[:, None] - share[:, None, None] * apart], axis=1)
+    copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
+    tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
+    answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
+    rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
+    columns = (-apart @ w).reshape(-1, x.shape[1])
+    weights = np.linalg.lstsq(columns.T, (rest / share[:, None]).T, rcond=None)[0].T
+    weights = weights.reshape(len(x), len(w), len(far))
+    first = 1 - weights.sum(axis=2, keepdims=True)
+    small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < READING.small
+    logits = np.log(np.maximum(weights, READING.least) * copies / np.maximum(first, READING.least))
+    return logits / share[:, None, None], small
+
+
+def fit_to_fresh(
+    parameters: Parameters, steps: "StepLength", rng: np.random.Generator, recorder: Recorder
+) -> Parameters:
+    """The parameters fitted to fresh answers, again with longer differences where biases limited these.
+
+    Where biases are no larger than noise makes them, there are none.
+    """
     while True:
-        known = _fitted(steps.pairs, _without_noise(known, steps), rng)
-        layer, step_length = _without_noise(known, steps).layer(), steps.pairs.step_length
-        recorder.step("Fitted", layer=layer, step_length=step_length)
-        longer = lengthened(steps, Centre(known.theta, known.key_bias))
+        parameters = _fitted(steps.pairs, _without_noise(parameters, steps), rng)
+        parameters = _without_noise(parameters, steps)
+        recorder.step("Fitted", layer=parameters.layer(), step_length=steps.pairs.step_length)
+        longer = _lengthened(steps, Centre(parameters.theta, parameters.key_bias))
         if longer is None:
-            return layer
+            return parameters
         steps = longer
 
 
@@ -222,32 +262,33 @@ class StepLength:
         return self.pairs.value_noise / self.values
 
 
-def choose_step_length(
-    pairs: TwoTokens, longest: float, budget: int | None, rng: np.random.Generator
-) -> StepLength | None:
+def choose_step_length(pairs: TwoTokens, rng: np.random.Generator) -> StepLength | None:
     """The scale, and as long differences as noise asks for and biases allow; the rest is left to repetitions.
 
     A difference that is L times as long makes logits of L c_i . delta even at a zero token, so L is limited until c_i
     is known. None where the weights do not depend on the tokens.
     """
+    oracle, precision, d = pairs.oracle, pairs.precision, pairs.oracle.dim
+    longest = _longest_allowed(pairs.linear, precision)
+    budget = None if oracle.remaining is None else max(1, oracle.remaining // (8 * d))
     length = _even(pairs, longest, rng)
     pairs = replace(pairs, step_length=max(1.0, min(length, longest)))
     scale = find_scale(pairs, rng)
     if scale is None:
         return None
-    d = pairs.oracle.dim
     x = 2 * scale / np.sqrt(d) * rng.standard_normal((8, d))
     values = float(np.sqrt(np.mean(np.concatenate(pairs(x, scale * orthonormal(rng, 1, d)[0])) ** 2)))
     # values of one step length are as large as those of any other
-    wanted = float(np.clip(pairs.precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
+    wanted = float(np.clip(precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
     pairs = replace(pairs, step_length=max(1.0, min(wanted, length / scale))).at_scale(scale, values)
     steps = StepLength(pairs, values, wanted)
-    if pairs.precision.repeatable:
-        return steps
     repeats = int(np.clip(np.ceil((steps.noise_level / _BY.borne) ** 2), 1, _BY.repeats))
-    if budget is not None:
-        repeats = max(1, min(repeats, budget))
-    return replace(steps, pairs=replace(pairs, repeats=repeats))
+    repeats = min(repeats, budget or repeats)
+    if precision.repeatable or repeats == 1:
+        return steps
+    # the linear part counts in every value
+    linear = linear_part_from_noise(oracle, precision, repeats)
+    return replace(steps, pairs=replace(pairs, linear=linear, repeats=repeats))
 
 
 def _even(pairs: TwoTokens, longest: float, rng: np.random.Generator) -> float:
@@ -284,7 +325,7 @@ class Centre:
         return -(np.linalg.pinv(slopes) @ offsets)[..., 0]
 
 
-def lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
+def _lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
     """The next step length, with tokens counted from where the weights are even; None where it is as long as wanted.
 
     The centre is known as well as the parameters are, to some ten times the noise relative to g.

@@ -1,7 +1,7 @@
 """Queries of one token and of two: what their answers are worth, and the network of sigmoids that they show."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,7 @@ __all__ = [
     "LinearPart",
     "Tolerances",
     "TwoTokens",
+    "ask_often",
     "find_scale",
     "find_scale_and_rank",
     "is_causal",
@@ -57,15 +58,9 @@ class Tolerances:
         # rounding grows from answers to logits, up to 33 times on 40 modules in float32. A prediction that is off by
         # more than a twentieth is no success, however coarse the answers are
         exact, amplified = cls(), min(100 * precision.accuracy, 0.05)
-        return cls(
-            change=max(exact.change, amplified),
-            shape=max(exact.shape, amplified),
+        return replace(
+            cls(**{name: max(least, amplified) for name, least in asdict(exact).items()}),
             values=max(exact.values, 10 * precision.accuracy),
-            sums=max(exact.sums, amplified),
-            span=max(exact.span, amplified),
-            residual=max(exact.residual, amplified),
-            biases=max(exact.biases, amplified),
-            prediction=max(exact.prediction, amplified),
             shortest=min(max(exact.shortest, amplified / exact.prediction), 1.0),
         )
 
@@ -188,26 +183,15 @@ class LinearPart:
     projection_sum: Float[np.ndarray, "d d"]  #: W_1 + ... + W_m
 
 
-def linear_part(
-    oracle: ValueOracle, *, opposite: bool = False, length: float = 1.0, repeats: int = 1
-) -> LinearPart:
-    """The bias and the sum of the projections, from d + 1 queries: equal tokens get equal weights in every head.
-
-    Or from 2 d queries of tokens of this length, each with its opposite: less of the error of answers counts.
-    """
-    axes = length * np.eye(oracle.dim)
-    tokens = np.concatenate([axes, -axes] if opposite else [np.zeros((1, oracle.dim)), axes])
-    answers = _ask_often(oracle, np.repeat(tokens[:, None], oracle.tokens or 1, axis=1), repeats).mean(axis=1)
-    if opposite:
-        return LinearPart(
-            answers.mean(axis=0), (answers[: oracle.dim] - answers[oracle.dim :]) / (2 * length)
-        )
-    return LinearPart(answers[0], (answers[1:] - answers[0]) / length)
+def linear_part(oracle: ValueOracle) -> LinearPart:
+    """The bias and the sum of the projections, from d + 1 queries: equal tokens get equal weights in every head."""
+    tokens = np.concatenate([np.zeros((1, oracle.dim)), np.eye(oracle.dim)])
+    answers = oracle.ask(np.repeat(tokens[:, None], oracle.tokens or 1, axis=1)).mean(axis=1)
+    return LinearPart(answers[0], answers[1:] - answers[0])
 
 
-def _ask_often(
-    oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int
-) -> Float[np.ndarray, "n k d"]:
+def ask_often(oracle: ValueOracle, x: Float[np.ndarray, "n k d"], repeats: int) -> Float[np.ndarray, "n k d"]:
+    """The means of so many answers to each query."""
     answers = oracle.ask(x)
     for _ in range(repeats - 1):
         answers = answers + oracle.ask(x)
@@ -238,14 +222,14 @@ class TwoTokens:
     centre: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
-    def coarse(self) -> bool:
-        """Whether errors of answers need care: longer differences, repetitions, and a fit to fresh ones."""
-        return self.precision.coarse
-
-    @property
     def tolerances(self) -> Tolerances:
         """What counts as equal in answers like these."""
         return Tolerances.of(self.precision)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether errors of answers need care: longer differences, repetitions, and a fit to fresh ones."""
+        return self.precision.coarse
 
     @property
     def value_noise(self) -> float:
@@ -277,7 +261,7 @@ class TwoTokens:
 
     def ask(self, tokens: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The means of the answers to queries of any tokens."""
-        return _ask_often(self.oracle, tokens, self.repeats)
+        return ask_often(self.oracle, tokens, self.repeats)
 
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]

@@ -1,6 +1,6 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -8,10 +8,10 @@ import scipy
 from jaxtyping import Bool, Float
 
 from attention import Recorder
-from attention.errors import relative_error
+from attention.evaluation import norm_ratio
 from upper.value_queries.queries import TwoTokens, orthonormal
 
-__all__ = ["Plane", "Refusal", "SeparatedHeads", "separate_heads"]
+__all__ = ["Refusal", "SeparatedHeads", "separate_heads"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class _Following:
     #: and where no two heads are nearly one: conditions are at most so many times the first
     worse: float = 1e3
     few: float = 50.0  #: the same at as few points as there are unknowns
+    batch: int = 64  #: delta at a time, for memory
 
 
 _PENCILS, _FOLLOWING = _Pencils(), _Following()
@@ -103,11 +104,6 @@ class Plane:
     basis: Float[np.ndarray, "p d"]
     y: Float[np.ndarray, "n p"]
 
-    @property
-    def points(self) -> Float[np.ndarray, "n d"]:
-        """The points x."""
-        return self.y @ self.basis
-
 
 @dataclass(frozen=True)
 class SeparatedHeads:
@@ -115,6 +111,7 @@ class SeparatedHeads:
 
     w: Float[np.ndarray, "m d d"]
     directions: Float[np.ndarray, "d d"]  #: the orthonormal directions of delta that were followed
+    change: float  #: the shortest change of delta along them, relative to its length
 
 
 class Refusal(Enum):
@@ -158,11 +155,11 @@ def separate_heads(
     heads = follow_heads(pairs, first, rng)
     if heads is None:
         return Refusal.FALL_TOGETHER
-    total = relative_error(heads.w.sum(axis=0)[None], pairs.linear.projection_sum[None])
-    recorder.step("Projections", sum_error=total)
+    total = norm_ratio(heads.w.sum(axis=0) - pairs.linear.projection_sum, pairs.linear.projection_sum)
+    recorder.step("Projections", sum_error=total, change=heads.change)
     # the sum is known best, from equal tokens
     closer = heads.w + (pairs.linear.projection_sum - heads.w.sum(axis=0)) / m
-    return SeparatedHeads(closer, heads.directions)
+    return replace(heads, w=closer)
 
 
 def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHeads | None:
@@ -190,17 +187,11 @@ def first_heads(pairs: TwoTokens, m: int, rng: np.random.Generator) -> FirstHead
                 right.append(heads)
         if len(right) == _PENCILS.enough or (right and right[-1].condition < _PENCILS.good):
             break
-    if not right:
-        return None
-    return min(right, key=lambda heads: heads.condition)
+    return min(right, key=lambda heads: heads.condition, default=None)
 
 
 def _fitted(heads: Separated) -> Bool[np.ndarray, " batch"]:
     return heads.residual < np.maximum(_FOLLOWING.residual, _FOLLOWING.noise * heads.noise)
-
-
-def _apart(heads: Separated, usual: float, worse: float = _FOLLOWING.worse) -> Bool[np.ndarray, " batch"]:
-    return heads.condition.max(axis=1) < worse * usual
 
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
@@ -233,15 +224,13 @@ def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> S
 
 
 def _fit(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
-    x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
+    x = np.tile(plane.y @ plane.basis, (len(deltas), 1, 1))
     values = np.concatenate(pairs(x, deltas), axis=1)
     noise = (_FOLLOWING.rounded if pairs.rounded else 1.0) * pairs.value_noise
     return _fit_sigmoids(plane.y, values, deltas @ pairs.linear.projection_sum, start, noise=noise)
 
 
-def follow_heads(
-    pairs: TwoTokens, first: FirstHeads, rng: np.random.Generator, *, batch: int = 64
-) -> SeparatedHeads | None:
+def follow_heads(pairs: TwoTokens, first: FirstHeads, rng: np.random.Generator) -> SeparatedHeads | None:
     """All projections W_i, and the orthonormal directions that were followed; None where heads fall together.
 
     From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
@@ -263,16 +252,16 @@ def follow_heads(
     for plane in planes:
         few = plane is not first.plane
         failed = []
-        for which in np.split(left, range(batch, len(left), batch)):
+        for which in np.split(left, range(_FOLLOWING.batch, len(left), _FOLLOWING.batch)):
             heads = _fit(pairs, plane, delta + change * q[which], first.fit.sigmoids)
-            right = _fitted(heads) & _apart(
-                heads, first.condition, _FOLLOWING.few if few else _FOLLOWING.worse
-            )
+            worst = (_FOLLOWING.few if few else _FOLLOWING.worse) * first.condition
+            right = _fitted(heads) & (heads.condition.max(axis=1) < worst)
             projected[which[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(which[~right])
-        left, change = np.concatenate(failed), change if few else change / 2
+        left = np.concatenate(failed)
         if not len(left):
-            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q)
+            return SeparatedHeads(np.einsum("jp,jmd->mpd", q, projected), q, change / pairs.scale)
+        change = change if few else change / 2
     return None
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from lwe.attacks.attack import AttackOutcome
 from lwe.attacks.bkw import BKWAttack
-from lwe.costs.bkw import agreement_chances
+from lwe.costs.combinatorial import agreement_chances
 from lwe.distributions import CentredBinomial, Flips
 from lwe.parameters import LWEParameters
 from lwe.samples import make_samples

@@ -34,19 +34,9 @@ class Wild:
         )
 
 
-def record(real_detected, random_detected, runs=20, gain=0.0, fresh=1000, confidence=0.95):
-    return Distinguishing(
-        TOY,
-        "one",
-        100,
-        fresh,
-        0.01,
-        confidence,
-        np.full(runs, gain),
-        np.zeros(runs),
-        real_detected,
-        random_detected,
-    )
+def record(real_detected, random_detected, runs=20, confidence=0.95):
+    zeros = np.zeros(runs)
+    return Distinguishing(TOY, "one", zeros, zeros, real_detected, random_detected, confidence)
 
 
 def test_a_learner_of_the_labels_has_the_full_advantage():

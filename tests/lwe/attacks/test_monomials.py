@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lower.gf2 import unpack_gf2
-from lwe.attacks.monomials import BinomialMonomials
+from lwe.attacks.linearisation import BinomialMonomials
 
 
 @settings(deadline=None)

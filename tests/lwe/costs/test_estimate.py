@@ -6,12 +6,10 @@ import pytest
 
 from lwe import LWEParameters
 from lwe.costs import COST_MODELS, estimate
-from lwe.costs.algebra import linearisation_cost
-from lwe.costs.bkw import bkw_cost
+from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
 from lwe.costs.deviations import error_character, lengths_tell
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.primal import best_primal_shape, fewest_samples, primal_cost
-from lwe.costs.search import meet_in_the_middle_cost
+from lwe.costs.primal import best_primal_shape, drop_and_solve_cost, fewest_samples, primal_cost
 from lwe.distributions import (
     BINARY,
     NO_NOISE,
@@ -143,12 +141,12 @@ def test_a_row_that_fails_leaves_the_others(monkeypatch):
     module = importlib.import_module("lwe.costs.estimate")
     parameters = LWEParameters(64, 257, **TERNARY_SECRETS)
     whole = estimate(parameters)
-    monkeypatch.setattr(module, "coded_bkw_cost", failing)
+    monkeypatch.setattr(module, "bkw_cost", failing)
     costs = estimate(parameters)
-    assert [cost for cost in costs if cost.attack != "bkw"] == [
-        cost for cost in whole if cost.attack != "bkw"
+    assert [cost for cost in costs if cost.attack != "plain-bkw"] == [
+        cost for cost in whole if cost.attack != "plain-bkw"
     ]
-    assert str(costs[-1]) == "bkw: not computed: a number was too large"
+    assert str(costs[-1]) == "plain-bkw: not computed: a number was too large"
     assert costs[-1].to_json()["log2_rop"] is None
 
 
@@ -167,3 +165,19 @@ def test_attacks_on_a_scheme_take_no_more_samples_than_it_makes_public(name):
     costs = estimate(parameters)
     assert costs[0].attack in ("dual_hybrid", "dual")
     assert all(cost.log2_m <= math.log2(parameters.m) + 1e-9 for cost in costs)
+
+
+@pytest.mark.parametrize("weight", [4, 32])
+def test_leaving_out_columns_of_a_sparse_secret_costs_the_attack_on_the_others_times_the_trials(weight):
+    sparse = PRESETS["kyber512"].updated(Xs=SparseSigned(weight))
+    cost = drop_and_solve_cost(sparse)
+    left = sparse.n - cost.details["zeta"]
+    zero = math.prod(
+        1 - weight / (sparse.n - one) for one in range(sparse.n - left)
+    )  # zeta zeros, one by one
+    trials = math.log(1 - 0.99) / math.log1p(-zero)
+    whole, part = primal_cost(sparse), primal_cost(sparse.updated(n=left))
+    assert cost.log2_rop == pytest.approx(part.log2_rop + math.log2(trials), abs=0.01)
+    assert cost.log2_rop < whole.log2_rop
+    assert cost in estimate(sparse)
+    assert drop_and_solve_cost(PRESETS["kyber512"]) is None

@@ -15,17 +15,14 @@ import math
 import pytest
 
 from lwe import LWEParameters
-from lwe.costs.algebra import groebner_cost
-from lwe.costs.bkw import coded_bkw_cost
+from lwe.costs.decoding import decoding_cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
-from lwe.costs.hybrid import decoding_cost, hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.presets import PRESETS
 
 KYBER, KYBER768, KYBER1024 = (PRESETS[f"kyber{n}"] for n in (512, 768, 1024))
 LIGHT, SABER, FIRE = (PRESETS[name] for name in ("lightsaber", "saber", "firesaber"))
-SPARSE_KYBER = KYBER.updated(Xs=SparseSigned(32))
 
 
 def plain(n, q, secret, sigma):
@@ -36,18 +33,12 @@ def wide(secret):
     return plain(1024, 2**32, secret, 3.0)
 
 
-def small(noise, secret=None):
-    return LWEParameters(64, 7681, 7681, matrix="uniform", Xs=secret or DiscreteGaussian(3.0), Xe=noise)
-
-
 def tuniform(bits):
     """The deviation of their law "TUniform"."""
     return math.sqrt((2 ** (2 * bits + 1) + 1) / 6)
 
 
 CORE, MATZOV = {"model": "core-SVP"}, {"model": "MATZOV"}
-MEET = {"model": "MATZOV", "meet": True}
-NONE = {}
 
 PUBLISHED = [
     ("kyber512", primal_cost, KYBER, 512, CORE, 118.6),
@@ -71,8 +62,6 @@ PUBLISHED = [
         MATZOV,
         43.6,
     ),
-    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MATZOV, 87.9),
-    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MEET, 85.4),
     ("kyber512", dual_cost, KYBER, 512, MATZOV, 149.9),
     ("n=1024 binary", dual_cost, wide(BINARY), None, MATZOV, 107.0),
     ("n=1024, 64 nonzero", dual_cost, wide(SparseSigned(64)), None, MATZOV, 103.4),
@@ -89,9 +78,6 @@ PUBLISHED = [
     ("kyber512", dual_hybrid_cost, KYBER, 512, MATZOV, 139.7),
     ("TFHErs_LWE", dual_hybrid_cost, plain(918, 2**64, BINARY, tuniform(45)), None, MATZOV, 134.9),
     ("TFHErs_RLWE", dual_hybrid_cost, plain(2048, 2**64, BINARY, tuniform(17)), None, MATZOV, 134.8),
-    ("kyber512", coded_bkw_cost, KYBER, 512, NONE, 178.8),
-    ("lightsaber", coded_bkw_cost, LIGHT, None, NONE, 171.7),
-    ("TFHE630", coded_bkw_cost, plain(630, 2**32, BINARY, 2.0**17), None, NONE, 144.7),
     ("frodo640", primal_cost, PRESETS["frodo640"], 656, CORE, 142),
     ("dilithium2", primal_cost, PRESETS["dilithium2"], 1024, CORE, 123),
     ("saber", primal_cost, SABER, 768, CORE, 189),
@@ -101,10 +87,6 @@ PUBLISHED = [
     ("ntru-hrss701", decoding_cost, PRESETS["ntru-hrss701"], 700, MATZOV, 158.6),
     ("hesv2-131072-128", decoding_cost, PRESETS["hesv2-131072-128"], None, MATZOV, 127.9),
     ("seal22-8192", dual_hybrid_cost, PRESETS["seal22-8192"], None, MATZOV, 121.8),
-    ("n=64 Gaussian", groebner_cost, small(DiscreteGaussian(3.0)), 2**50, NONE, 307.1),
-    ("n=64 Gaussian", groebner_cost, small(DiscreteGaussian(3.0)), 2**120, NONE, 282.6),
-    ("n=64 binomial", groebner_cost, small(CentredBinomial(8)), 2**50, NONE, 122.3),
-    ("n=64 ternary", groebner_cost, small(CentredBinomial(4), TERNARY), 1024, NONE, 189.9),
 ]
 
 

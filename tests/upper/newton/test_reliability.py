@@ -42,7 +42,7 @@ def test_real_noise_stays_a_floor_after_the_weakest_head_began_anew():
     oracle = ExampleOracle(
         layer,
         BooleanInputs(3, 12),
-        noise=lambda y, rng: y + 1e-3 * rng.standard_normal(y.shape),
+        noise=lambda x, y, rng: y + 1e-3 * rng.standard_normal(y.shape),
         rng=1,
     )
     found = Newton(2).fit(oracle, rng=2)

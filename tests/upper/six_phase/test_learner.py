@@ -103,7 +103,7 @@ def opposite(factor):
     return AttentionLayer(theta=np.stack([nice(10).theta[0], factor * nice(10).theta[0]]), w=nice(10).w)
 
 
-def noise(y, rng):
+def noise(x, y, rng):
     return rng.standard_normal(y.shape)
 
 
