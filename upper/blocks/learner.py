@@ -27,9 +27,10 @@ _PAIRS, _MORE = 1.5, 8
 _SIGNS = 0.1
 # Without a residual of the attention, pairs move by rounding alone.
 _MOVED = 1e-5
-# Peeled answers are right to about this share. Where g is not injective, short differences at long tokens find the
-# right preimages.
-_ACCURACY, _STEP_LENGTHS = 1e-10, (1.0, 0.3, 0.1)
+# Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
+_AMPLIFIED, _LEAST = 10.0, 1e-12
+# Where g is not injective, short differences at long tokens find the right preimages.
+_STEP_LENGTHS = (1.0, 0.3, 0.1)
 _CHECKS, _TOKENS = 16, 4
 
 
@@ -94,22 +95,25 @@ class BlockByQueries(LearnerBase):
             if isinstance(g, NoNetwork):
                 recorder.step(g.value)
             else:
-                block = _behind(within, g, random, recorder)
-                ended = Verdict(Outcome.NOT_SEPARATED)
-            if block is not None:
-                x = random.standard_normal((_CHECKS, oracle.tokens or _TOKENS, oracle.dim))
-                ended = judge_block(block(x), within.ask(x))
+                block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:
-            ended = Verdict(Outcome.EXAMPLES_SPENT)
+            block, ended = None, Verdict(Outcome.EXAMPLES_SPENT)
         return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
 
 
-def _behind(oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder) -> Block | None:
-    """The block whose map of one token is g; None if pairs or heads do not fit."""
+def _behind(
+    oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Block | None, Verdict]:
+    """The block whose map of one token is g, judged by fresh queries; None if no signs or no heads fit."""
     h, d = g.u.shape
-    length = float(
-        np.median(np.abs(g.a) / np.linalg.norm(g.u, axis=1)) + 1 / np.median(np.linalg.norm(g.u, axis=1))
-    )
+    block, ended = None, Verdict(Outcome.NOT_SEPARATED)
+    size = np.linalg.norm(g.u, axis=1)
+    length = float(np.median(np.abs(g.a) / size) + 1 / np.median(size))  # of tokens at which neurons bend
+    x = length * rng.standard_normal((_CHECKS, d))
+    answers = one_token(oracle)(x)
+    off = float(np.linalg.norm(g(x) - answers) / np.linalg.norm(answers))
+    accuracy = max(_LEAST, _AMPLIFIED * off)
+    recorder.step("Fresh tokens", error=off)
     delta, moved = pairs(oracle, g, int(np.ceil(_PAIRS * h / d)) + _MORE, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
@@ -118,12 +122,12 @@ def _behind(oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder
         signs, off = signs_from(g, delta, moved)
         recorder.step("Signs", off=off, pairs=len(delta))
         if off > _SIGNS:
-            return None
+            return block, ended
         g = g.flipped(signs)
     network = g.network(linear=g.linear, residual=True)
     peeled = Peeled(oracle, g, g.linear, residual)
     for step_length in _STEP_LENGTHS:
-        learner = ByQueries(accuracy=_ACCURACY, step_length=step_length)
+        learner = ByQueries(accuracy=accuracy, step_length=step_length)
         try:
             fit = learner.fit(
                 peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
@@ -131,6 +135,11 @@ def _behind(oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
             continue
-        if fit.layer is not None:
-            return Block(fit.layer, network, residual)
-    return None
+        if fit.layer is None:
+            continue
+        block = Block(fit.layer, network, residual)
+        fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
+        ended = judge_block(block(fresh), oracle.ask(fresh))
+        if ended.outcome.succeeded:
+            break
+    return block, ended
