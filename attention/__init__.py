@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attention.conversion import convert_torch_module
     from attention.errors import parameter_errors, relative_error, unknown_part_error
     from attention.examples import ExampleOracle, ExamplesExhaustedError
-    from attention.feed_forward import Activation, FeedForward, activation
+    from attention.feed_forward import FeedForward
     from attention.files import load_layer, save_layer, write_examples
     from attention.fits import Fit, GroundTruth, Step
     from attention.foreign import FileFormatError
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 __getattr__ = lazily(__name__, __file__)
 
 __all__ = [
-    "Activation",
     "AnswerPrecision",
     "AttentionLayer",
     "Block",
@@ -79,7 +78,6 @@ __all__ = [
     "SphereInputs",
     "Step",
     "ValueOracle",
-    "activation",
     "attention_layer_examples",
     "attention_pattern",
     "block_errors",

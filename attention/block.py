@@ -151,6 +151,7 @@ class NetworkErrors:
     matching: Int[np.ndarray, " h"]  #: which fitted neuron was matched to each true one
 
 
+@checked
 def network_errors(fitted: FeedForward, truth: FeedForward) -> NetworkErrors:
     """Match the neurons of two networks of one shape and give each one's relative errors.
 

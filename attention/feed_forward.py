@@ -110,7 +110,7 @@ class FeedForward:
         return replace(self, **{name: convert(array) for name, array in writeable.items()})
 
 
-def activation(name: Activation, t: Shaped[Any, "*n"], *, derivative: int = 0) -> Shaped[Any, "*n"]:
+def activation(name: Activation, t: Shaped[Any, "*n"], *, derivative: bool = False) -> Shaped[Any, "*n"]:
     """The activation of this name at `t`, or its first derivative (of NumPy arrays alone). At the kink of ReLU it is 0.
 
     Examples

@@ -10,7 +10,6 @@ from attention import (
     Block,
     FeedForward,
     FileFormatError,
-    activation,
     block_errors,
     load_block,
     make_nice_block,
@@ -20,6 +19,7 @@ from attention import (
     save_block,
     save_layer,
 )
+from attention.feed_forward import activation
 
 
 @given(st.floats(-50, 50), st.sampled_from(["relu", "gelu"]))
@@ -34,7 +34,7 @@ def test_the_derivative_is_the_limit_of_differences(t, kind):
     if kind == "relu" and abs(t) < 2 * step:
         return
     both = activation(kind, np.array([t - step, t + step]))
-    assert activation(kind, np.array([t]), derivative=1)[0] == pytest.approx(
+    assert activation(kind, np.array([t]), derivative=True)[0] == pytest.approx(
         (both[1] - both[0]) / (2 * step), abs=1e-8
     )
 

@@ -194,4 +194,4 @@ def test_an_estimate_is_neither_stored_nor_compared(monkeypatch, tmp_path):
     monkeypatch.setattr(lwe.LWRFamily, "estimates", lambda self: better)
     found = inspect(path, verify=True)
     assert found.holds
-    assert found.certificate.facts[-1:] == better
+    assert found.record.certificate.facts[-1:] == better

@@ -135,6 +135,6 @@ def test_exhaustive_search_and_bkw_find_a_noisy_parity_and_elimination_does_not(
             result = ATTACKS[name](samples, parameters, rng=0)
             assert result.outcome.name == "BROKEN"
             assert result.secret.tolist() == secret.tolist()
-        assert ATTACKS["exhaustive"](samples.take(40), parameters, rng=0).outcome.name == "TOO_FEW_SAMPLES"
+        assert ATTACKS["exhaustive"](samples.take(20), parameters, rng=0).outcome.name == "TOO_FEW_SAMPLES"
         fit = ParityElimination.for_instance(target.instance).fit(target.oracle(rng=seed), rng=0)
         assert fit.outcome is Outcome.NOT_APPLICABLE

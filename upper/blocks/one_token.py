@@ -6,7 +6,8 @@ from enum import Enum
 import numpy as np
 from jaxtyping import Float
 
-from attention import Activation, Recorder, ValueOracle
+from attention import Recorder, ValueOracle
+from attention.feed_forward import Activation
 from upper.blocks.far_field import TUBE, directions, tube_scales
 from upper.blocks.kinks import Ask, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets

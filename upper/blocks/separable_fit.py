@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
-from attention import activation
+from attention.feed_forward import activation
 from upper.blocks.token_map import TokenMap
 
 _STEPS = 20
@@ -39,7 +39,7 @@ def fit_offsets(
     error = float(np.linalg.norm(residual) / np.linalg.norm(y))
     for _ in range(_STEPS):
         t = x @ g.u.T + g.a
-        slope = activation(g.activation, t, derivative=1)
+        slope = activation(g.activation, t, derivative=True)
         columns = [slope, slope * t] if scaled else [slope]
         columns.append((slope[:, unsure, None] * x[:, None, :]).reshape(len(x), -1))
         derivative = np.concatenate(columns, axis=1)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from attention import Activation, FeedForward, activation
+from attention import FeedForward
+from attention.feed_forward import Activation, activation
 
 # Steps of Broyden's method and of Newton's, and halvings of one of the latter.
 _BROYDEN, _STEPS, _HALVINGS = 40, 60, 30
@@ -50,7 +51,7 @@ class TokenMap:
 
     def jacobian(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
         """dg_b/dx_a at [., a, b]; O(n h d^2)."""
-        slope = activation(self.activation, x @ self.u.T + self.a, derivative=1)
+        slope = activation(self.activation, x @ self.u.T + self.a, derivative=True)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
     def inverse(
