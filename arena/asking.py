@@ -19,8 +19,6 @@ from runs import single_thread
 from upper import Newton
 from upper.floor import counting_floor
 
-__all__ = ["AskedFunction", "answering"]
-
 # Fresh queries on which the error is measured.
 _FRESH = 100
 # Answers to a batch and to its parts are the same up to rounding, of bfloat16 too.

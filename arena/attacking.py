@@ -30,8 +30,6 @@ from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
 from runs import Cell, Result, run, versions
 
-__all__ = ["ATTACKS", "PRELOADED", "Attacked", "attack", "choose_attacks", "longest_seconds"]
-
 PRELOADED = ("upper", "scipy.linalg", "scipy.special", "scipy.stats")
 """What the processes of attacks import before they compute."""
 

@@ -25,19 +25,6 @@ from lower import FAMILIES
 from runs import Cell as EngineCell
 from runs import Result, fingerprint, single_thread
 
-__all__ = [
-    "CELL_NAME",
-    "LEAST_COST",
-    "PRELOADED",
-    "engine_cell",
-    "fit_target",
-    "identity",
-    "may_use_torch",
-    "run_cell",
-    "stored_cell",
-    "target_stream",
-]
-
 PRELOADED = (
     "scipy.linalg",
     "scipy.optimize",

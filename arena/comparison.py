@@ -23,8 +23,6 @@ from runs import Cell as EngineCell
 from runs import Store, StoreError, run, versions
 from upper.engine import EngineName
 
-__all__ = ["compare"]
-
 
 @checked
 def compare(

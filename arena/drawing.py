@@ -15,8 +15,6 @@ from runs.figures import save_figure, svg_text
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["Drawing"]
-
 
 @dataclass(frozen=True, eq=False)
 class Drawing:

@@ -7,19 +7,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "aligned",
-    "as_plain",
-    "count_text",
-    "csv_text",
-    "error_text",
-    "folded",
-    "number_text",
-    "plural",
-    "seconds_text",
-    "sentence",
-]
-
 
 def error_text(error: float | int | None) -> str:
     """An error in at most six characters; None (not finite) is an infinity.

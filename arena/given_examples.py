@@ -23,8 +23,6 @@ from upper import certify_layer
 from upper.newton.causal import examples_are_causal
 from upper.newton.certificate import LayerCertificate
 
-__all__ = ["GivenExamples", "holds_examples"]
-
 # With these outcomes examples that the learner never saw have no larger error, or they contradict it.
 _TO_ROUNDING, _CONTRADICTED = (Outcome.EXACT, Outcome.PRECISION_FLOOR), 1e-6
 # A certificate of so many unknown entries takes half a minute.

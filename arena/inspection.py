@@ -21,8 +21,6 @@ from lower.instance import unknown_entries
 from lwe import LWRFamily, known_reductions
 from lwe.reductions import Reductions
 
-__all__ = ["Inspection", "inspect"]
-
 _SHOWN = ("kind", "title", "heads", "tokens", "dim", "inputs", "known")
 
 

@@ -13,8 +13,6 @@ from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
 from upper.newton.certificate import LayerCertificate
 
-__all__ = ["Learned"]
-
 _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
     "may have other matrices."

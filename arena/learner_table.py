@@ -16,8 +16,6 @@ from attention.foreign import printable
 from attention.learning import access_of
 from runs.figures import line_look
 
-__all__ = ["LEARNERS", "PRESETS", "Budgets", "DoesNotApplyError", "LearnerEntry", "learner_looks"]
-
 _MOST_HEADS_ON_HARD_TARGETS = 8
 
 

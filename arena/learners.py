@@ -15,16 +15,6 @@ from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
 
-__all__ = [
-    "as_learners",
-    "choose_learners",
-    "learner_of_file",
-    "one_learner",
-    "require_engine",
-    "set_up_for",
-    "with_settings",
-]
-
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
     """The learners in a comma-separated list of names, in upper or lower case; the default ones if None.

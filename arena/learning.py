@@ -20,8 +20,6 @@ from attention.learning import access_of
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
 from upper.engine import EngineName
 
-__all__ = ["Source", "learn", "open_source"]
-
 Source = Target | GivenExamples | AskedFunction
 """What a learner learns from."""
 

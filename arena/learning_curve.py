@@ -25,8 +25,6 @@ from studies.study import Table
 from upper import ByQueries, Newton, counting_floor
 from upper.floor import LayerClass
 
-__all__ = ["learning_curve"]
-
 _FRACTIONS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
 # Below the floor there is nothing to find: more passes bring no layer closer.
 _PASSES, _PASSES_BELOW = 20_000, 2000

@@ -34,8 +34,6 @@ from upper.linear_attention.heads import HeadsFound
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.regression import CubicRegression
 
-__all__ = ["LinearFound", "learn_linear"]
-
 _HELD_OUT_SHARE, _FRESH = 10, 1000
 _MOST_FEATURES = 800  # with more, heads and the curve of errors take longer than the regression
 _EXACT = 1e-9  # a relative residual this small is rounding

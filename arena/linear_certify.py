@@ -17,8 +17,6 @@ from upper.linear_attention.certificate import Certificate
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.populations import POPULATIONS, token_dimension
 
-__all__ = ["LinearCertified", "TokenSource", "certify_linear"]
-
 _USUAL_TOKENS = 5
 _CERTIFIED = (
     *("features", "rank", "domain_rank", "joint_rank", "deficit", "identified", "identified_everywhere"),

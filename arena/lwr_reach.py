@@ -16,8 +16,6 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped
 from studies.study import Table
 
-__all__ = ["lwr_reach"]
-
 _BROKEN_FROM = 0.95  # share of the fresh labels; some learners reach it that never predict all of them
 _PATIENCE = 2
 

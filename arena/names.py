@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["find_name", "find_names"]
-
 
 def find_name(name: str, known: Iterable[str], what: str, *, other: str = "") -> str:
     """The known name that matches a given name in upper or lower case.

@@ -11,16 +11,6 @@ from attention import Inputs
 from attention.conversion import ImportedLayer
 from attention.inputs import inputs_to_json
 
-__all__ = [
-    "FROM_ARRAYS",
-    "FROM_CHECKPOINT",
-    "describe_import",
-    "describe_inputs",
-    "describe_origin",
-    "made_by",
-    "made_of_import",
-]
-
 FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
 """The generators of layers that were not generated: given from Python, or read from a trained model."""
 _IMPORTED = ("naming", "prefix", "head_dim", "model_dim", "biases", "coordinates")

@@ -8,8 +8,6 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["object_of_file"]
-
 
 def object_of_file(place: str, what: str) -> Any:
     """The object in FILE.py:NAME; None if the file has no such name.

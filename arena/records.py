@@ -8,8 +8,6 @@ from typing import Any
 from attention.foreign import escaped
 from lower import Certificate
 
-__all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint", "make_printable"]
-
 
 class Status(StrEnum):
     """Whether a fit was returned and, if not, why."""

@@ -27,8 +27,6 @@ from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, che
 from runs import Cell, run, single_thread
 from upper import ByQueries, Newton, counting_floor
 
-__all__ = ["LayerRecovery", "Recovery", "Way", "recover"]
-
 Way = Literal["examples", "queries"]
 
 _RECOVERED = 1e-6  # a relative error below this counts as recovered

@@ -10,8 +10,6 @@ from arena.drawing import Drawing
 from arena.formats import number_text
 from runs.figures import CARD, FAINT, axes_in, canvas, heat_colours, heat_level
 
-__all__ = ["head_map"]
-
 _MEASURES = ("norm", "rank", "incoherence", "error")
 _MATRICES = {"theta": "Θ", "w": "W"}
 _SQUARE, _GAP = 0.2, 0.5  # inches: the height of a layer, and between panels

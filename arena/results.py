@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from arena.drawing import Drawing
 
-__all__ = ["TARGET_COLUMNS", "Results"]
-
 TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
 """What a row about a fit says of its target; the names of these columns begin with ``target_``."""
 

@@ -17,8 +17,6 @@ from attention.foreign import json_text
 from runs import Cell as EngineCell
 from runs import Result, Store, StoreError
 
-__all__ = ["EXPORTS", "stored_cells"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -33,8 +33,6 @@ from lwe.samples import Rounding
 from lwe.tokens import covariates_of
 from sq import ParityFamily
 
-__all__ = ["open_samples", "samples_of"]
-
 _COMPARED = 200  # examples of the layer that are checked against its secret
 _AT_ONCE = 4096  # examples of a layer that are drawn together
 

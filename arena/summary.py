@@ -9,8 +9,6 @@ from statistics import median
 from arena.records import Cell, Status
 from attention.evaluation import percent
 
-__all__ = ["LEARNED", "NOTHING", "Summary", "summarise"]
-
 LEARNED, NOTHING = 1e-3, 0.9
 """The verdict is "learned" up to the first error on the unknown part, and "nothing" from the second one."""
 

@@ -11,8 +11,6 @@ from attention.foreign import printable
 from attention.validation import PositiveInt, checked
 from lower import load_instance, save_instance
 
-__all__ = ["load_target", "load_targets", "save_target"]
-
 
 @checked
 def save_target(path: str | Path, target: Target) -> None:

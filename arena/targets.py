@@ -31,21 +31,6 @@ from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, che
 from lower import FAMILIES, Family, HardInstance
 from lower.family import FamilyConstructor
 
-__all__ = [
-    "INPUTS",
-    "InputsName",
-    "Target",
-    "checkpoint_target",
-    "family_target",
-    "inputs_named",
-    "layer_target",
-    "lwr_target",
-    "nice_target",
-    "parity_target",
-    "preset_targets",
-    "registered_families",
-]
-
 InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""

@@ -14,8 +14,6 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_la
 from benchmarks.report import Json, Svg, case_words, drawing, machine, show_table, write_json
 from upper import Newton, counting_floor
 
-__all__ = ["run_hard_cases"]
-
 SUCCESS = 1e-10
 _TEST_EXAMPLES = 1000
 

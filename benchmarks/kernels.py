@@ -20,8 +20,6 @@ from upper import counting_floor, gauss_newton
 from upper.engine import Engine, choose_engine
 from upper.newton.full_heads import FullHeads
 
-__all__ = ["CASES", "run_kernels"]
-
 CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64), (8, 8, 64))
 _KERNELS = ("forward", "J", "J^T", "J^T J")
 # long enough for the clock's resolution, short enough that the machine does not change between kernels

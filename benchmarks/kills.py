@@ -18,8 +18,6 @@ from arena import nice_target, parity_target, save_target
 from benchmarks.report import Json, end_with, write_json
 from runs import Store, StoreError
 
-__all__ = ["run_kills"]
-
 _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
 # Each command, and the store in its folder.
 _COMMANDS = {

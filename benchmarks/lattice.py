@@ -22,8 +22,6 @@ from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import LWRSamples, make_samples
 
-__all__ = ["run_lattice"]
-
 TOO_SLOW = 1.1
 """The largest allowed ratio of the attack's seconds to those of fpylll alone."""
 

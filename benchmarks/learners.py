@@ -30,8 +30,6 @@ from upper import LBFGS, GradientDescent, Newton, OneGradientStep
 from upper.baselines.gradient_descent import OptimizerName
 from upper.engine import EngineName
 
-__all__ = ["run_learners"]
-
 ERRORS = (1e-2, 1e-6, 1e-12)
 FRESH, REUSING = "Adam, fresh examples", f"Adam, {REUSED} examples"
 MOST_SECONDS = {"Newton": 0.3, "Newton, NumPy alone": 0.6}

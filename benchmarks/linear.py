@@ -15,8 +15,6 @@ from benchmarks.report import Json, end_with, write_json
 from runs import versions
 from upper.linear_attention import cubic_features, feature_count, make_linear_attention, regress
 
-__all__ = ["run_linear"]
-
 ENOUGH_SECONDS = 4.0
 """The largest allowed time for d = 16 at N = 2 D on two cores."""
 ENOUGH_BYTES = 2 << 30

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from upper import GradientDescent
 from upper.baselines.gradient_descent import OptimizerName
 
-__all__ = ["REUSED", "adam_settings", "peer_settings"]
-
 REUSED = 16_384
 """The size of a set that is reused in every epoch."""
 

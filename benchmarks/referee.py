@@ -14,8 +14,6 @@ from attention.evaluation import hold_out
 from attention.learning import LearnerBase
 from upper import counting_floor
 
-__all__ = ["MISSING", "OptimistixLM", "has_referee"]
-
 MISSING = (
     "optimistix is not installed, so its Levenberg-Marquardt does not run: pip install jax optimistix lineax."
 )

@@ -15,8 +15,6 @@ from rich.table import Table
 from arena.formats import as_plain
 from runs.figures import canvas, save_figure
 
-__all__ = ["Json", "Svg", "case_words", "drawing", "end_with", "machine", "show_table", "write_json"]
-
 Json = Annotated[Path | None, typer.Option("--json", help="where to write the figures")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="where to draw them")]
 

@@ -21,8 +21,6 @@ from runs import single_thread, versions
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
 
-__all__ = ["run_scaling"]
-
 BASE = {"m": 4, "k": 4, "d": 32}
 VARIED: dict[str, tuple[int, ...]] = {
     "d": (16, 24, 32, 48, 64, 96),

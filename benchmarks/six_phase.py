@@ -7,8 +7,6 @@ from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, make_nice_
 from benchmarks.report import Json, write_json
 from upper.six_phase import SixPhase
 
-__all__ = ["run_six_phase"]
-
 PRACTICAL = [(m, k, 32) for m in (1, 2, 3, 4) for k in (2, 3)] + [(2, 2, 64)]
 PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
 

@@ -22,8 +22,6 @@ from runs import single_thread, versions
 from upper import Newton, counting_floor
 from upper.engine import EngineName
 
-__all__ = ["run_success"]
-
 _SIZES = ((2, 2, 32), (4, 2, 32), (6, 4, 32), (8, 4, 32), (8, 8, 32))
 _RANK = 8  # of the heads of the two laws of low rank
 _LAWS: dict[str, Callable[..., AttentionLayer]] = {

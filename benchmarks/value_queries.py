@@ -18,8 +18,6 @@ from runs import Cell, Store, run, single_thread, versions
 from sq import HiddenGateFamily, PairFamily, ParityFamily, ProfileFamily, TokenParityFamily
 from upper import ByQueries
 
-__all__ = ["run_value_queries"]
-
 NICE = {(2, 16): None, (4, 32): 2127, (8, 32): None, (12, 64): 8695, (16, 64): 10_487, (32, 128): None}
 """(m, d), and the most queries that the goal allows, those of a prototype; None where it has no figure."""
 NICE_ERROR = 1e-12

@@ -9,14 +9,6 @@ import numpy as np
 
 from attention.validation import PositiveInt, checked
 
-__all__ = [
-    "Number",
-    "eliminated_per_query",
-    "exact_fraction",
-    "exact_tolerance",
-    "query_lower_bound",
-]
-
 # A number that stays exact. The order matters: a check of an argument must not turn a fraction or a text into a float.
 Number = Fraction | str | int | float
 

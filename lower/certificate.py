@@ -9,8 +9,6 @@ from typing import Any
 
 from attention.validation import checked
 
-__all__ = ["Certificate", "Fact", "Key", "Status", "Word"]
-
 FORMAT = 2
 """The format of certificates in files. Format 1 had sentences in place of facts."""
 

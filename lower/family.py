@@ -22,8 +22,6 @@ from lower.heads import Heads
 from lower.instance import HardInstance
 from lower.known import KnownComponent
 
-__all__ = ["FAMILIES", "Family", "FamilyConstructor", "Option", "constructor", "register"]
-
 Kind = TypeVar("Kind", bound="type[Family]")
 
 _LEFT_OUT: Any = ...

@@ -8,8 +8,6 @@ from jaxtyping import Bool, Shaped, UInt64
 
 from attention._arrays import to_numpy
 
-__all__ = ["GF2Solution", "pack_gf2", "solve_gf2", "solve_packed_gf2", "unpack_gf2"]
-
 # A block of rows of 256 KiB and a table of 256 rows stay in the second-level cache together.
 _BLOCK_WORDS = 1 << 15
 _PANEL = 8  # columns

@@ -15,8 +15,6 @@ from attention import AttentionLayer
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, checked
 
-__all__ = ["SATURATED_SLOPE", "Heads"]
-
 SATURATED_SLOPE = 40.0
 """At this slope the float64 softmax is exactly 0 or 1 half a unit away from a threshold (38 is already enough)."""
 

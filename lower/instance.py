@@ -18,8 +18,6 @@ from attention.validation import NonNegativeFloat, checked, real_array
 from lower.certificate import Certificate
 from lower.known import KnownComponent
 
-__all__ = ["HardInstance", "load_instance", "save_instance"]
-
 _KIND = "instance"
 _MATRICES = ("mixing", "projection")
 _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")

@@ -11,8 +11,6 @@ from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, require_array
 
-__all__ = ["KnownComponent"]
-
 
 @dataclass(frozen=True, eq=False)
 @checked

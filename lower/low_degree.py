@@ -10,8 +10,6 @@ from typing import Annotated
 from attention.validation import PositiveInt, Real, Whole, checked
 from lower.bounds import exact_fraction
 
-__all__ = ["FlipRate", "SecretPairs", "flip_factor"]
-
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
 FlipRate = Annotated[float, Real(least=0, below=0.5)]  # of labels that show something
 _Rate = Annotated[float, Real(least=0, most=0.5)]

@@ -11,8 +11,6 @@ from attention.inputs import inputs_to_json
 from attention.validation import checked
 from lower.instance import HardInstance, tensors_of
 
-__all__ = ["Verification", "verify_instance"]
-
 
 @dataclass(frozen=True)
 class Verification:

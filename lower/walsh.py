@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, real_array, require_array
 
-__all__ = ["all_sign_matrices", "walsh_hadamard"]
-
 # Passes multiply by Hadamard matrices of this many bits: wide enough for BLAS, narrow enough to save operations.
 _PASS_BITS = 6
 

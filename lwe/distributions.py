@@ -23,26 +23,6 @@ from attention.validation import (
 )
 from lwe.residues import LARGEST_MODULUS, Modulus, centred, whole_array
 
-__all__ = [
-    "BINARY",
-    "NO_NOISE",
-    "TERNARY",
-    "UNIFORM",
-    "CentredBinomial",
-    "DiscreteGaussian",
-    "Distribution",
-    "FixedWeight",
-    "Flips",
-    "Interval",
-    "SparseBinary",
-    "SparseSigned",
-    "SparseTernary",
-    "Statistics",
-    "Uniform",
-    "distribution_words",
-    "parse_distribution",
-]
-
 _MOST_VALUES = 1 << 22  # the most values that are listed one by one
 _WIDEST = 1 << 17  # the largest deviation of a rounded Gaussian whose values are listed
 _LEAST_CHANCE = 1e-30  # the least probability of a listed value of a rounded Gaussian

@@ -26,8 +26,6 @@ from lwe.residues import product_quotient
 from lwe.tokens import covariates_of
 from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 
-__all__ = ["LWRFamily"]
-
 _MOST_NUMBERS = 1 << 28  # two gigabytes an array
 _MOST_EXACT = 1 << 22
 _FEW_MONOMIALS = 1 << 16  # a linearisation of so many is done in minutes

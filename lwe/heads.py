@@ -14,14 +14,6 @@ from lower.heads import SATURATED_SLOPE
 from lwe.parameters import LWEParameters, Matrix, require_form, rounded
 from lwe.residues import product_quotient
 
-__all__ = [
-    "Deviations",
-    "kept_range",
-    "lwr_heads",
-    "truncation_failure",
-    "value_range",
-]
-
 Deviations = Annotated[float, Real(least=2)]
 """A range in standard deviations: 6 excludes a share of less than 4e-8 of the inputs."""
 

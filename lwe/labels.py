@@ -14,8 +14,6 @@ from lwe.parameters import LWEParameters, require_form, rounded
 from lwe.residues import product_quotient
 from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
-__all__ = ["LowDegreeWeight", "low_degree_weights", "root_mean_square_correlation", "weights_computable"]
-
 _MOST_OPERATIONS = 1 << 37
 _MOST_LEVELS = 1 << 22
 _EPS = float(np.finfo(np.float64).eps)

@@ -21,18 +21,7 @@ from lwe.distributions import (
     distribution_words,
     parse_distribution,
 )
-from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array
-
-__all__ = [
-    "LARGEST_MODULUS",
-    "OLD_NAMES",
-    "LWEParameters",
-    "Matrix",
-    "centred",
-    "covariate_form",
-    "require_form",
-    "rounded",
-]
+from lwe.residues import LARGEST_MODULUS, centred, whole_array
 
 Matrix = Literal["binary", "ternary", "gadget", "uniform"]
 

@@ -18,8 +18,6 @@ from lwe.distributions import (
 )
 from lwe.parameters import LWEParameters
 
-__all__ = ["PRESETS"]
-
 _PRESETS = {
     "toy": LWEParameters(8, 16, 2),
     "toy-gadget": LWEParameters(3, 16, 2, "gadget"),

@@ -17,15 +17,6 @@ from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
 from lwe.residues import inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
-__all__ = [
-    "Reduction",
-    "Reductions",
-    "known_reductions",
-    "rejected_samples",
-    "rounded_samples",
-    "small_row_samples",
-]
-
 Evidence = Literal["derived", "abstract read", "unchecked"]
 
 

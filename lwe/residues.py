@@ -9,17 +9,6 @@ from numpy.typing import ArrayLike
 from attention._arrays import shown
 from attention.validation import Whole, count
 
-__all__ = [
-    "LARGEST_MODULUS",
-    "Modulus",
-    "centred",
-    "inner_products",
-    "product_quotient",
-    "product_residue",
-    "rounded",
-    "whole_array",
-]
-
 LARGEST_MODULUS = 1 << 52
 """The largest modulus q of samples: twice a residue is then exact in floating point."""
 

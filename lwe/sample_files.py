@@ -22,8 +22,6 @@ from lwe.parameters import LWEParameters, centred
 from lwe.residues import LARGEST_MODULUS, whole_array
 from lwe.samples import LWRSamples, Rounding, require_no_signs
 
-__all__ = ["StoredSamples", "kind_of_file", "read_matrix", "read_samples", "save_samples", "write_matrix"]
-
 _START = 1 << 16  # bytes that show what a file is
 
 

@@ -14,16 +14,6 @@ from attention.validation import PositiveInt, checked, count, random_generator
 from lwe.parameters import LWEParameters, centred, rounded
 from lwe.residues import inner_products, product_quotient, whole_array
 
-__all__ = [
-    "LWRSamples",
-    "Rounding",
-    "inner_products",
-    "make_samples",
-    "require_no_signs",
-    "require_samples",
-    "rounded_labels",
-]
-
 Rounding = Literal["down", "nearest"]
 
 

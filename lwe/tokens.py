@@ -13,17 +13,6 @@ from attention.validation import Real, checked, count
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples
 
-__all__ = [
-    "SampleOracle",
-    "covariates_of",
-    "labels_of_outputs",
-    "outputs_of_labels",
-    "realised",
-    "rows_of_tokens",
-    "samples_from_examples",
-    "token_examples",
-]
-
 _GATE = 0
 
 

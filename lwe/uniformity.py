@@ -13,18 +13,6 @@ from attention.validation import checked
 from lwe.parameters import Matrix, require_form
 from lwe.residues import Modulus, centred
 
-__all__ = [
-    "Characters",
-    "characters",
-    "followed",
-    "log2_distance_from_uniform",
-    "residue_blocks",
-    "residue_deviations",
-    "tangents",
-    "total_variation_from_uniform",
-    "wrap_ratio",
-]
-
 _MOST_TERMS = 1 << 28
 _MOST_RESIDUES = 1 << 22
 _BLOCK = 1 << 20

@@ -12,9 +12,6 @@ from typing import Annotated, Any, TypeAlias
 from attention.validation import Real, checked
 from paper_checks.comparison import Comparison
 from paper_checks.faults import Fault
-from runs import Scale
-
-__all__ = ["Basis", "Claim", "Scale", "claim"]
 
 Run: TypeAlias = Callable[..., Iterable[Comparison]]
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")

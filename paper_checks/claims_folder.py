@@ -10,8 +10,6 @@ from attention.files import write_whole
 from paper_checks.running import ClaimResult
 from runs import Scale
 
-__all__ = ["keep_result", "read_results"]
-
 _VERSION = 2  # version 1 has a kind beside each comparison, which is skipped
 
 

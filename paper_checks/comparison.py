@@ -9,18 +9,6 @@ import numpy as np
 
 from studies.intervals import Interval
 
-__all__ = [
-    "Comparison",
-    "at_least",
-    "at_most",
-    "close",
-    "covers",
-    "equal",
-    "may_be_at_most",
-    "surely_above",
-    "surely_below",
-]
-
 
 class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """One figure compared with the value in the claim.

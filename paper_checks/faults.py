@@ -9,8 +9,6 @@ from typing import Any
 
 from attention.validation import checked
 
-__all__ = ["Fault", "given", "returned"]
-
 _PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "studies", "paper_checks")
 
 

@@ -9,8 +9,6 @@ from functools import cache
 from attention.validation import checked
 from paper_checks.claim import Claim
 
-__all__ = ["GROUPS", "all_claims", "find_claims"]
-
 GROUPS = (
     "layer",
     "value-queries",

@@ -16,8 +16,6 @@ from paper_checks.claim import Basis, Claim
 from paper_checks.claims_folder import read_results
 from paper_checks.running import ClaimResult, Verdict
 
-__all__ = ["claim_to_json", "result_text", "summary_text", "write_pages"]
-
 _COUNTED = {"holds": "hold", "fails": "fail"}
 _NOT_SEEN = {
     Verdict.HOLDS: "  <-- the check does not see the error",

@@ -16,8 +16,6 @@ from paper_checks.comparison import Comparison
 from paper_checks.faults import Fault
 from runs import Cell, Scale, run
 
-__all__ = ["ClaimResult", "Verdict", "run_claim", "run_claims"]
-
 
 class Verdict(enum.Enum):
     """The verdict on a claim."""

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 from runs.fingerprint import fingerprint
 
-__all__ = ["Cell", "Result", "Scale", "Status", "versions"]
-
 Status = Literal["done", "failed", "timed out"]
 """Whether the function returned, failed (raised or crashed), or was stopped."""
 

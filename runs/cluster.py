@@ -12,8 +12,6 @@ from typing import Any
 from runs.cell import Status, versions
 from runs.pool import pool
 
-__all__ = ["cluster"]
-
 _ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+/?|[a-z]+://\S+")
 _PATIENCE = 10.0  # seconds for the scheduler to answer, and then for its first worker
 

@@ -14,8 +14,6 @@ from runs.pool import attempt, describe_error, pack, pool
 from runs.progress import Progress, showing
 from runs.store import Store
 
-__all__ = ["run"]
-
 _LONGEST_TIMEOUT = 1e8  # seconds; clocks fail at a few times this value
 _MOST_JOBS = 256
 

@@ -11,35 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "CARD",
-    "FAINT",
-    "INK",
-    "LEAST_EXPONENT",
-    "MAIN",
-    "MOST_DRAWN",
-    "OTHER",
-    "THIRD",
-    "axes_in",
-    "canvas",
-    "decade_limits",
-    "decade_ticks",
-    "dimension_axis",
-    "heat_colours",
-    "heat_level",
-    "learner_look",
-    "legend_above",
-    "line_look",
-    "name_axes",
-    "pdf_bytes",
-    "power_of_ten",
-    "save_figure",
-    "scales",
-    "svg_text",
-    "text_on",
-    "widened",
-]
-
 INK, FAINT, CARD = "#1d2733", "#5d6875", "#fefefe"
 """Colours of text, of secondary elements and of the background; the page replaces them to follow its theme."""
 LEAST_EXPONENT = -16

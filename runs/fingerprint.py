@@ -17,8 +17,6 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["fingerprint", "is_installed"]
-
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("attention", "runs", "upper", "lower", "sq", "lwe", "paper_checks", "studies", "arena")
 _BEGAN, _THIS_PROCESS = time.time(), uuid.uuid4().hex

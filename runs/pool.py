@@ -25,8 +25,6 @@ from threadpoolctl import threadpool_limits
 from runs.cell import Status
 from runs.fingerprint import is_installed
 
-__all__ = ["attempt", "describe_error", "pack", "pool", "single_thread"]
-
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _Base: Any = multiprocessing.get_context(_METHOD)
 _starting = threading.Lock()

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from runs.cell import Cell
 
-__all__ = ["Progress", "duration_text", "showing"]
-
 # Seconds before the first line, after a second or two of imports, and between two lines.
 _FIRST, _INTERVAL = 3.0, 5.0
 _MOST_NAMES = 2

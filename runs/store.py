@@ -9,8 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Store", "StoreError"]
-
 _APPLICATION = 0x61747472  # "attr", in the header field that SQLite reserves for applications
 _VERSION = 2  # 1 had no digests
 _PATIENCE = 30.0  # seconds to wait for another program

@@ -11,8 +11,6 @@ from sq.family import TargetFamily
 from sq.models import ROUNDING, QueryModel
 from sq.oracles import FamilyOracle
 
-__all__ = ["MostPreservingAdversary", "ReferenceAdversary"]
-
 
 class _Adversary(FamilyOracle):
     """Keeps the candidates for which all its replies were valid; there is always one."""

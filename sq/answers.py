@@ -16,8 +16,6 @@ from sq.labels import labels_of_hidden
 from sq.models import QueryModel
 from sq.queries import GroupQuery, require_norm, statistical_means
 
-__all__ = ["Answers", "Candidates", "TrueAnswers"]
-
 _MOST_BITS = 16
 _MOST_CACHED = 1 << 24
 _MOST_CANDIDATES = 1_000_000_000

@@ -28,15 +28,6 @@ from sq.periodic import PeriodicFamily
 from sq.profile_family import ProfileFamily
 from sq.secret_set import SecretSet
 
-__all__ = [
-    "CURVE_LEARNERS",
-    "CurveCell",
-    "CurvePoint",
-    "curve_cells",
-    "measure_cell",
-    "visible_below",
-]
-
 _LEARNERS = {
     "exhaustive": ExhaustiveSearch(),
     "group": GroupLearner(),

@@ -13,15 +13,6 @@ from sq.family import TargetFamily
 from sq.johnson import MOST_DENSE, OverlapGram
 from sq.secret_set import SecretSet
 
-__all__ = [
-    "StatisticalDimension",
-    "gram_matrix",
-    "reference_gram",
-    "sq_dimension",
-    "statistical_dimension",
-    "vstat_calls",
-]
-
 _ROUNDING = 1e-12  # a correlation above the threshold by at most this counts as equal
 
 

@@ -14,8 +14,6 @@ from lower import HardInstance, Heads, KnownComponent, solve_gf2
 from sq.parities import ParityFamily
 from sq.profile_family import gated_values
 
-__all__ = ["ParityElimination"]
-
 # A success needs so many held-out equations that are no copies: the bound on the error rate is then 14 % of the gate.
 _HELD_OUT = 20
 

@@ -33,17 +33,6 @@ from lower.low_degree import FlipRate, flip_factor
 from sq.labels import flipped_examples
 from sq.secret_set import SecretSet
 
-__all__ = [
-    "Dim",
-    "Noise",
-    "SQFamily",
-    "TargetFamily",
-    "makes",
-    "plural",
-    "require_realisable",
-    "two_head_families",
-]
-
 Dim = Annotated[PositiveInt, Option("Number d of coordinates of a token.", preset=48)]
 Noise = Annotated[
     FlipRate,

@@ -13,8 +13,6 @@ from sq.family import SQFamily, makes
 from sq.profile_family import ProfileFamily, gated_values
 from sq.secret_set import GateAndSecretSet
 
-__all__ = ["HiddenGateFamily"]
-
 _BASE = Option("The family whose gate is hidden; its c0 must be 0.")
 
 

@@ -15,8 +15,6 @@ from attention._arrays import shown
 from attention.validation import checked
 from sq.secret_set import SecretSet
 
-__all__ = ["MOST_DENSE", "OverlapGram"]
-
 MOST_DENSE = 4096
 """The most targets of a matrix: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
 

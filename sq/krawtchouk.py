@@ -10,14 +10,6 @@ import numpy as np
 
 from attention.validation import NonNegativeInt, checked
 
-__all__ = [
-    "fourier_coefficients",
-    "fourier_weights",
-    "krawtchouk",
-    "overlap_correlations",
-    "profile_moments",
-]
-
 Profile = Iterable[Any]  # ints, floats, fractions, rationals of sympy
 
 

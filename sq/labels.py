@@ -11,8 +11,6 @@ from attention.validation import checked
 from lower import HardInstance, KnownComponent
 from lower.low_degree import FlipRate
 
-__all__ = ["flipped_examples", "hidden_of_labels", "labels_of_hidden"]
-
 _GRAIN = 2.0**-40
 
 

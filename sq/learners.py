@@ -28,8 +28,6 @@ from sq.models import CSQ
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery
 
-__all__ = ["ExhaustiveSearch", "GroupLearner", "SQResult", "SignedGroupLearner", "group_learner_bound"]
-
 # Yields a query, receives its reply and the number of candidates ruled out; returns why no query is left.
 Asking = Generator[GroupQuery, tuple[float, int], str]
 

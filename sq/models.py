@@ -11,8 +11,6 @@ from jaxtyping import Bool, Float
 from attention.validation import PositiveInt, checked
 from lower.bounds import exact_tolerance
 
-__all__ = ["CSQ", "ROUNDING", "STAT", "VSTAT", "QueryModel", "WithinTolerance"]
-
 # A reply counts as valid up to this much beyond its error: float64 rounding of sums of query values.
 ROUNDING = 1e-12
 # At most this far above tau or 2 tau, an answer is at an edge: the allowance would hide the difference.

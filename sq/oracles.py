@@ -19,8 +19,6 @@ from sq.labels import hidden_of_labels
 from sq.models import QueryModel
 from sq.queries import CorrelationalQuery, GroupQuery, require_norm, statistical_means
 
-__all__ = ["ExactOracle", "FamilyOracle", "HonestOracle", "SQOracle"]
-
 # With at most this many inputs, norms are computed exactly; otherwise on this many random inputs.
 _NORM_INPUTS = 4096
 

@@ -16,8 +16,6 @@ from sq.family import Dim, Noise, SQFamily
 from sq.profile_family import tanh
 from sq.secret_set import SecretSet
 
-__all__ = ["PairFamily"]
-
 
 @register
 @dataclass(frozen=True, kw_only=True)

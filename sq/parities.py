@@ -18,14 +18,6 @@ from sq.family import Dim, Noise, require_realisable
 from sq.profile_family import ProfileFamily
 from sq.secret_set import SecretSet
 
-__all__ = [
-    "Construction",
-    "ParityFamily",
-    "heads_needed",
-    "make_parity_instance",
-    "parity_heads",
-]
-
 Construction = Literal["A", "B", "C", "D"]
 
 _PRECISION_LIMIT = 1e-9

@@ -20,8 +20,6 @@ from sq.family import TargetFamily
 from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
-__all__ = ["PeriodicFamily"]
-
 _MARGIN = 19.0  # heads beyond the range make the cut at most 4 e^-38
 _DIGITS = 42.0  # harmonics below e^-42 are left out
 _VANISHING = 800.0  # e^-800 is 0 in float64

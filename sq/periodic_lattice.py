@@ -14,8 +14,6 @@ from attention.validation import PositiveInt, Whole, checked
 from lower import HardInstance
 from sq.periodic import PeriodicFamily
 
-__all__ = ["PeriodicLattice"]
-
 _HERMITE = math.log2(1.022)  # bits that LLL loses per dimension, measured by Nguyen and Stehle 2006
 _MARGIN = 1.5  # bits between the vector looked for and the others
 _STEEP = 0.9  # labels above this share of the amplitude say little about the phase

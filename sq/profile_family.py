@@ -19,8 +19,6 @@ from sq.johnson import OverlapGram
 from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations, profile_moments
 from sq.secret_set import SecretSet
 
-__all__ = ["ProfileFamily", "gated_values", "tanh"]
-
 _ABSENT = 1e-12
 _MOST_BITS_OF_BOUNDS = 24  # exact eigenvalues take O(l^3) operations on long fractions
 _PARITY = 1e-6  # the relative error of a profile after cancellation

@@ -16,8 +16,6 @@ from sq.family import Dim, Noise, require_realisable
 from sq.profile_family import ProfileFamily, tanh
 from sq.secret_set import SecretSet
 
-__all__ = ["designed_coefficients"]
-
 _SATURATED = 1e-12  # below this share, cancellation has destroyed the digits of the hidden part
 
 _BITS = Option("Number l of hidden coordinates.", preset=8)

@@ -13,14 +13,6 @@ from numpy.typing import ArrayLike
 from attention._arrays import to_numpy
 from attention.validation import Real, checked, count
 
-__all__ = [
-    "CorrelationalQuery",
-    "GroupQuery",
-    "StatisticalQuery",
-    "require_norm",
-    "statistical_means",
-]
-
 # Values may exceed their declared range by this much, relative to its largest number.
 _ROUNDING = 1e-12
 _NORM_ROUNDING = 1e-9

@@ -15,8 +15,6 @@ from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator
 
-__all__ = ["GateAndSecretSet", "SecretSet"]
-
 # Exact integers beyond so many binary digits take seconds a step.
 _MOST_DIGITS = 2**20
 # The largest table of all secrets has N l numbers. A scan of more secrets would take longer than an afternoon.

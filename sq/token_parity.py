@@ -17,8 +17,6 @@ from lower.heads import SATURATED_SLOPE
 from sq.family import Dim, Noise, SQFamily, require_realisable
 from sq.secret_set import SecretSet
 
-__all__ = ["TokenParityFamily"]
-
 _SMALLEST_MARGIN = 3.0
 
 

@@ -16,8 +16,6 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 
-__all__ = ["STUDY", "heads_of_kind", "lattice_law", "spacing"]
-
 _POWERS = range(6)  # the tolerances are 4^-power / sqrt d
 _SIGMA = 2.0
 _KINDS = {"generic": "generic", "lattice": "on a lattice of a quarter", "signs": "plus or minus one value"}

@@ -25,8 +25,6 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, table
 from studies.study import Parameters, Row, Study, Table
 
-__all__ = ["STUDY", "trained_layer"]
-
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
     "random": make_nice_layer,

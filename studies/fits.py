@@ -8,8 +8,6 @@ from numpy.random import Generator
 from attention import ExampleOracle, GroundTruth, Inputs, Learner
 from upper.six_phase import SixPhases
 
-__all__ = ["fit_errors"]
-
 
 def fit_errors(
     learner: Learner,

@@ -15,8 +15,6 @@ from runs.figures import save_figure
 from studies.rows import chosen, number_text
 from studies.study import Study, StudyResult, Table
 
-__all__ = ["load_result", "render_page", "result_json", "text_table", "write_study"]
-
 _DIGITS = 5  # of a measured number in a record
 
 

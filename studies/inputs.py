@@ -24,8 +24,6 @@ from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton, counting_floor
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDY"]
-
 _TOKENS: Mapping[str, Callable[[int, int], Inputs]] = {
     "boolean": BooleanInputs,
     "gaussian": GaussianInputs,

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Interval", "mean_interval", "median_interval", "proportion_interval", "slope_interval"]
-
 Values = np.ndarray | Sequence[float]
 
 

@@ -19,8 +19,6 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Curve", "Panel", "decade_axis", "line_figure", "title_axes"]
-
 _LEAST = 1e-32  # squared rounding errors stay visible
 _BOUND = {"color": FAINT, "linewidth": 4.0, "alpha": 0.4, "marker": "_", "zorder": 2}
 _DASHES = ((1, 0), (1, 1.5), (6, 2))  # of bounds

@@ -23,8 +23,6 @@ from upper.linear_attention import (
     train_linear_attention,
 )
 
-__all__ = ["STUDY"]
-
 _TOKENS = 10  # of a sequence
 _PLANTED = ((3, 1), (4, 3), (5, 5), (6, 6), (8, 8), (3, 2), (3, 3), (4, 4), (4, 5), (4, 6))
 _MATCHES = 1e-6  # relative error; students too small to learn the target stay above 1e-2

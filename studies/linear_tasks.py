@@ -26,8 +26,6 @@ from studies.tasks import (
 from upper.linear_attention import cubic_kernel, regress
 from upper.linear_attention.regression import CubicRegression
 
-__all__ = ["STUDY"]
-
 _QUERIES = (1, 6, 12, 15, 17, 18, 19, 20, 25)  # of the rare key
 # states, symbols, pairs seen
 _FIXED = ((3, 2, 6), (3, 2, 4), (5, 3, 15), (5, 3, 3), (8, 4, 32), (8, 4, 1))

@@ -14,8 +14,6 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, count_text, curve, grouped
 from studies.study import Parameters, Row, Study, Table
 
-__all__ = ["STUDY"]
-
 _FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "parity, l = 3": {"name": "sq-parity", "bits": 3},
     "parity, l = 19": {"name": "sq-parity", "bits": 19, "construction": "B"},

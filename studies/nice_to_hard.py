@@ -27,8 +27,6 @@ from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDY", "PathPoint", "draw_point"]
-
 _TITLES = {"newton": "Newton", "six-phase": "six phases", "adam": "Adam, 8 heads"}
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _STEEPEST = 8.0  # the factor on the slopes of all heads at s = 1

@@ -18,8 +18,6 @@ from upper import GradientDescent, Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDY", "derivative", "squared_law"]
-
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
 _FRESH, _BATCH = 1000, 256

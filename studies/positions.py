@@ -24,8 +24,6 @@ from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import PhaseFailedError, attention_span, refine_by_consistency, sculpt_affine_hull
 
-__all__ = ["STUDY", "positions_of", "predicted_biases", "projection_sums"]
-
 _KINDS = {"sinusoidal": "sinusoidal", "gaussian": "Gaussian"}
 _CONTROL = "larger logits"
 _STAGES = {"crude": "phase 1", "refined": "phase 3", "span": "span"}

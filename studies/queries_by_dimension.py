@@ -18,8 +18,6 @@ from studies.rows import chosen, curve, grouped, of_all
 from studies.study import Parameters, Row, Study, Table
 from upper import ByQueries, Newton, counting_floor
 
-__all__ = ["STUDY"]
-
 _HEADS = 4  # of nice layers
 _FOUND = 1e-8  # errors on what is not known in advance
 _FRESH = 500  # inputs on which errors are measured

@@ -14,8 +14,6 @@ from studies.rows import chosen, grouped, table
 from studies.study import Row, Study, Table
 from upper.six_phase import six_phase_queries
 
-__all__ = ["query_curves", "six_phase_curves"]
-
 _BOUNDED_ORACLES = ("reference", "exact")  # the oracles for which the group learner's bound is proved
 _CHECKED = 32  # the largest d at which the tolerances of the six phases' plan were checked
 

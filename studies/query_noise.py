@@ -15,8 +15,6 @@ from studies.rows import curve, grouped, median, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper import ByQueries
 
-__all__ = ["STUDY", "condition_errors", "cramer_rao_errors"]
-
 _LEVELS = (1e-6, 1e-4, 1e-2)
 _TOKENS = 4  # of the queries on which the size of the outputs is measured
 _STAGES = {"Logits": "estimate", "Fitted": "polished"}  # by the step of the trace

@@ -9,19 +9,6 @@ import numpy as np
 from studies.intervals import proportion_interval
 from studies.study import Row, Table
 
-__all__ = [
-    "chosen",
-    "count_text",
-    "curve",
-    "grouped",
-    "median",
-    "number_text",
-    "of_all",
-    "table",
-    "values",
-    "with_interval",
-]
-
 
 def chosen(rows: Iterable[Row], /, **wanted: Any) -> list[Row]:
     """The rows that have these values."""

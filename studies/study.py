@@ -12,8 +12,6 @@ import numpy as np
 
 from runs import Cell, Scale, fingerprint, run, versions
 
-__all__ = ["STUDIES", "Parameters", "Row", "Study", "StudyResult", "find_studies", "run_study"]
-
 Scalar = str | int | float | bool | None
 Parameters = Mapping[str, Any]
 """One cell: the arguments of the measurement, each a scalar."""

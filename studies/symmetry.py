@@ -18,8 +18,6 @@ from studies.rows import chosen, grouped, of_all, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
 
-__all__ = ["STUDY", "descend", "gradient", "halved_head", "largest_curvature", "least_curvature"]
-
 Heads = Float[np.ndarray, "m 2 d d"]
 """For every head Theta and W."""
 

@@ -27,8 +27,6 @@ from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
 
-__all__ = ["NICE", "STUDY", "VIOLATIONS", "breaks", "run_learner", "violated_layer"]
-
 NICE = "nothing"
 """The name of the baseline, a nice layer that meets all conditions."""
 

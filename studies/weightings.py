@@ -14,8 +14,6 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, table, values
 from studies.study import Parameters, Row, Study, Table
 
-__all__ = ["STUDY", "agreement", "outputs", "pattern", "phase_one_bias"]
-
 _NAMES = ("softmax", "sparsemax", "sigmoid")
 _SIGMA = 2.0
 _TOLERANCES = (0.01, 0.02, 0.04, 0.08)  # in a weight of a pattern

@@ -11,8 +11,6 @@ from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from lwe import AttackOutcome
 
-__all__ = ["attack_command"]
-
 
 @takes(attack, without=("isolated", "progress"), flags={"seconds": "--budget"})
 def attack_command(

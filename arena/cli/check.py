@@ -19,8 +19,6 @@ from paper_checks.claims_folder import keep_result, read_results
 from paper_checks.reports import claim_to_json, result_text, summary_text, write_pages
 from runs import Scale
 
-__all__ = ["check_command"]
-
 
 def check_command(
     checks: Annotated[

@@ -29,8 +29,6 @@ from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole
 
-__all__ = ["compare_command"]
-
 
 @takes(compare, without=("isolated", "command", "progress", "cluster"))
 def compare_command(

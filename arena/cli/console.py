@@ -18,23 +18,6 @@ from attention.validation import PositiveInt
 if TYPE_CHECKING:
     from attention import Step
 
-__all__ = [
-    "FolderOption",
-    "InputsOption",
-    "JsonOption",
-    "OutOption",
-    "Progress",
-    "RunOptions",
-    "SeedOption",
-    "TimeoutOption",
-    "TokensOption",
-    "report",
-    "require_writable",
-    "say",
-    "showing_progress",
-    "write_json",
-]
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 FolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")]

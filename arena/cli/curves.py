@@ -14,8 +14,6 @@ from arena.lwr_reach import lwr_reach
 from studies import Study
 from studies.query_curves import query_curves, six_phase_curves
 
-__all__ = ["curves_app"]
-
 curves_app = typer.Typer(
     help="The needs and the reach of learners and attacks as sizes grow.",
     rich_markup_mode=None,

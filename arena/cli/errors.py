@@ -1,7 +1,5 @@
 """Errors for commands that are correct but whose work failed or was interrupted."""
 
-__all__ = ["WorkFailedError", "WorkInterruptedError"]
-
 
 class WorkFailedError(Exception):
     """The command is correct but its work failed: one line, exit status 1."""

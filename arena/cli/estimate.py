@@ -10,8 +10,6 @@ from arena.names import find_name
 from lwe import PRESETS, LWEParameters, estimate, parse_distribution
 from lwe.costs.reduction import CostModelName
 
-__all__ = ["estimate_command"]
-
 _WIDTH = 80
 _LONGEST_MODULUS = 8192  # bits
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lower.family import FamilyConstructor, Option
     from lwe.sample_files import StoredSamples
 
-__all__ = ["generate_app"]
-
 _PLAIN = (int, float, str, bool)
 
 

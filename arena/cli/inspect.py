@@ -16,8 +16,6 @@ from attention import read_checkpoint_layer
 from lwe import PRESETS, known_reductions
 from lwe.sample_files import kind_of_file
 
-__all__ = ["inspect_command"]
-
 
 @takes(read_checkpoint_layer)
 def inspect_command(

@@ -15,8 +15,6 @@ from arena.targets import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import save_layer
 
-__all__ = ["learn_command"]
-
 
 @takes(learn)
 def learn_command(

@@ -27,8 +27,6 @@ from studies import STUDIES, find_studies
 from studies.line_figure import line_figure
 from upper.linear_attention import save_linear_attention
 
-__all__ = ["linear_app"]
-
 _EXPERIMENTS = [name.removeprefix("linear-") for name in STUDIES if name.startswith("linear-")]
 
 linear_app = typer.Typer(

@@ -12,8 +12,6 @@ from arena.cli.console import JsonOption, report
 from arena.formats import aligned
 from sq import two_head_families
 
-__all__ = ["attacks_command", "families_command", "learners_command", "presets_command"]
-
 
 def learners_command(as_json: JsonOption = False) -> None:
     """List the learners with their extra packages and what each promises.

@@ -14,8 +14,6 @@ import typer
 
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 
-__all__ = ["app", "run"]
-
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
 _INTERRUPTED = 130  # the command-line library's status for Ctrl-C

@@ -14,8 +14,6 @@ import typer
 
 from attention.validation import check
 
-__all__ = ["alternatives", "as_option", "options_of", "takes"]
-
 Command = TypeVar("Command", bound=Callable[..., None])
 
 _TYPES = (int, float, str, bool, Path)

@@ -12,8 +12,6 @@ from arena.formats import plural
 from arena.recovery import recover
 from attention import read_checkpoint_layer
 
-__all__ = ["recover_command"]
-
 
 @takes(recover, read_checkpoint_layer, without=("layer",))
 def recover_command(

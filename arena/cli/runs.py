@@ -12,8 +12,6 @@ from attention.files import write_whole
 from attention.foreign import printable
 from runs import Store
 
-__all__ = ["runs_command"]
-
 _HEADER = (
     *("finished (UTC)", "target", "m k d", "learner", "seed", "error", "examples", "time"),
     "how it ended",

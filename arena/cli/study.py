@@ -19,8 +19,6 @@ from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_
 from studies.folder import result_json, text_table
 from studies.rows import chosen, number_text
 
-__all__ = ["measure_studies", "study_command"]
-
 
 @takes()
 def study_command(

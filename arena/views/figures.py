@@ -23,8 +23,6 @@ from runs.figures import (
     text_on,
 )
 
-__all__ = ["heat_map", "learning_curves"]
-
 # values beyond these, also zero, are drawn at these, because the axes are logarithmic
 _LEAST_ERROR, _MOST_ERROR = 1e-17, 1e2
 _LEAST_COST = {"examples": 1.0, "seconds": 1e-3}

@@ -18,8 +18,6 @@ from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
 
-__all__ = ["data_link", "render_map", "render_page", "template"]
-
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
 

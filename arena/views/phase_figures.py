@@ -25,8 +25,6 @@ from runs.figures import (
 from studies.line_figure import Panel, line_figure
 from upper.six_phase import AffineHull, AttentionSpan, NetSearch, SixPhases
 
-__all__ = ["draw_phases"]
-
 _MOST_POINTS = 200  # of a scatter
 _LEAST = 1e-17  # zeros are drawn here on a logarithmic axis
 

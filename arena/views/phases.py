@@ -13,8 +13,6 @@ from attention import Fit
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text
 
-__all__ = ["LAYER_FILE", "PhaseRow", "phase_rows", "phase_table", "save_phases"]
-
 LAYER_FILE = "fitted.safetensors"
 """File name of the fitted layer in the folder that `save_phases` fills."""
 

@@ -18,8 +18,6 @@ from arena.summary import LEARNED, NOTHING, Summary
 from attention.evaluation import CONFIDENCE
 from attention.outcome import Outcome
 
-__all__ = ["legend", "outcome_legend", "print_table", "table_text", "tally_text"]
-
 # dashes, not box-drawing characters, because they work in pipes, logs and every encoding
 _LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2

@@ -27,17 +27,6 @@ from lwe.attacks.refinement import refined_secret
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, require_samples
 
-__all__ = [
-    "Attack",
-    "AttackEndedError",
-    "AttackOutcome",
-    "AttackResult",
-    "Attempt",
-    "Budget",
-    "Finding",
-    "run_attack",
-]
-
 
 class AttackOutcome(Enum):
     """How an attack ended; each value is a sentence a user can act on."""

@@ -16,8 +16,6 @@ from lwe.costs.combinatorial import agreement_chances
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
 
-__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction"]
-
 _MOST_STEPS = 12
 _MOST_SAMPLES = 1 << 22  # kept after a step
 _FEWEST = 300.0  # differences of fewer samples depend on one another too much

@@ -26,8 +26,6 @@ from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, inner_products
 
-__all__ = ["DecodingAttack", "ZeroColumns", "ZeroPlan", "best_plan", "close_bounds", "zero_columns"]
-
 _BLOCKS = (30, 40)  # the last block sizes of BKZ before the enumeration
 _MARGINS = (-0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 _MOST_DIMENSIONS = 100

@@ -18,8 +18,6 @@ from lwe.parameters import LWEParameters, rounded
 from lwe.samples import LWRSamples, make_samples
 from lwe.tokens import SampleOracle, realised
 
-__all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
-
 _MOST_SAMPLES = 1 << 62
 
 Values = Callable[[np.ndarray], np.ndarray]

@@ -24,8 +24,6 @@ from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, pri
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, inner_products
 
-__all__ = ["WIDE_GAPS", "Embedding", "EmbeddingAttack", "primal_embedding"]
-
 # Logs of the ratio of other vectors' length to that of the errors: first those for which LLL should suffice, largest
 # first, then the least otherwise. A larger ratio is safer, but needs more samples, larger blocks and more time.
 WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03

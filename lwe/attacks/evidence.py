@@ -12,20 +12,6 @@ from lwe.parameters import LWEParameters, centred
 from lwe.residues import product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
 
-__all__ = [
-    "LEVEL",
-    "accuracy_bar",
-    "as_likely_as_own",
-    "errors_listed",
-    "label_probabilities",
-    "label_residues",
-    "log10_false_secret",
-    "log_evidence",
-    "secret_predictor",
-    "secret_score",
-    "share_right",
-]
-
 LEVEL = 1e-4
 """The bound on the probability that random labels count as predicted."""
 

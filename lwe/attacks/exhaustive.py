@@ -15,8 +15,6 @@ from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.search import Pairs, SearchAttack, SecretSpace, Windows, even_split, secret_space
 from lwe.costs.deviations import error_character
 
-__all__ = ["ExhaustiveAttack", "fitting_pairs"]
-
 _BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
 _FIRSTS = 1 << 10

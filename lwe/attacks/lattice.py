@@ -17,8 +17,6 @@ from lwe.costs.primal import PrimalShape, best_primal_shape
 from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters
 
-__all__ = ["DropAndSolveAttack", "LatticeAttack"]
-
 _EASY = 20  # the largest predicted block of a lattice whose columns are guessed; blocks of 40 are used
 
 

@@ -35,8 +35,6 @@ from lwe.tokens import (
     token_examples,
 )
 
-__all__ = ["AttackLearner", "LearnerAttack", "label_values", "trainable_heads"]
-
 _READINGS = 8
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24

@@ -14,8 +14,6 @@ from lwe.attacks.evidence import share_right
 from lwe.attacks.refinement import refined_secret
 from lwe.parameters import centred
 
-__all__ = ["LeastSquaresAttack"]
-
 _MOST_CUTS = 64
 _SCALES = 48
 _STRAY = 5.0  # standard deviations of the adjusted R^2 of labels with nothing linear, over up to 64 cuts

@@ -18,8 +18,6 @@ from lwe.costs.cost import size_in_words
 from lwe.parameters import LWEParameters
 from lwe.samples import LWRSamples, inner_products
 
-__all__ = ["BinomialMonomials", "LinearisationAttack", "label_degree", "label_monomials"]
-
 _BLOCK_SAMPLES = 4096
 _QUERIES = 256
 _QUERY_BLOCK = 32

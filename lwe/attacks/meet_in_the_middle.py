@@ -14,8 +14,6 @@ from lwe.attacks.exhaustive import fitting_pairs
 from lwe.attacks.search import Pairs, SearchAttack, SecretSpace, Windows, even_split
 from lwe.residues import product_quotient
 
-__all__ = ["MeetInTheMiddleAttack", "boxed_pairs", "window_cells"]
-
 _PIECE = 1 << 12  # second halves that are looked up at once
 _PAIRS = 1 << 20
 _LARGEST_KEY = 1 << 22

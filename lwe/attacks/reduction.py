@@ -15,18 +15,6 @@ from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters
 from lwe.residues import product_residue
 
-__all__ = [
-    "UNLIMITED_SECONDS",
-    "Reduction",
-    "bkz_parameters",
-    "larger_block",
-    "left_inverse",
-    "modular_hermite_form",
-    "most_rows",
-    "reduction_seconds",
-    "require_lattices",
-]
-
 UNLIMITED_SECONDS = 20.0
 """The most that trials are expected to take if there is no time limit."""
 

@@ -10,8 +10,6 @@ from lwe.costs.deviations import deviations
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples
 
-__all__ = ["label_middles", "refined_secret", "unwrapped"]
-
 _REFINING = 3000  # the most samples that refine a secret
 _STEPS_OF_PROGRAM = 20_000  # the most simplex steps; a linear program that needs more is abandoned
 

@@ -15,17 +15,6 @@ from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters, centred
 from lwe.samples import LWRSamples, Rounding, inner_products
 
-__all__ = [
-    "Half",
-    "Pairs",
-    "SearchAttack",
-    "SecretSpace",
-    "Windows",
-    "even_split",
-    "label_windows",
-    "secret_space",
-]
-
 _MOST_VALUES = 1 << 20
 _SPARE_BITS = 10  # 2^-10 false candidates are expected to pass the chosen samples
 _TRIALS = 2048

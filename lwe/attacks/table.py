@@ -10,8 +10,6 @@ from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 
-__all__ = ["ATTACKS"]
-
 ATTACKS: Mapping[str, Attack] = {
     attack.name: attack
     for attack in (

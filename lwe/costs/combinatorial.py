@@ -9,15 +9,6 @@ from lwe.costs.cost import MOST, Cost, log2_comb
 from lwe.costs.deviations import deviations, error_character
 from lwe.parameters import LWEParameters
 
-__all__ = [
-    "agreement_chances",
-    "bkw_cost",
-    "linearisation_cost",
-    "meet_in_the_middle_cost",
-    "monomials",
-    "monomials_by_degree",
-]
-
 _MOST_STEPS = 64
 _LONGEST_LIST = 1 << 12
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from lwe.parameters import LWEParameters
 
-__all__ = ["MOST", "TELLING_SUMS", "Cost", "log2_comb", "power_of_two", "refine", "size_in_words"]
-
 TELLING_SUMS = 2 * math.log(50)
 """The number of sums times the square of their advantage that tells labels from random with probability .99."""
 

@@ -21,8 +21,6 @@ from lwe.costs.reduction import (
 )
 from lwe.parameters import LWEParameters
 
-__all__ = ["decoding_cost"]
-
 _SUCCESS = 0.99
 _LONGEST = 4096  # lattices of larger dimensions have a last block below it
 

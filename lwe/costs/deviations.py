@@ -9,8 +9,6 @@ import numpy as np
 from lwe.distributions import NO_NOISE
 from lwe.parameters import LWEParameters
 
-__all__ = ["Deviations", "deviations", "error_character", "lengths_tell", "normal_form"]
-
 _LEAST_CHARACTER = 1e-15  # smaller values are rounding errors
 _LEAST_BITS = 1e-12  # if a label has less information, it is a rounding error
 _LEAST_LOG2_ERROR = math.log2(1e-3)  # lattices have no vectors of length 0

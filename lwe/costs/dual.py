@@ -13,8 +13,6 @@ from lwe.costs.primal import fewest_samples
 from lwe.costs.reduction import BLOCKS, COST_MODELS, CostModel, CostModelName, chunks_of_blocks, lattice_cost
 from lwe.parameters import LWEParameters
 
-__all__ = ["dual_cost", "dual_hybrid_cost"]
-
 _MOST_STEPS = 64
 # One multiplication of 32 bits in gates, and one addition (MATZOV 2022, page 37, and a guess after it).
 _MULTIPLY, _ADD = 32**2, 5 * 32

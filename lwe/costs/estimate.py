@@ -13,8 +13,6 @@ from lwe.costs.primal import drop_and_solve_cost, primal_cost
 from lwe.costs.reduction import CostModelName
 from lwe.parameters import LWEParameters
 
-__all__ = ["estimate"]
-
 _LARGEST = 1 << 18  # entries of a secret: twice those of the largest published sets
 
 

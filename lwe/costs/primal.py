@@ -14,15 +14,6 @@ from lwe.costs.reduction import COST_MODELS, CostModelName, block_size_for, gaus
 from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters
 
-__all__ = [
-    "PrimalShape",
-    "best_primal_shape",
-    "drop_and_solve_cost",
-    "fewest_samples",
-    "primal_cost",
-    "primal_shape",
-]
-
 _MOST_STEPS = 200
 
 

@@ -12,19 +12,6 @@ from jaxtyping import Float, Int
 from lwe.costs.cost import Cost
 from lwe.parameters import LWEParameters
 
-__all__ = [
-    "BLOCKS",
-    "COST_MODELS",
-    "CostModel",
-    "CostModelName",
-    "block_size_for",
-    "chunks_of_blocks",
-    "gaussian_gap",
-    "lattice_cost",
-    "reduction_floor",
-    "root_hermite_factor",
-]
-
 CostModelName = Literal["core-SVP", "quantum core-SVP", "MATZOV"]
 
 # a sieve in dimension b leaves 2^(0.2075 b) short vectors; log2 sqrt(4/3) = 0.2075

@@ -2,8 +2,6 @@
 
 from paper_checks.faults import Fault, given
 
-__all__ = ["HALF_LOGITS", "NEGATED_LOGITS"]
-
 HALF_LOGITS = Fault(
     "attention.layer:attention_pattern", given(lambda logits: logits / 2), "the softmax of half the logits"
 )

@@ -11,8 +11,6 @@ from studies.tasks.machines import one_hot
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 
-__all__ = ["AutomataInContext", "Automaton"]
-
 
 @dataclass(frozen=True, eq=False)
 class Automaton:

@@ -11,8 +11,6 @@ from attention.inputs import Rng
 from attention.validation import random_generator
 from upper.linear_attention.model import LinearAttention
 
-__all__ = ["KeyValueMemory", "Keys"]
-
 Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "plane"]
 
 

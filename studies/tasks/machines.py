@@ -11,8 +11,6 @@ from jaxtyping import Int
 from attention.inputs import Rng
 from attention.validation import random_generator
 
-__all__ = ["MOVES", "TuringMachine", "agreement", "one_hot"]
-
 MOVES = (-1, 0, 1)
 """Where a machine's head can go: to the left, nowhere, to the right."""
 

@@ -28,8 +28,6 @@ from studies.tasks.machines import TuringMachine, one_hot
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 
-__all__ = ["Simulation", "TapeLayout", "block_slices", "nearest_one_hot", "run_closed_loop"]
-
 
 class Simulation(NamedTuple):
     """A run in a closed loop: configurations (R, T, P + 2) after each step, and the largest rounding of an output."""

@@ -39,8 +39,6 @@ from studies.tasks.turing import (
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 
-__all__ = ["UniversalLayout"]
-
 
 @dataclass(frozen=True)
 class UniversalLayout:

@@ -15,8 +15,6 @@ from upper.baselines.descent import rate
 from upper.linear_attention.features import gram_matrix
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
-__all__ = ["train_linear_attention"]
-
 
 @checked
 def train_linear_attention(

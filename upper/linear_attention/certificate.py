@@ -13,8 +13,6 @@ from upper.linear_attention.features import feature_count
 from upper.linear_attention.least_squares import FeatureMoments
 from upper.linear_attention.regression import CubicRegression
 
-__all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
-
 
 @dataclass(frozen=True)
 class _Judging:

@@ -11,25 +11,6 @@ from attention._arrays import as_floating, namespace
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked
 
-__all__ = [
-    "SoftmaxKind",
-    "as_tokens",
-    "blocks",
-    "cubic_features",
-    "cubic_kernel",
-    "feature_count",
-    "features_from_tensor",
-    "features_of_gram",
-    "gram_matrix",
-    "pair_products",
-    "pairs_of",
-    "predicted",
-    "require_no_overflow",
-    "softmax_feature_count",
-    "softmax_features",
-    "tensor_from_features",
-]
-
 SoftmaxKind = Literal["plain", "aug", "cent"]
 """The sets of features for softmax targets; the first is the paper's."""
 

@@ -11,8 +11,6 @@ import numpy as np
 import scipy
 from jaxtyping import Float
 
-__all__ = ["HeadSearch", "alternating", "balanced", "symmetrised"]
-
 Tensor = Float[np.ndarray, "p d d e"]
 
 

@@ -12,14 +12,6 @@ from attention.validation import PositiveInt, Real, checked, random_generator
 from upper.linear_attention.head_search import HeadSearch, balanced, symmetrised
 from upper.linear_attention.model import LinearAttention
 
-__all__ = [
-    "HeadsFound",
-    "fewest_heads_bound",
-    "fit_heads",
-    "heads_of_tensor",
-    "symmetric_rank",
-]
-
 Tensor = Float[np.ndarray, "p d d d"]
 # a share of the tensor's norm: the zero model is within 1 of every tensor
 Tolerance = Annotated[float, Real(above=0, below=1)]

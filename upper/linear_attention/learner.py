@@ -28,8 +28,6 @@ from upper.linear_attention.least_squares import (
 )
 from upper.linear_attention.regression import regress_blocks
 
-__all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
-
 _Features = Literal["plain", "aug", "cent"]
 _EQUATIONS = 4  # equations per unknown of one output, by default
 _LEAST_HELD_OUT = 16

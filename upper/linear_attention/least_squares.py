@@ -13,19 +13,6 @@ from attention.memory import memory_text, require_memory
 from attention.validation import PositiveInt, checked
 from upper.linear_attention.features import blocks, cubic_features, feature_count
 
-__all__ = [
-    "MEMORY",
-    "Block",
-    "FeatureMoments",
-    "FeatureRegression",
-    "Stream",
-    "by_kernel",
-    "by_moments",
-    "by_normal_equations",
-    "by_singular_values",
-    "require_feature_memory",
-]
-
 Block = tuple[np.ndarray, np.ndarray]
 Stream = Callable[[], Iterable[Block]]
 """Gives the same blocks (phi, y) each time it is called."""

@@ -17,13 +17,6 @@ from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear_attention.features import as_tokens, gram_matrix, require_no_overflow
 
-__all__ = [
-    "LinearAttention",
-    "load_linear_attention",
-    "make_linear_attention",
-    "save_linear_attention",
-]
-
 _KIND = "linear-attention"
 
 

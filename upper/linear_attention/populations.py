@@ -12,8 +12,6 @@ from attention.validation import Whole, checked
 from upper.linear_attention.features import feature_count, pairs_of
 from upper.linear_attention.least_squares import require_feature_memory
 
-__all__ = ["POPULATIONS", "Tokens", "exact_rank", "population_moment", "token_dimension"]
-
 Tokens = Literal["gaussian", "sphere", "boolean", "boolean-constant", "one-hot"]
 POPULATIONS: tuple[Tokens, ...] = get_args(Tokens)
 """Distributions of tokens whose exact moments are known."""

@@ -34,15 +34,6 @@ from upper.linear_attention.least_squares import (
 )
 from upper.linear_attention.model import LinearAttention
 
-__all__ = [
-    "CubicRegression",
-    "Method",
-    "Model",
-    "regress",
-    "regress_blocks",
-    "regress_moments",
-]
-
 Method = Literal["auto", "cholesky", "svd", "kernel"]
 
 _NEAR = 1.5  # with fewer rows per feature, the normal equations are too ill-conditioned

@@ -12,14 +12,6 @@ from jaxtyping import Bool, Float
 
 from attention import AttentionLayer
 
-__all__ = [
-    "Certificates",
-    "Contrasts",
-    "certify_agreement",
-    "contrasts_of",
-    "has_repeated_tokens",
-]
-
 _FIELDS = ("rows", "differences", "log_ratios", "weights")
 
 

@@ -11,16 +11,6 @@ import numpy as np
 from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
 
-__all__ = [
-    "PhaseFailedError",
-    "Wish",
-    "batch_size",
-    "batches",
-    "relative_change",
-    "remaining",
-    "share_of_budget",
-]
-
 
 class PhaseFailedError(ArithmeticError):
     """A phase failed on these examples; it has the outcome of the fit, and an explanation with numbers."""

@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from upper.six_phase.agreement import Contrasts
 
-__all__ = ["Ellipsoid", "SpectralGap", "spectral_gap"]
-
 
 @dataclass(frozen=True)
 class SpectrumRules:

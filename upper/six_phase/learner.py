@@ -25,8 +25,6 @@ from upper.six_phase.phases1_3_projection_sum import (
     refine_by_margin,
 )
 
-__all__ = ["SixPhase", "SixPhases"]
-
 Result = TypeVar("Result", ProjectionSum, AffineHull, AttentionSpan, NetSearch)
 
 _PAPER_ONLY = ("margin_over", "net_over")

@@ -15,8 +15,6 @@ from upper.six_phase.common import PhaseFailedError, batches, remaining
 from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase5_span import attention_span
 
-__all__ = ["ACCEPTANCE", "Acceptance", "AffineHull", "sculpt_affine_hull"]
-
 
 @dataclass(frozen=True)
 class Acceptance:

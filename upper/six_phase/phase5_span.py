@@ -12,8 +12,6 @@ from attention import AttentionLayer
 from attention.validation import checked
 from upper.six_phase.convex_body import Ellipsoid, SpectralGap
 
-__all__ = ["AttentionSpan", "attention_span"]
-
 
 @dataclass(frozen=True, eq=False)
 class AttentionSpan:

@@ -26,8 +26,6 @@ from upper.newton.starts import Patience, Start, StartRules, Stopping, last_iter
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["FittedHeads", "SpanHeads", "fit_heads", "fit_in_span"]
-
 
 @checked
 def fit_in_span(

@@ -15,8 +15,6 @@ from attention.layer import read_tokens
 from attention.validation import PositiveFloat, PositiveInt, Whole, checked
 from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["Net", "NetSearch", "held_out_examples", "search_net"]
-
 _NEIGHBOURS = 32  # of a head, whose moments are in memory together
 
 

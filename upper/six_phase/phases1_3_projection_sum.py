@@ -15,8 +15,6 @@ from upper.six_phase.common import PhaseFailedError, batches, relative_change, r
 from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 
-__all__ = ["SHARES", "ProjectionSum", "estimate_projection_sum", "refine_by_consistency", "refine_by_margin"]
-
 SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 """The shares of rows that are accepted in each round of the refinement by consistency."""
 

@@ -7,8 +7,6 @@ from typing import Annotated
 from attention.validation import Whole, checked
 from upper.six_phase.phase2_affine_hull import ACCEPTANCE
 
-__all__ = ["QueryCount", "six_phase_queries"]
-
 
 @dataclass(frozen=True)
 class QueryCount:

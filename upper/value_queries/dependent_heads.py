@@ -12,8 +12,6 @@ from attention import AttentionLayer, Recorder
 from upper.value_queries.logits import Parameters
 from upper.value_queries.queries import Tolerances, TwoTokens, orthonormal
 
-__all__ = ["MOST_DEPENDENT", "FreeSigns", "dependent_heads", "free_signs"]
-
 MOST_DEPENDENT = 8
 """So many heads are looked for at most: random starts that reach all of more heads become rare."""
 

@@ -41,9 +41,6 @@ from upper.value_queries.queries import (
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
 
-__all__ = ["ByQueries", "judge", "masked_rightly"]
-
-
 # Where equal tokens have answers that are less linear than this share, though they repeat, it is no layer that answers.
 _NOT_LINEAR = 0.1
 

@@ -11,8 +11,6 @@ from jaxtyping import Float, Int
 from attention import AttentionLayer
 from upper.value_queries.queries import LinearPart, Tolerances, TwoTokens
 
-__all__ = ["READING", "Parameters", "read_logits"]
-
 
 @dataclass(frozen=True)
 class _Reading:

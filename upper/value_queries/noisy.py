@@ -18,8 +18,6 @@ from upper.value_queries.queries import (
     orthonormal,
 )
 
-__all__ = ["choose_step_length", "fit_to_fresh", "linear_part_from_noise", "read_row_logits"]
-
 
 @dataclass(frozen=True)
 class _Lengths:

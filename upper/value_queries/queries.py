@@ -8,21 +8,6 @@ from jaxtyping import Float
 
 from attention import AnswerPrecision, ValueOracle
 
-__all__ = [
-    "LastRows",
-    "LinearPart",
-    "Tolerances",
-    "TwoTokens",
-    "ask_often",
-    "find_scale",
-    "find_scale_and_rank",
-    "is_causal",
-    "linear_part",
-    "measure_precision",
-    "orthonormal",
-    "rank_of_values",
-]
-
 
 @dataclass(frozen=True)
 class Tolerances:

@@ -15,8 +15,6 @@ from upper.value_queries.step_following import follow_steps
 from upper.value_queries.step_forms import Form, first_forms
 from upper.value_queries.steps import Circle, OneDirection, Step, find_steps
 
-__all__ = ["ATTEMPTS", "Attempt", "RankOneHeads", "rank_one_heads"]
-
 
 @dataclass(frozen=True)
 class Attempt:

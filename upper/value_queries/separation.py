@@ -11,8 +11,6 @@ from attention import Recorder
 from attention.evaluation import norm_ratio
 from upper.value_queries.queries import TwoTokens, orthonormal
 
-__all__ = ["Refusal", "SeparatedHeads", "separate_heads"]
-
 
 @dataclass(frozen=True)
 class _Pencils:

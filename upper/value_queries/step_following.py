@@ -19,8 +19,6 @@ from upper.value_queries.step_forms import (
 )
 from upper.value_queries.steps import Line, OneDirection
 
-__all__ = ["follow_steps"]
-
 
 @dataclass(frozen=True)
 class _Distances:

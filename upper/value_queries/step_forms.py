@@ -10,8 +10,6 @@ from jaxtyping import Bool, Float, Int
 from upper.value_queries.queries import orthonormal
 from upper.value_queries.steps import SATURATED, Line, OneDirection, Shape, Step
 
-__all__ = ["Form", "Reading", "combined", "fill", "first_forms", "independent", "read_step", "spanned"]
-
 # Orthonormal rows.
 Span = Float[np.ndarray, "p d"]
 

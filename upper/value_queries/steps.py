@@ -8,8 +8,6 @@ from jaxtyping import Float
 
 from upper.value_queries.queries import Tolerances, TwoTokens
 
-__all__ = ["SATURATED", "Circle", "Line", "OneDirection", "Shape", "Step", "find_steps"]
-
 SATURATED = 37.0
 """A sigmoid is 0 or 1 to rounding beyond this logit."""
 
