@@ -23,7 +23,7 @@ from arena.views.phase_figures import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key
 from lwe import PRESETS, LWEParameters, LWRFamily, known_reductions
-from lwe.parameters import LARGEST_MODULUS
+from lwe.residues import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
 from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
 from sq.family import makes

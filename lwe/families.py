@@ -21,8 +21,8 @@ from lower.heads import SATURATED_SLOPE
 from lwe.distributions import NO_NOISE, UNIFORM, Distribution, distribution_words, parse_distribution
 from lwe.heads import Deviations, kept_range, lwr_heads, truncation_failure, value_range
 from lwe.labels import low_degree_weights, root_mean_square_correlation, weights_computable
-from lwe.parameters import LARGEST_MODULUS, OLD_NAMES, LWEParameters, centred, covariate_form, rounded
-from lwe.residues import product_quotient
+from lwe.parameters import OLD_NAMES, LWEParameters, covariate_form
+from lwe.residues import LARGEST_MODULUS, centred, product_quotient, rounded
 from lwe.tokens import covariates_of
 from lwe.uniformity import followed, log2_distance_from_uniform, total_variation_from_uniform, wrap_ratio
 

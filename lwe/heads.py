@@ -11,8 +11,8 @@ from attention.memory import require_memory
 from attention.validation import Real, checked
 from lower import Heads
 from lower.heads import SATURATED_SLOPE
-from lwe.parameters import LWEParameters, Matrix, require_form, rounded
-from lwe.residues import product_quotient
+from lwe.parameters import LWEParameters, Matrix, require_form
+from lwe.residues import product_quotient, rounded
 
 Deviations = Annotated[float, Real(least=2)]
 """A range in standard deviations: 6 excludes a share of less than 4e-8 of the inputs."""

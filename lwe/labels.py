@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from attention.validation import checked
 from lwe.distributions import UNIFORM
-from lwe.parameters import LWEParameters, require_form, rounded
-from lwe.residues import product_quotient
+from lwe.parameters import LWEParameters, require_form
+from lwe.residues import product_quotient, rounded
 from lwe.uniformity import Characters, characters, followed, residue_blocks, residue_deviations, tangents
 
 _MOST_OPERATIONS = 1 << 37

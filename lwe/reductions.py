@@ -13,8 +13,8 @@ from attention.validation import PositiveInt, Whole, checked, random_generator
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples
 from lwe.distributions import DiscreteGaussian
-from lwe.parameters import LARGEST_MODULUS, LWEParameters, centred
-from lwe.residues import inner_products
+from lwe.parameters import LWEParameters
+from lwe.residues import LARGEST_MODULUS, centred, inner_products
 from lwe.samples import LWRSamples, rounded_labels
 
 Evidence = Literal["derived", "abstract read", "unchecked"]

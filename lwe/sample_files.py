@@ -18,8 +18,8 @@ from attention.foreign import guarded, require_file, strict_json, wrong
 from attention.numpy_files import read_npy, read_npz
 from attention.validation import checked
 from lwe.distributions import NO_NOISE, DiscreteGaussian
-from lwe.parameters import LWEParameters, centred
-from lwe.residues import LARGEST_MODULUS, whole_array
+from lwe.parameters import LWEParameters
+from lwe.residues import LARGEST_MODULUS, centred, whole_array
 from lwe.samples import LWRSamples, Rounding, require_no_signs
 
 _START = 1 << 16  # bytes that show what a file is

@@ -11,8 +11,8 @@ from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, count, random_generator
-from lwe.parameters import LWEParameters, centred, rounded
-from lwe.residues import inner_products, product_quotient, whole_array
+from lwe.parameters import LWEParameters
+from lwe.residues import centred, inner_products, product_quotient, rounded, whole_array
 
 Rounding = Literal["down", "nearest"]
 

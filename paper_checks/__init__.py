@@ -1,6 +1,6 @@
 """The claims of the papers, one by one: each is a function that can be run and that can fail."""
 
-from paper_checks.claim import Basis, Claim, Scale, claim
+from paper_checks.claim import Basis, Claim, claim
 from paper_checks.comparison import (
     Comparison,
     at_least,
@@ -15,6 +15,7 @@ from paper_checks.comparison import (
 from paper_checks.faults import Fault, given, returned
 from paper_checks.registry import GROUPS, all_claims, find_claims
 from paper_checks.running import ClaimResult, Verdict, run_claim, run_claims
+from runs import Scale
 
 __all__ = [
     "GROUPS",

@@ -24,7 +24,8 @@ from lwe.attacks.evidence import (
     secret_score,
 )
 from lwe.attacks.refinement import refined_secret
-from lwe.parameters import LWEParameters, centred
+from lwe.parameters import LWEParameters
+from lwe.residues import centred
 from lwe.samples import LWRSamples, require_samples
 
 

@@ -23,7 +23,8 @@ from lwe.attacks.reduction import (
 from lwe.attacks.refinement import label_middles, unwrapped
 from lwe.costs.deviations import deviations
 from lwe.costs.reduction import root_hermite_factor
-from lwe.parameters import LWEParameters, centred
+from lwe.parameters import LWEParameters
+from lwe.residues import centred
 from lwe.samples import LWRSamples, inner_products
 
 _BLOCKS = (30, 40)  # the last block sizes of BKZ before the enumeration

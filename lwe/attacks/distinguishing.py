@@ -14,7 +14,8 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, Whole, checked, random_generator
 from lwe.attacks.attack import Attack, Budget
 from lwe.attacks.learner import label_values
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters
+from lwe.residues import rounded
 from lwe.samples import LWRSamples, make_samples
 from lwe.tokens import SampleOracle, realised
 

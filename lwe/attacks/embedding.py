@@ -21,7 +21,8 @@ from lwe.attacks.reduction import (
 )
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import PrimalShape, best_primal_shape, fewest_samples, primal_shape
-from lwe.parameters import LWEParameters, centred
+from lwe.parameters import LWEParameters
+from lwe.residues import centred
 from lwe.samples import LWRSamples, inner_products
 
 # Logs of the ratio of other vectors' length to that of the errors: first those for which LLL should suffice, largest

@@ -8,8 +8,8 @@ import scipy
 from jaxtyping import Int
 
 from attention.validation import checked
-from lwe.parameters import LWEParameters, centred
-from lwe.residues import product_quotient
+from lwe.parameters import LWEParameters
+from lwe.residues import centred, product_quotient
 from lwe.samples import LWRSamples, Rounding, inner_products, rounded_labels
 
 LEVEL = 1e-4

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import share_right
 from lwe.attacks.refinement import refined_secret
-from lwe.parameters import centred
+from lwe.residues import centred
 
 _MOST_CUTS = 64
 _SCALES = 48

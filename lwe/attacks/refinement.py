@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 
 from lwe.attacks.evidence import label_residues, share_right
 from lwe.costs.deviations import deviations
-from lwe.parameters import LWEParameters, centred
+from lwe.parameters import LWEParameters
+from lwe.residues import centred
 from lwe.samples import LWRSamples
 
 _REFINING = 3000  # the most samples that refine a secret

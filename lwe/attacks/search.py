@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.evidence import errors_listed, label_residues, secret_score, share_right
 from lwe.distributions import FixedWeight
-from lwe.parameters import LWEParameters, centred
+from lwe.parameters import LWEParameters
+from lwe.residues import centred
 from lwe.samples import LWRSamples, Rounding, inner_products
 
 _MOST_VALUES = 1 << 20

@@ -9,10 +9,11 @@ from numpy.random import Generator
 from scipy.optimize import linprog
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.comparison import Comparison, at_most, covers, equal, surely_above, surely_below
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import Interval, mean_interval, proportion_interval
 from upper.six_phase.agreement import certify_agreement, has_repeated_tokens
 

@@ -17,8 +17,8 @@ from lwe import (
 from lwe.attacks.distinguishing import sufficient_examples
 from lwe.attacks.linearisation import label_monomials
 from lwe.labels import low_degree_weights
-from lwe.parameters import centred, rounded
-from paper_checks.claim import Basis, Scale, claim
+from lwe.residues import centred, rounded
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import (
     Comparison,
     at_least,
@@ -28,6 +28,7 @@ from paper_checks.comparison import (
     surely_below,
 )
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import mean_interval, median_interval, proportion_interval
 
 # without a clock, so that no result depends on the machine

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, SliceInputs
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, covers, surely_below
 from paper_checks.faults import Fault, given
+from runs import Scale
 from studies.intervals import mean_interval, proportion_interval
 
 _TALK = "the talk on Chen and Li's paper, as retold here; the quantities are derived here"

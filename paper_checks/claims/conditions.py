@@ -7,9 +7,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, check_conditions
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, close, covers
 from paper_checks.faults import Fault, given, returned
+from runs import Scale
 from studies.intervals import mean_interval
 
 _SOURCE = "Chen and Li, arXiv 2402.04084, ask for such conditions; "

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, covers, equal, surely_above
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import mean_interval, slope_interval
 from upper.six_phase import estimate_projection_sum
 

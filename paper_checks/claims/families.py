@@ -7,9 +7,10 @@ from math import comb, prod
 import numpy as np
 from numpy.random import Generator
 
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from sq.krawtchouk import fourier_weights, overlap_correlations
 
 _ONE_SET = Fault(

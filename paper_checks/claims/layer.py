@@ -16,10 +16,11 @@ from attention import (
     make_nice_layer,
 )
 from attention.conversion import Projections, convert_projections
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.claims._faults import NEGATED_LOGITS
 from paper_checks.comparison import Comparison, at_most, equal
 from paper_checks.faults import Fault
+from runs import Scale
 
 
 @claim(

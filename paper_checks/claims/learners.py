@@ -6,9 +6,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, at_most, covers, surely_above
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from sq import make_parity_instance
 from studies.intervals import mean_interval
 from upper import GradientDescent, Newton, counting_floor

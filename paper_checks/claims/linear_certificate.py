@@ -6,9 +6,10 @@ import numpy as np
 from numpy.random import Generator
 
 from lower import all_sign_matrices
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import Fault
+from runs import Scale
 from upper.linear_attention import (
     LinearAttention,
     another_minimiser,

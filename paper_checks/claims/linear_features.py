@@ -8,9 +8,10 @@ import numpy as np
 from numpy.random import Generator
 
 from lower import all_sign_matrices
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, close, equal
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from upper.linear_attention import (
     LinearAttention,
     cubic_features,

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, close, covers, equal, surely_below
 from paper_checks.faults import Fault, given, returned
+from runs import Scale
 from studies.intervals import mean_interval
 from studies.tasks import KeyValueMemory, TapeLayout, TuringMachine, UniversalLayout
 from studies.tasks.key_value import Keys

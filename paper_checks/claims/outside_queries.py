@@ -8,9 +8,10 @@ from numpy.random import Generator
 
 from attention import ExampleOracle, GroundTruth
 from lower import HardInstance, solve_gf2
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from sq import make_parity_instance
 from studies.intervals import proportion_interval
 

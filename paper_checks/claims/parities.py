@@ -12,11 +12,12 @@ from sympy import Poly, Rational, symbols
 from attention import BooleanInputs
 from lower import Heads, all_sign_matrices
 from lower.walsh import walsh_hadamard
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims._layer_by_fractions import rank
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from sq import make_parity_instance
 
 _SOURCE = "derived here; Chen and Li, arXiv 2402.04084, state d^Omega(m) already for two tokens"

@@ -10,9 +10,10 @@ from numpy.random import Generator
 
 from lower import all_sign_matrices, bounds
 from lower.bounds import eliminated_per_query, query_lower_bound
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_most, close, equal
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from sq import (
     CSQ,
     ExactOracle,

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_least, at_most, surely_above
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import proportion_interval
 from upper.six_phase import AttentionSpan, SixPhase, attention_span
 from upper.six_phase.agreement import has_repeated_tokens

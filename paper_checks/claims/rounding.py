@@ -10,10 +10,12 @@ from numpy.random import Generator
 
 from lwe import LWEParameters
 from lwe.heads import lwr_heads
-from lwe.parameters import centred, covariate_form, rounded
-from paper_checks.claim import Basis, Scale, claim
+from lwe.parameters import covariate_form
+from lwe.residues import centred, rounded
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_most, covers, equal, surely_above
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import mean_interval, proportion_interval
 
 _SIZES = ((6, 8, 2), (6, 16, 4), (8, 7, 3), (10, 64, 2), (5, 17, 17), (12, 4, 2))

@@ -10,11 +10,12 @@ from numpy.random import Generator
 
 from lwe import LWEParameters
 from lwe.labels import low_degree_weights, root_mean_square_correlation
-from lwe.parameters import centred, rounded
+from lwe.residues import centred, rounded
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, at_most, close, covers, equal, surely_below
 from paper_checks.faults import Fault, returned
+from runs import Scale
 from studies.intervals import median_interval
 
 

@@ -7,11 +7,12 @@ import sympy
 from numpy.random import Generator
 
 from attention import BooleanInputs, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims._layer_by_fractions import rank
 from paper_checks.comparison import Comparison, covers, equal, surely_above, surely_below
 from paper_checks.faults import Fault
+from runs import Scale
 from studies.intervals import mean_interval
 
 

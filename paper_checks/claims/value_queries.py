@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
-from paper_checks.claim import Basis, Scale, claim
+from paper_checks.claim import Basis, claim
 from paper_checks.claims._layer_by_fractions import (
     Head,
     answer,
@@ -27,6 +27,7 @@ from paper_checks.claims._layer_by_fractions import (
 )
 from paper_checks.comparison import Comparison, at_least, at_most, equal
 from paper_checks.faults import Fault, given
+from runs import Scale
 from studies.noise import derivative
 from upper import counting_floor
 

@@ -6,7 +6,8 @@ from lower import load_instance, save_instance
 from lwe.distributions import CentredBinomial, DiscreteGaussian, Flips
 from lwe.families import LWRFamily
 from lwe.heads import kept_range
-from lwe.parameters import LWEParameters, covariate_form, rounded
+from lwe.parameters import LWEParameters, covariate_form
+from lwe.residues import rounded
 from lwe.tokens import samples_from_examples
 
 SIZES = [

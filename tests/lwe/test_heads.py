@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwe.heads import kept_range, lwr_heads, value_range
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters
+from lwe.residues import rounded
 
 forms = st.lists(st.integers(-30, 30), min_size=1, max_size=6)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lwe.labels import low_degree_weights
-from lwe.parameters import LWEParameters, centred, rounded
+from lwe.parameters import LWEParameters
+from lwe.residues import centred, rounded
 
 
 def test_parity_has_all_its_weight_at_the_number_of_its_bits():

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lwe.distributions import NO_NOISE, TERNARY, CentredBinomial, DiscreteGaussian, Flips, SparseSigned
-from lwe.parameters import LWEParameters, rounded
+from lwe.parameters import LWEParameters
+from lwe.residues import rounded
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from lwe import (
     small_row_samples,
 )
 from lwe.distributions import Interval
-from lwe.parameters import rounded
+from lwe.residues import rounded
 
 
 def by_source(name):

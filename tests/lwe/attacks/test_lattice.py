@@ -8,7 +8,7 @@ from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
 from lwe.costs.primal import primal_shape
 from lwe.distributions import TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
-from lwe.parameters import centred
+from lwe.residues import centred
 from lwe.samples import inner_products, make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
