@@ -18,6 +18,7 @@ BENCHMARKS = {
     "linear": "run_linear",
     "lattice": "run_lattice",
     "kills": "run_kills",
+    "blocks": "run_blocks",
 }
 """The function of each: it is in the module of that name, and its arguments are the options."""
 

@@ -1,0 +1,136 @@
+"""Networks and blocks recovered by value queries: success, errors, queries for each neuron, seconds."""
+
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from attention import (
+    Block,
+    FeedForward,
+    ValueOracle,
+    block_errors,
+    make_nice_block,
+    make_nice_network,
+    network_errors,
+    relative_error,
+)
+from benchmarks.report import Json, end_with, machine, show_table, write_json
+from runs import single_thread, versions
+from upper import BlockByQueries, FeedForwardByQueries
+
+NETWORKS = ((16, 64), (32, 128), (64, 256))
+"""(d, h)."""
+BLOCKS = ((16, 64, 2), (32, 128, 4), (64, 256, 4), (96, 384, 8))
+"""(d, h, m)."""
+QUERIES = {"relu": 19, "gelu": 22}
+"""The most queries for each neuron of a network, in the median: the goal."""
+ERRORS = {"network": 1e-8, "block": 1e-7}
+"""The largest relative error of a function that counts as found."""
+FIRST_SEED = 1000
+"""Seeds from here on were never used to develop the learners."""
+_INPUTS = 500
+
+
+def run_blocks(targets: int = 20, largest: int = 64, kinds: str = "network,block", out: Json = None) -> None:
+    """Recover so many nice networks and blocks of each size up to d = `largest`; print a table.
+
+    A query of one token counts as one token, so tokens compare with the parameters over d, below which no learner is
+    exact. Seconds are of the processor, with the oracle's.
+    """
+    rows = []
+    with single_thread():
+        for name in kinds.split(","):
+            for size in {"network": NETWORKS, "block": BLOCKS}[name]:
+                if size[0] <= largest:
+                    rows += [_row(name, size, kind, targets) for kind in QUERIES]
+    show_table(
+        "Read back by value queries",
+        ["<target", "found", "function", "parameters", "tokens", "most", "tokens / h", "bound", "seconds"],
+        [_words(row) for row in rows],
+    )
+    write_json(out, {**machine(), "versions": versions(), "rows": rows})
+    end_with(
+        f"{_title(row)}: {row['found']} of {row['targets']} found, {row['tokens'] / row['h']:.1f} tokens a neuron."
+        for row in rows
+        if row["found"] < row["targets"]
+        or (row["kind"] == "network" and row["tokens"] > QUERIES[row["activation"]] * row["h"])
+    )
+
+
+def _row(name: str, size: tuple[int, ...], activation: Any, targets: int) -> dict[str, Any]:
+    d, h, *heads = size
+    done = list(_recovered(_MEASURES[name], size, activation, targets))
+    functions, parameters, tokens, seconds = (list(column) for column in zip(*done, strict=True))
+    given = 2 * d * h + h + d + sum(2 * m * d * d + m * d for m in heads)
+    return {
+        **{"kind": name, "d": d, "h": h, "m": heads[0] if heads else None, "activation": activation},
+        "targets": targets,
+        "found": sum(error <= ERRORS[name] for error in functions),
+        "function": max(functions),
+        "parameters": max(parameters),
+        "tokens": median(tokens),
+        "most tokens": max(tokens),
+        "bound": given / d,
+        "seconds": median(seconds),
+    }
+
+
+Measured = tuple[float, float, int, float]
+
+
+def _recovered(
+    measure: Callable[..., tuple[float, float, int]], size: tuple[int, ...], activation: Any, targets: int
+) -> Iterator[Measured]:
+    for seed in range(FIRST_SEED, FIRST_SEED + targets):
+        began = time.process_time()
+        measured = measure(size, activation, seed)
+        yield *measured, time.process_time() - began
+
+
+def _network(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
+    net = make_nice_network(dim=size[0], width=size[1], activation=activation, rng=seed)
+    oracle = ValueOracle(net)
+    fit = FeedForwardByQueries().fit(oracle, rng=[seed, 1])
+    worst = 1.0
+    if isinstance(fit.details, FeedForward) and fit.details.width == net.width:
+        errors = network_errors(fit.details, net)
+        worst = float(max(errors.w1.max(), errors.w2.max(), errors.b1.max()))
+    x = np.random.default_rng([seed, 2]).standard_normal((_INPUTS, 1, net.dim))
+    return relative_error(fit.predict(x), net(x)), worst, oracle.tokens_asked
+
+
+def _block(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
+    d, h, m = size
+    block = make_nice_block(heads=m, dim=d, width=h, activation=activation, rng=seed)
+    oracle = ValueOracle(block)
+    fit = BlockByQueries().fit(oracle, rng=[seed, 1])
+    worst = 1.0
+    if isinstance(fit.details, Block) and (fit.details.heads, fit.details.network.width) == (m, h):
+        worst = block_errors(fit.details, block).worst
+    x = np.random.default_rng([seed, 2]).standard_normal((_INPUTS, 4, d))
+    return relative_error(fit.predict(x), block(x)), worst, oracle.tokens_asked
+
+
+_MEASURES = {"network": _network, "block": _block}
+
+
+def _title(row: dict[str, Any]) -> str:
+    heads = "" if row["m"] is None else f", {row['m']} heads"
+    return f"{row['kind']}, {row['activation']}, d = {row['d']}, h = {row['h']}{heads}"
+
+
+def _words(row: dict[str, Any]) -> list[str]:
+    return [
+        _title(row),
+        f"{row['found']} of {row['targets']}",
+        f"{row['function']:.0e}",
+        f"{row['parameters']:.0e}",
+        f"{row['tokens']:,.0f}",
+        f"{row['most tokens']:,}",
+        f"{row['tokens'] / row['h']:.1f}",
+        f"{row['bound']:,.0f}",
+        f"{row['seconds']:.2g}",
+    ]
