@@ -1,0 +1,133 @@
+"""What value queries of a block show: its network, the signs of the neurons, and the attention behind it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attention import AttentionLayer, Block, FeedForward, make_nice_block, make_nice_network
+from attention.feed_forward import Activation, activation
+from paper_checks.claim import Basis, claim
+from paper_checks.claims._layer_by_fractions import answer, random_heads, rank, wholes
+from paper_checks.comparison import Comparison, at_most, equal
+from runs import Scale
+
+_ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "tanh")
+_PROOF = "derived here: docs/explanations/blocks.rst"
+
+
+def _slopes(x: Any, u: Any, a: Any, v: Any) -> Any:
+    """The derivative of sum_j max(u_j . x + a_j, 0) v_j at x, in whole numbers."""
+    on = (u @ x + a > 0).astype(int).astype(object)
+    return u.T @ (on[:, None] * v)
+
+
+@claim("blocks/turned-neurons", source=f"{_PROOF}, before Theorem 1", basis=Basis.PROVED, fault={"gain": 0.9})
+def turned_neurons(scale: Scale, rng: Generator, *, gain: float = 1.0) -> Iterator[Comparison]:
+    """ReLU and GELU have act(t) = t + act(-t). So x A + c + sum act(u_j.x + a_j) v_j does not change where any neurons
+    are turned, (u_j, a_j) to (-u_j, -a_j), A gains u_j^T v_j and c gains a_j v_j: one token leaves 2^h networks. The
+    same fails for tanh.
+
+    Random networks at random tokens, with a random half of the neurons turned; errors are relative to the answers.
+    """
+    dim, width, tokens = (6, 12, 50) if scale is Scale.QUICK else (24, 96, 500)
+    for kind in _ACTIVATIONS:
+        net = make_nice_network(dim=dim, width=width, activation=kind, rng=rng)
+        x, turned = rng.standard_normal((tokens, dim)), rng.random(width) < 0.5
+        turned[0] = True
+        sign = np.where(turned, -1.0, 1.0)
+        linear = np.eye(dim) + gain * net.w1[:, turned] @ net.w2[turned]
+        constant = net.b2 + gain * net.b1[turned] @ net.w2[turned]
+        after = x @ linear + constant + activation(kind, (x @ net.w1 + net.b1) * sign) @ net.w2
+        off = float(np.abs(after - net(x)).max() / np.abs(net(x)).max())
+        if kind == "tanh":
+            yield at_most("1 where turning a neuron of tanh changes the answers", float(off < 1e-3), 0)
+        else:
+            yield at_most(f"change of the answers, {kind}", off, 1e-13)
+
+
+@claim("blocks/jumps", source=f"{_PROOF}, Theorem 1", basis=Basis.PROVED, fault={"passed": 1})
+def jumps(scale: Scale, rng: Generator, *, passed: int = 0) -> Iterator[Comparison]:
+    """Between two points the derivative of a ReLU network changes by the sum of u_j^T v_j over the neurons that switch
+    on, less the sum over those that switch off. Of at most d neurons with independent v_j, the change gives all u_j.
+
+    Whole numbers, so all is exact. With one neuron left out of the sum the check fails.
+    """
+    dim, pairs = (4, 30) if scale is Scale.QUICK else (8, 200)
+    right, solved, several = 0, 0, 0
+    for _ in range(pairs):
+        u, a, v = wholes(rng, dim, dim, most=5), wholes(rng, dim, most=5), wholes(rng, dim, dim, most=5)
+        x, y = wholes(rng, 2, dim, most=9)
+        switched = np.sign((u @ y + a > 0).astype(int) - (u @ x + a > 0).astype(int)).astype(object)
+        change = _slopes(y, u, a, v) - _slopes(x, u, a, v)
+        switched[np.flatnonzero(switched)[:passed]] = 0
+        right += int(np.all(change == (u * switched[:, None]).T @ v))
+        if rank(v) == dim:
+            several += 1
+            found = np.linalg.solve(v.astype(float).T, change.astype(float).T)
+            solved += int(np.allclose(found, (u * switched[:, None]).astype(float), atol=1e-8))
+    yield equal("pairs of points with the change of the derivative", right, pairs)
+    yield equal("pairs whose change gives the weights", solved, several)
+
+
+@claim("blocks/pairs", source=f"{_PROOF}, Theorem 3", basis=Basis.PROVED, fault={"swapped": False})
+def pairs(scale: Scale, rng: Generator, *, swapped: bool = True) -> Iterator[Comparison]:
+    """In any attention layer with biases, the rows of x beside n_2 copies of x + delta and beside n_1 copies of
+    x - delta differ by delta sum W_i: sigmoid(t) + sigmoid(-t) = 1. So a block shows A = I + sum W_i, whatever its
+    heads are.
+
+    Parameters and tokens are whole numbers and logits multiples of ln 2, so answers are fractions.
+    """
+    dim, draws = (3, 20) if scale is Scale.QUICK else (5, 100)
+    for first, second in ((1, 1), (2, 1), (2, 3)):
+        right = 0
+        for _ in range(draws):
+            heads, bias = random_heads(3, dim, rng), wholes(rng, dim)
+            x, delta = wholes(rng, 2, dim)
+            one = answer(heads, bias, np.array([x] * first + [x + delta] * second, dtype=object))[0]
+            copies = (second, first) if swapped else (first, second)
+            other = answer(heads, bias, np.array([x] * copies[0] + [x - delta] * copies[1], dtype=object))[0]
+            right += int(np.all(one - other == delta @ sum(head.w for head in heads)))
+        yield equal(f"draws with the difference, {first} and {second} copies", right, draws)
+
+
+@claim("blocks/signs", source=f"{_PROOF}, Theorem 2", basis=Basis.PROVED, fault={"more": 1})
+def signs(scale: Scale, rng: Generator, *, more: int = 0) -> Iterator[Comparison]:
+    """The matrices u_j^T v_j of random neurons are independent for h up to d^2, so that A determines the signs of all
+    of them; the Gram matrix of these is (U U^T) o (V V^T). More than d^2 neurons are dependent.
+
+    Ranks in exact arithmetic, and the Gram matrix entry by entry.
+    """
+    dims = (2, 3) if scale is Scale.QUICK else (2, 3, 4)
+    for dim in dims:
+        width = dim**2 + more
+        u, v = wholes(rng, width, dim, most=50), wholes(rng, width, dim, most=50)
+        products = np.array([np.outer(*pair).ravel() for pair in zip(u, v, strict=True)], dtype=object)
+        yield equal(f"products that depend on the others, d = {dim}", width - rank(products), 0)
+        gram = (u @ u.T) * (v @ v.T)
+        yield equal(
+            f"wrong entries of the Gram matrix, d = {dim}", int(np.sum(gram != products @ products.T)), 0
+        )
+
+
+@claim("blocks/shift", source=f"{_PROOF}, Theorem 4", basis=Basis.PROVED, fault={"taken": 0.9})
+def shift(scale: Scale, rng: Generator, *, taken: float = 1.0) -> Iterator[Comparison]:
+    """A block with both residuals does not change where its layer's bias gains e, b1 loses e W1 and b2 loses e.
+
+    Random blocks with each activation, at random token matrices; errors are relative to the answers.
+    """
+    dim, draws = (5, 3) if scale is Scale.QUICK else (16, 20)
+    for kind in _ACTIVATIONS:
+        worst = 0.0
+        for _ in range(draws):
+            block = make_nice_block(heads=2, dim=dim, width=2 * dim, activation=kind, rng=rng)
+            layer, net, e = block.layer, block.network, rng.standard_normal(dim)
+            bias = np.zeros(dim) if layer.bias is None else layer.bias
+            moved = Block(
+                AttentionLayer(layer.theta, layer.w, layer.key_bias, bias + e),
+                FeedForward(net.w1, net.b1 - taken * e @ net.w1, net.w2, net.b2 - taken * e, kind),
+            )
+            x = rng.standard_normal((20, 3, dim))
+            worst = max(worst, float(np.abs(moved(x) - block(x)).max() / np.abs(block(x)).max()))
+        yield at_most(f"change of the answers, {kind}", worst, 1e-13)
