@@ -9,7 +9,7 @@ from jaxtyping import Float
 from attention import Recorder, ValueOracle
 from attention.feed_forward import Activation
 from upper.blocks.far_field import TUBE, directions, tube_scales
-from upper.blocks.kinks import Ask, count_kinks, find_regions, half_circle
+from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.token_map import TokenMap
 
@@ -82,7 +82,6 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
 
     A wrong kink shows in the fit: then another half circle is taken, with a larger radius.
     """
-    by = _SEARCH
     zero = ask(np.zeros((1, dim)))[0]
     scale = _scale(ask, zero, dim, rng)
     if scale is None:
@@ -91,61 +90,79 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     recorder.step("Scale of tokens", scale=scale)
     if kind == "tanh":
         return NoNetwork.BOUNDED
-    smooth = kind == "gelu"
-    radius = scale * (by.smooth_radius if smooth else by.radius)
     refusal = NoNetwork.KINKS_TOO_NEAR
-    counted = not smooth
-    for _ in range(by.radii):
-        least = by.tube * scale if smooth else by.nearest * radius
-        if not counted:
-            count = count_kinks(ask, radius, dim, rng, least=least)
-            counted = count is not None
-            radius = by.larger * radius if count is None else max(radius, by.apart * count**2 * scale)
-            continue
-        regions = find_regions(ask, half_circle(radius, dim, rng), rng, least=least)
-        radius *= by.larger
-        if regions is None:
-            continue
-        if not len(regions.left):
-            return NoNetwork.NO_NEURON
-        margin = np.zeros(len(regions.left))
-        lengths = np.ones(len(margin))
-        if smooth:
-            scales = tube_scales(ask, regions, scale)
-            if scales is None:
-                continue
-            margin, lengths = TUBE / scales, scales
-        regions = regions.read_again(ask, margin)
-        if regions is None:
-            continue
-        recorder.step("Kinks", neurons=len(margin), radius=radius / by.larger)
-        far = directions(ask, regions, margin, rng)
-        if far is None:
-            continue
-        u, uncertain = far
-        recorder.step("Weights from Jacobians", worst=float(uncertain.max()))
-        a = -np.sum(u * regions.path.at(regions.segment[regions.left], regions.kinks), axis=1)
-        if not smooth:
-            lengths = 1 / np.linalg.norm(u, axis=1)
-        h = len(u)
-        n = int(np.ceil(by.tokens * (h + dim)))
-        x = rng.standard_normal((n, dim))
-        lengths_of_tokens = scale * by.reach ** rng.random((n, 1))
-        if not smooth:  # so long that every neuron is on for some and off for others
-            lengths_of_tokens = by.relu_reach * np.sqrt(dim) * np.abs(a * lengths).max() * rng.random((n, 1))
-        x *= lengths_of_tokens / np.linalg.norm(x, axis=1, keepdims=True)
-        spare = int(min(by.spare * ((n - h - dim - 1) * dim - 2 * h), by.unknowns)) // dim
-        unsure = np.argsort(-uncertain)[: max(0, spare)]
-        unsure = unsure[uncertain[unsure] > by.unsure * np.median(uncertain)]
-        start = TokenMap(
-            kind, u * lengths[:, None], a * lengths, np.zeros((h, dim)), np.zeros((dim, dim)), np.zeros(dim)
-        )
-        g, error = fit_offsets(x, ask(x), start, unsure)
-        recorder.step("Offsets, scales and outputs", error=error, unsure=len(unsure))
-        if error < by.wrong:
-            return g
-        refusal = NoNetwork.NOT_REPRODUCED
+    radius = _radius(ask, kind, scale, dim, rng)
+    for _ in range(_SEARCH.radii):
+        read = _far_away(ask, kind, scale, half_circle(radius, dim, rng), rng)
+        if read is not None:
+            start, uncertain = read
+            if not len(uncertain):
+                return NoNetwork.NO_NEURON
+            recorder.step("Kinks and Jacobians", neurons=len(uncertain), radius=radius, worst=uncertain.max())
+            g, error = _near_the_origin(ask, start, uncertain, scale, rng)
+            recorder.step("Offsets, scales and outputs", error=error)
+            if error < _SEARCH.wrong:
+                return g
+            refusal = NoNetwork.NOT_REPRODUCED
+        radius *= _SEARCH.larger
     return refusal
+
+
+def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.Generator) -> float:
+    """A radius at which kinks are likely to be apart; with tubes it grows with the square of the number of neurons."""
+    by = _SEARCH
+    if kind == "relu":
+        return by.radius * scale
+    radius = by.smooth_radius * scale
+    for _ in range(by.radii):
+        count = count_kinks(ask, radius, dim, rng, least=by.tube * scale)
+        if count is not None:
+            return max(radius, by.apart * count**2 * scale)
+        radius *= by.larger
+    return radius
+
+
+def _far_away(
+    ask: Ask, kind: Activation, scale: float, path: Path, rng: np.random.Generator
+) -> tuple[TokenMap, np.ndarray] | None:
+    """Neurons from a path, without outputs, and how uncertain each weight is; None where kinks are too near."""
+    smooth = kind == "gelu"
+    regions = find_regions(
+        ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
+    )
+    if regions is None:
+        return None
+    h, d = regions.jumps.shape
+    sizes = tube_scales(ask, regions, scale) if smooth else np.full(h, np.inf)
+    regions = None if sizes is None else regions.read_again(ask, TUBE / sizes)
+    if sizes is None or regions is None:
+        return None
+    read = directions(ask, regions, TUBE / sizes, rng) if h else (np.zeros((0, d)), np.zeros(0))
+    if read is None:
+        return None
+    u, uncertain = read
+    if not smooth:  # the scale of ReLU is free
+        sizes = 1 / np.linalg.norm(u, axis=1)
+    u = u * sizes[:, None]
+    a = -np.sum(u * path.at(regions.segment[regions.left], regions.kinks), axis=1)
+    return TokenMap(kind, u, a, np.zeros((h, d)), np.zeros((d, d)), np.zeros(d)), uncertain
+
+
+def _near_the_origin(
+    ask: Ask, start: TokenMap, uncertain: np.ndarray, scale: float, rng: np.random.Generator
+) -> tuple[TokenMap, float]:
+    """The map fitted to short tokens, with the directions of neurons that are much less certain than others."""
+    by = _SEARCH
+    h, d = start.u.shape
+    n = int(np.ceil(by.tokens * (h + d)))
+    x = rng.standard_normal((n, d))
+    length = scale * by.reach ** rng.random((n, 1))
+    if start.activation == "relu":  # so long that every neuron is on for some and off for others
+        length = by.relu_reach * np.sqrt(d) * np.abs(start.a).max() * rng.random((n, 1))
+    x *= length / np.linalg.norm(x, axis=1, keepdims=True)
+    most = int(min(by.spare * ((n - h - d - 1) * d - 2 * h), by.unknowns)) // d
+    unsure = np.argsort(-uncertain)[: max(0, most)]
+    return fit_offsets(x, ask(x), start, unsure[uncertain[unsure] > by.unsure * np.median(uncertain)])
 
 
 def _scale(ask: Ask, zero: np.ndarray, dim: int, rng: np.random.Generator) -> float | None:
