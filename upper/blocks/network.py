@@ -99,7 +99,10 @@ def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | None:
         if off < _SIGNS:
             recorder.step("Signs", off=off)
             return g.flipped(signs).network(linear=identity, residual=residual)
-    recorder.step("No choice of signs makes the linear part the identity or zero.", off=off)
+    if g.u.shape[0] > g.u.shape[1] ** 2:
+        recorder.step("There are more than d^2 neurons: the linear part does not determine their signs.")
+    else:
+        recorder.step("No choice of signs makes the linear part the identity or zero.", off=off)
     return None
 
 

@@ -18,6 +18,7 @@ class NoNetwork(Enum):
     """Why no network of one hidden layer was found; the value is a sentence."""
 
     BOUNDED = "The activation is bounded, such as tanh: only ReLU and GELU are read."
+    COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed."
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
@@ -40,6 +41,7 @@ def one_token(oracle: ValueOracle) -> Ask:
 class _Search:
     """Radii, lengths and numbers of queries; each was measured on nice networks and on two trained ones."""
 
+    precision: int = 2  #: tokens whose answers tell whether they are float32
     rays: int = 5  #: random rays, of which the median scale is taken
     doublings: int = 80  #: a scale lies between 2^-80 and 2^80
     #: the even part of g turns from quadratic to linear where it grows by 2^1.5 in a doubling
@@ -83,6 +85,9 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     A wrong kink shows in the fit: then another half circle is taken, with a larger radius.
     """
     zero = ask(np.zeros((1, dim)))[0]
+    some = ask(rng.standard_normal((_SEARCH.precision, dim)))
+    if np.array_equal(some, some.astype(np.float32)) and np.any(some != np.round(some)):
+        return NoNetwork.COARSE
     scale = _scale(ask, zero, dim, rng)
     if scale is None:
         return NoNetwork.NO_NEURON

@@ -114,6 +114,22 @@ def test_what_has_no_network_of_relu_or_gelu_ends_with_a_reason(target):
     assert fit.trace[-1].name.endswith(".")
 
 
+def test_answers_in_float32_are_said_to_be_too_coarse():
+    block = make_nice_block(heads=2, dim=8, width=16, rng=0).map(lambda array: array.astype(np.float32))
+    oracle = ValueOracle.from_callable(lambda x: block(x.astype(np.float32)), 2, 8)
+    fit = BlockByQueries().fit(oracle, rng=0)
+    assert fit.outcome is Outcome.NO_BLOCK
+    assert "float32" in fit.trace[-1].name
+    assert oracle.drawn < 10
+
+
+def test_more_neurons_than_signs_can_be_read_for_are_said_to_be_too_many():
+    net = make_nice_network(dim=8, width=100, activation="relu", rng=0)
+    fit = FeedForwardByQueries().fit(ValueOracle(net), rng=0)
+    assert not fit.outcome.succeeded
+    assert "d^2" in fit.trace[-1].name
+
+
 def test_a_function_that_is_no_network_ends_within_bounded_queries():
     def cubic(x):
         return x + np.abs(x) ** 1.5
