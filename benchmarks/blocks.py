@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,9 @@ from attention import (
     network_errors,
     relative_error,
 )
+from attention.files import read_arrays
 from benchmarks.report import Json, end_with, machine, show_table, write_json
+from benchmarks.trained_layers import trained_model
 from runs import single_thread, versions
 from upper import BlockByQueries, FeedForwardByQueries
 
@@ -29,13 +33,17 @@ QUERIES = {"relu": 19, "gelu": 22}
 """The most queries for each neuron of a network, in the median: the goal."""
 ERRORS = {"network": 1e-8, "block": 1e-7}
 """The largest relative error of a function that counts as found."""
+TRAINED = (0, 3)
+"""Layers of the trained encoder whose networks are read."""
 FIRST_SEED = 1000
 """Seeds from here on were never used to develop the learners."""
 _INPUTS = 500
 
 
-def run_blocks(targets: int = 20, largest: int = 64, kinds: str = "network,block", out: Json = None) -> None:
-    """Recover so many nice networks and blocks of each size up to d = `largest`; print a table.
+def run_blocks(
+    targets: int = 20, largest: int = 64, kinds: str = "network,block,trained", out: Json = None
+) -> None:
+    """Recover so many nice networks and blocks of each size up to d = `largest`, and trained networks; print a table.
 
     A query of one token counts as one token, so tokens compare with the parameters over d, below which no learner is
     exact. Seconds are of the processor, with the oracle's.
@@ -43,6 +51,9 @@ def run_blocks(targets: int = 20, largest: int = 64, kinds: str = "network,block
     rows = []
     with single_thread():
         for name in kinds.split(","):
+            if name == "trained":
+                rows += _trained_rows()
+                continue
             for size in {"network": NETWORKS, "block": BLOCKS}[name]:
                 if size[0] <= largest:
                     rows += [_row(name, size, kind, targets) for kind in QUERIES]
@@ -90,8 +101,45 @@ def _recovered(
         yield *measured, time.process_time() - began
 
 
+def _trained_rows() -> list[dict[str, Any]]:
+    """The networks of a trained encoder, without its norms; none if there is no model to be had."""
+    networks = []
+    with TemporaryDirectory() as folder:
+        path = trained_model(Path(folder))
+        if path is None:
+            return []
+        for layer in TRAINED:
+            wanted = [
+                f"encoder.layer.{layer}.{part}.dense.{kind}"
+                for part in ("intermediate", "output")
+                for kind in ("weight", "bias")
+            ]
+            arrays = read_arrays(path, wanted)
+            w1, b1, w2, b2 = (arrays[name].T.astype(float) for name in wanted)
+            networks.append(FeedForward(w1, b1, w2, b2))
+    rows = []
+    for layer, net in zip(TRAINED, networks, strict=True):
+        began = time.process_time()
+        function, parameters, tokens = _read(net, layer)
+        row = {"d": net.dim, "h": net.width, "m": None, "activation": "gelu"}
+        rows.append(
+            {
+                **row,
+                "kind": f"trained layer {layer}",
+                "targets": 1,
+                "found": int(function <= ERRORS["network"]),
+            }
+            | {"function": function, "parameters": parameters, "tokens": tokens, "most tokens": tokens}
+            | {"bound": (2 * net.dim + 1) * net.width / net.dim + 1, "seconds": time.process_time() - began}
+        )
+    return rows
+
+
 def _network(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
-    net = make_nice_network(dim=size[0], width=size[1], activation=activation, rng=seed)
+    return _read(make_nice_network(dim=size[0], width=size[1], activation=activation, rng=seed), seed)
+
+
+def _read(net: FeedForward, seed: int) -> tuple[float, float, int]:
     oracle = ValueOracle(net)
     fit = FeedForwardByQueries().fit(oracle, rng=[seed, 1])
     worst = 1.0

