@@ -175,15 +175,16 @@ def _smallest_eigenpairs(contrasts: Contrasts, wide: int | None) -> tuple[np.nda
     """The smallest eigenvalues of M, ascending, and their eigenvectors as rows, by restarted Lanczos.
 
     Each value is within its residual |M v - value v|, 5 % of the value, of an eigenvalue, which is accurate enough to
-    find a gap. The start is fixed, so that the result is a function of the equations.
+    find a gap. All random vectors are fixed, so that the result is a function of the equations.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     size = contrasts.right.size
     count = min(RULES.eigenvalues if wide is None else wide + RULES.beyond, size - 1)
     operator = LinearOperator((size, size), matvec=contrasts.moment_product, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(size)
-    values, vectors = eigsh(operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, v0=start)
+    values, vectors = eigsh(
+        operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, rng=np.random.default_rng(0)
+    )
     order = np.argsort(values)
     return np.maximum(values[order], 0.0), vectors.T[order]  # negative ones are rounding
 
