@@ -58,7 +58,7 @@ class _Search:
     smooth_radius: float = 1.2e5
     apart: float = 250.0
     larger: float = 8.0  #: the radius grows by this where kinks are too near
-    radii: int = 9
+    radii: int = 9  #: half circles at most
     #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
     tube: float = 20.0
     nearest: float = 1e-10
@@ -72,8 +72,11 @@ class _Search:
     unknowns: int = 600
     #: directions are unsure that are so many times less certain than the median
     unsure: float = 10.0
-    #: a fit with a larger relative error has a wrong kink
+    #: the radius is at least so many times the distance of the farthest plane
+    around: float = 1e3
+    #: a fit with a larger relative error has a wrong kink; with one between, another half circle may give more digits
     wrong: float = 1e-7
+    good: float = 1e-9
 
 
 _SEARCH = _Search()
@@ -95,22 +98,32 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     recorder.step("Scale of tokens", scale=scale)
     if kind == "tanh":
         return NoNetwork.BOUNDED
-    refusal = NoNetwork.KINKS_TOO_NEAR
+    best, least = None, np.inf
     radius = _radius(ask, kind, scale, dim, rng)
     for _ in range(_SEARCH.radii):
         read = _far_away(ask, kind, scale, half_circle(radius, dim, rng), rng)
-        if read is not None:
-            start, uncertain = read
-            if not len(uncertain):
-                return NoNetwork.NO_NEURON
-            recorder.step("Kinks and Jacobians", neurons=len(uncertain), radius=radius, worst=uncertain.max())
-            g, error = _near_the_origin(ask, start, uncertain, scale, rng)
-            recorder.step("Offsets, scales and outputs", error=error)
-            if error < _SEARCH.wrong:
-                return g
-            refusal = NoNetwork.NOT_REPRODUCED
-        radius *= _SEARCH.larger
-    return refusal
+        if read is None:
+            radius *= _SEARCH.larger
+            continue
+        start, uncertain = read
+        if not len(uncertain):
+            return NoNetwork.NO_NEURON
+        recorder.step("Kinks and Jacobians", neurons=len(uncertain), radius=radius, worst=uncertain.max())
+        farthest = float(np.max(np.abs(start.a) / np.linalg.norm(start.u, axis=1)))
+        if radius < _SEARCH.around * farthest:  # a half circle around few planes meets some twice
+            radius = _SEARCH.radius * farthest
+            continue
+        g, error = _near_the_origin(ask, start, uncertain, scale, rng)
+        recorder.step("Offsets, scales and outputs", error=error)
+        if error < least:
+            best, least = g, error
+        if least < _SEARCH.good:
+            break
+        if error > _SEARCH.wrong:
+            radius *= _SEARCH.larger
+    if best is None:
+        return NoNetwork.KINKS_TOO_NEAR
+    return best if least < _SEARCH.wrong else NoNetwork.NOT_REPRODUCED
 
 
 def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.Generator) -> float:
