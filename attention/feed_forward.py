@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import as_floating, namespace
-from attention.layer import require_no_overflow
-from attention.validation import checked, require_array
+from attention.layer import own_arrays, require_no_overflow, writeable
+from attention.validation import checked
 
 Activation = Literal["relu", "gelu", "tanh"]
 """ReLU, max(t, 0); GELU, t Phi(t) with Phi the normal distribution function; the hyperbolic tangent."""
@@ -56,16 +56,7 @@ class FeedForward:
     residual: bool = True
 
     def __post_init__(self) -> None:
-        xp = namespace(*self.parameters.values())
-        dtype = xp.result_type(*self.parameters.values())
-        if not xp.isdtype(dtype, "real floating"):
-            dtype = xp.asarray(0.0).dtype
-        for name, given in self.parameters.items():
-            array = as_floating(given, dtype, xp)
-            require_array(name, array)
-            if isinstance(array, np.ndarray):
-                array = np.array(array, order="C")
-                array.flags.writeable = False
+        for name, array in own_arrays(self.parameters).items():
             object.__setattr__(self, name, array)
 
     @property
@@ -103,11 +94,7 @@ class FeedForward:
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "FeedForward":
         """The same network with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        writeable = {
-            name: np.array(array) if isinstance(array, np.ndarray) else array
-            for name, array in self.parameters.items()
-        }
-        return replace(self, **{name: convert(array) for name, array in writeable.items()})
+        return replace(self, **{name: convert(writeable(array)) for name, array in self.parameters.items()})
 
 
 def activation(name: Activation, t: Shaped[Any, "*n"], *, derivative: bool = False) -> Shaped[Any, "*n"]:

@@ -62,16 +62,7 @@ class AttentionLayer:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        given_arrays = self.parameters
-        xp = namespace(*given_arrays.values())
-        dtype = _common_dtype(list(given_arrays.values()), xp)
-        for name, given in given_arrays.items():
-            array = as_floating(given, dtype, xp)
-            if array is not given:  # a large integer may be infinite in the dtype of the other array
-                require_array(name, array)
-            if isinstance(array, np.ndarray):
-                array = np.array(array, order="C")
-                array.flags.writeable = False
+        for name, array in own_arrays(self.parameters).items():
             object.__setattr__(self, name, array)
 
     @property
@@ -130,7 +121,7 @@ class AttentionLayer:
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return replace(self, **{name: convert(_writeable(array)) for name, array in self.parameters.items()})
+        return replace(self, **{name: convert(writeable(array)) for name, array in self.parameters.items()})
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
         xp = namespace(x, self.theta)
@@ -264,7 +255,24 @@ def require_no_overflow(what: str, array: Any, xp: Any) -> None:
         )
 
 
-def _writeable(array: Any) -> Any:
+def own_arrays(given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a layer or network in one floating dtype; of NumPy, copies that are read-only."""
+    xp = namespace(*given.values())
+    dtype = _common_dtype(list(given.values()), xp)
+    own = {}
+    for name, parameter in given.items():
+        array = as_floating(parameter, dtype, xp)
+        if array is not parameter:  # a large integer may be infinite in the dtype of the other array
+            require_array(name, array)
+        if isinstance(array, np.ndarray):
+            array = np.array(array, order="C")
+            array.flags.writeable = False
+        own[name] = array
+    return own
+
+
+def writeable(array: Any) -> Any:
+    """A copy of a NumPy parameter that may be written; any other array as it is."""
     # torch.from_numpy warns about read-only memory
     return np.array(array) if isinstance(array, np.ndarray) else array
 
