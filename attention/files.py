@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from numpy.typing import ArrayLike
 
 from attention._arrays import shown, to_numpy
 from attention.foreign import (
@@ -43,7 +42,6 @@ __all__ = [
     "read_arrays",
     "read_tensors",
     "save_layer",
-    "write_examples",
     "write_tensors",
     "write_whole",
 ]
@@ -216,14 +214,6 @@ def read_array(path: FilePath) -> np.ndarray:
     if len(arrays) != 1:
         raise wrong(Path(path), f"the file holds {len(arrays)} arrays where one is needed")
     return next(iter(arrays.values()))
-
-
-def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
-    """Write token matrices and their labels (n, k, d) as one file, for `ExampleOracle.from_files`."""
-    x, y = (_writable_array(name, array) for name, array in (("x", x), ("y", y)))
-    if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
-        raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
-    write_tensors(path, "examples", {"x": x, "y": y}, {})
 
 
 def write_whole(path: FilePath, data: bytes) -> None:

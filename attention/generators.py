@@ -47,20 +47,6 @@ def make_nice_layer(
     return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
 
 
-def make_diagonal_layer(*, heads: int, dim: int, sigma: float = 2.0, rng: Rng = None) -> AttentionLayer:
-    """Draw a layer whose attention matrices are diagonal: Theta_jj from N(0, sigma^2/d).
-
-    The logits of a token lie on a lattice, and that of a token on itself is the constant Tr(Theta). O(m d^2).
-
-    Examples
-    --------
-    >>> layer = make_diagonal_layer(heads=1, dim=3, rng=0)
-    >>> (layer.theta[0] != 0).sum(axis=0)
-    array([1, 1, 1])
-    """
-    return make_block_diagonal_layer(heads=heads, dim=dim, block=1, sigma=sigma, rng=rng)
-
-
 @checked
 def make_block_diagonal_layer(
     *,
@@ -73,7 +59,8 @@ def make_block_diagonal_layer(
     """Draw a layer whose attention matrices are block diagonal with Gaussian blocks of size `block`.
 
     The last block is smaller if `block` does not divide d. Entries inside the blocks are N(0, sigma^2 / s), with s
-    their number in one matrix. O(m d^2).
+    their number in one matrix. With blocks of 1, logits lie on a lattice, and that of a token on itself is the
+    constant Tr(Theta). O(m d^2).
     """
     rng = _begin(heads, dim, rng, block=block)
     part = np.arange(dim) // block

@@ -89,51 +89,6 @@ class SphereInputs(_TokenShape):
         return x * (np.sqrt(self.dim) / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
-@dataclass(frozen=True)
-@checked
-class SliceInputs(_Drawn):
-    """Boolean tokens conditioned on the Hamming weights of fixed substrings (the talk's local concentration).
-
-    Parameters
-    ----------
-    blocks : sequence of int
-        Lengths of the consecutive substrings of a token; they add up to d.
-    weights : sequence of k sequences of int
-        For each token, the number of +1 entries in each of its substrings.
-    """
-
-    blocks: Sequence[PositiveInt]
-    weights: Sequence[Sequence[NonNegativeInt]]
-
-    def __post_init__(self) -> None:
-        if not self.blocks or not self.weights:
-            raise ValueError("blocks or weights is empty: at least one substring and one token are needed.")
-        for row in self.weights:
-            if len(row) != len(self.blocks) or any(a > b for a, b in zip(row, self.blocks, strict=True)):
-                raise ValueError(
-                    f"weights has a row {row} for blocks {self.blocks}: one weight a block, at most its length, is "
-                    "needed."
-                )
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens."""
-        return len(self.weights)
-
-    @property
-    def dim(self) -> int:
-        """The number of coordinates of a token."""
-        return sum(self.blocks)
-
-    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
-        n, k, _ = shape
-        parts = []
-        for size, *ones in zip(self.blocks, *self.weights, strict=True):
-            order = rng.random((n, k, size)).argsort(axis=-1)
-            parts.append(np.where(order < np.asarray(ones)[:, None], 1.0, -1.0))
-        return np.concatenate(parts, axis=-1)
-
-
 @dataclass(frozen=True, eq=False)
 @checked
 class PositionedInputs:
@@ -234,7 +189,6 @@ _BY_NAME: dict[str, Any] = {
     "boolean": BooleanInputs,
     "gaussian": GaussianInputs,
     "sphere": SphereInputs,
-    "slice": SliceInputs,
     "positioned": PositionedInputs,
     "marked": MarkedInputs,
 }

@@ -26,7 +26,7 @@ from safetensors.numpy import save_file
 
 import runs.engine
 from arena.cli.main import app, run
-from attention.files import write_examples
+from attention.files import write_tensors
 from attention.memory import memory_limited_to
 from lwe import LWEParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
@@ -212,7 +212,7 @@ def files(tmp_path_factory):
         maps = {f"layer.0.attention.{part}.weight": np.eye(4) + x[n, :1, :1] for n, part in enumerate(parts)}
         save_file(maps, "model/model.safetensors")
         Path("model/config.json").write_text('{"num_attention_heads": 1}')
-        write_examples("examples.safetensors", x, x)
+        write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
         with pytest.MonkeyPatch.context() as patch:
             compute_here(patch)

@@ -58,7 +58,6 @@ def samples(public=SAMPLES.public, labels=SAMPLES.labels):
 
 
 ATTENTION = [
-    (lambda: attention.SliceInputs((2,), ((1, 1),)), "one weight a block"),
     (lambda: attention.PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),

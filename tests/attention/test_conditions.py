@@ -15,7 +15,6 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
     make_repeated_singular_values_layer,
@@ -136,7 +135,7 @@ class TestLargestCharacteristicValue:
 # what each is built to violate, with what that implies; and what that makes likely
 STRUCTURES = [
     (make_nice_layer, {}, "", ""),
-    (make_diagonal_layer, {}, "non_arithmetic", "trace"),
+    (make_block_diagonal_layer, {"block": 1}, "non_arithmetic", "trace"),
     (make_block_diagonal_layer, {"block": 4}, "non_arithmetic", "trace"),
     (make_low_rank_layer, {"rank": 3}, "stable_rank", ""),
     (make_low_rank_layer, {"rank": 3, "w_rank": 3}, "stable_rank w_stable_rank", ""),

@@ -13,7 +13,6 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
     make_repeated_singular_values_layer,
@@ -22,7 +21,6 @@ from attention import (
 
 MAKERS = {
     "nice": lambda **sizes: make_nice_layer(**sizes),
-    "diagonal": lambda **sizes: make_diagonal_layer(**sizes),
     "block diagonal": lambda **sizes: make_block_diagonal_layer(block=3, **sizes),
     "low rank": lambda **sizes: make_low_rank_layer(rank=2, **sizes),
     "low rank of both": lambda **sizes: make_low_rank_layer(rank=2, w_rank=3, **sizes),
@@ -64,14 +62,6 @@ def test_a_seed_fixes_all_bits_and_sigma_scales_theta_alone(make):
     np.testing.assert_allclose(three.theta, 1.5 * one.theta, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(three.w, one.w)
     assert not make(heads=3, dim=6, sigma=0.0, rng=0).theta.any()
-
-
-@given(**heads_and_dims)
-def test_diagonal_is_zero_off_the_diagonal_only(heads, dim, seed):
-    theta = make_diagonal_layer(heads=heads, dim=dim, rng=seed).theta
-    for head in theta:
-        np.testing.assert_array_equal(head, np.diag(np.diag(head)))
-        assert np.diag(head).all()
 
 
 @given(**heads_and_dims, block=st.integers(1, 12))
