@@ -30,7 +30,6 @@ from attention.foreign import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
-from attention.memory import require_memory
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
 from attention.validation import checked, require_array
 
@@ -108,8 +107,6 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
         strict_json(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The metadata have no JSON form that can be read back: {error}.") from None
-    # the library copies every array twice, and panics without memory
-    require_memory(f"Writing {path}", 2 * sum(array.nbytes for array in arrays.values()))
     data = safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text})
     if (length := int.from_bytes(data[:8], "little")) > JSON_LIMIT:
         raise ValueError(f"The header takes {length} bytes: put what is large into the tensors.")

@@ -27,7 +27,6 @@ from safetensors.numpy import save_file
 import runs.engine
 from arena.cli.main import app, run
 from attention.files import write_tensors
-from attention.memory import memory_limited_to
 from lwe import LWEParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
 
@@ -252,8 +251,8 @@ def _in_this_process(monkeypatch):
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))
-    with memory_limited_to(256 << 20):
-        yield
+    monkeypatch.setattr("attention.memory.available_memory", lambda: 256 << 20)
+    yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

@@ -568,7 +568,7 @@ WRONG_TENSORS = {
         BERT | {"relative_attention_bias.weight": np.ones((4, 2))},
         "logits have terms of the positions",
     ),
-    "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
+    "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', and what it does"),
     "keys of other tokens": (
         TORCH | {"k_proj_weight": np.zeros((4, 3))},
         r"key is an array of shape \(4, 3\)",
