@@ -503,7 +503,7 @@ class TestFinding:
         tensors = bert_tensors([one], "question.encoder.") | bert_tensors([other, other], "context.encoder.")
         path = save(tmp_path / "model.safetensors", tensors | gpt2_tensors([third]))
         for prefix, words in [
-            (None, r"several models fit.*'context.encoder.'.*layers 0 to 1.*'question"),
+            (None, r"several models fit.*'context.encoder.'.*layers 0, 1.*'question"),
             ("answer", "no layers have the prefix 'answer'"),
         ]:
             refused(path, words, ValueError, heads=2, prefix=prefix)
@@ -627,7 +627,7 @@ class TestWrongFiles:
     def test_layers_heads_and_configs(self, tmp_path):
         path = write(tmp_path, "BERT", [four_by_four()] * 3)
         for options, words in [
-            ({"layer": 3, "heads": 2}, "has no layer 3.*there are layers 0 to 2"),
+            ({"layer": 3, "heads": 2}, "has no layer 3.*there are layers 0, 1, 2"),
             ({"layer": -1, "heads": 2}, "layer is -1"),
             ({"heads": 3}, "a divisor of 4"),
             ({}, "give heads"),
@@ -644,16 +644,11 @@ class TestWrongFiles:
             (tmp_path / "model.safetensors.index.json").write_text(index)
             refused(tmp_path, r"index (has no weight_map|is not valid JSON)")
 
-    def test_files_of_other_kinds_are_named(self, tmp_path):
-        for content, words in [
-            (b"", "is empty"),
-            (b"GGUF\x03\0\0\0\0\0\0\0", "kind GGUF"),
-            (b"\x89HDF\r\n\x1a\n\0\0\0", "kind HDF5"),
-            (b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x10", "kind ONNX"),
-        ]:
-            for name in ("model.safetensors", "model.pt", "model.onnx"):
+    def test_files_of_other_kinds(self, torch, tmp_path):
+        for content in (b"", b"GGUF\x03\0\0\0\0\0\0\0", b"\x89HDF\r\n\x1a\n\0\0\0"):
+            for name in ("model.safetensors", "model.pt"):
                 (tmp_path / name).write_bytes(content)
-                refused(tmp_path, rf"{name}.*{words}", heads=2)
+                refused(tmp_path, rf"{name}: the file is no valid", heads=2)
                 (tmp_path / name).unlink()
 
     def test_pickles_that_are_more_than_tensors_are_refused_and_run_nothing(self, torch, tmp_path):
