@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -57,45 +57,29 @@ class ConditionReport:
 
     def rows(self) -> list[dict[str, str]]:
         """A row of text for each condition, by column."""
-        rows = []
-        for condition in self.conditions:
-            measured, wanted = _told_apart(condition.measured, condition.threshold)
-            held = "holds" if condition.verdict else "VIOLATED"
-            verdict = "nothing to measure" if condition.measured is None else held
-            wanted = f"{'<=' if condition.better == 'small' else '>='} {wanted}"
-            texts = (condition.name, condition.applies_to, measured, wanted, verdict)
-            rows.append(dict(zip(("condition", "on", "measured", "wanted", "verdict"), texts, strict=True)))
-        return rows
+        return [
+            {
+                "condition": one.name,
+                "on": one.applies_to,
+                "measured": "-" if one.measured is None else f"{one.measured:.3g}",
+                "wanted": f"{'<=' if one.better == 'small' else '>='} {one.threshold:.3g}",
+                "verdict": ("nothing to measure" if one.measured is None else "holds") if one.verdict else "VIOLATED",
+            }
+            for one in self.conditions
+        ]
 
     def __str__(self) -> str:
-        rows = self.rows()
-        header = list(rows[0]) if rows else []
-        lines = [header, *(list(row.values()) for row in rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-        lines.insert(1, ["-" * width for width in widths])
-        table = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-        ]
         tokens = "k not given" if self.tokens is None else f"k={self.tokens} tokens"
-        some = len(self.violated)
-        whole = f"{some} condition{'s' * (some > 1)} violated" if some else "all conditions hold"
-        title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {whole}"
-        return "\n".join([title, *(line.rstrip() for line in table), _NOTE])
+        violated = f"{len(self.violated)} of {len(self.conditions)} conditions violated"
+        verdict = "all conditions hold" if self.satisfied else violated
+        title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {verdict}"
+        rows = self.rows()
+        lines = ["{:32}{:7}{:10}{:11}{}".format(*texts) for texts in (rows[0], *(row.values() for row in rows))]
+        return "\n".join([title, *lines, _NOTE])
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values; an infinite value becomes the text "infinity"."""
-        return {
-            "heads": self.heads,
-            "dim": self.dim,
-            "tokens": self.tokens,
-            "satisfied": self.satisfied,
-            "violated": list(self.violated),
-            "conditions": [
-                {name: _plain(value) for name, value in vars(condition).items()}
-                for condition in self.conditions
-            ],
-            "note": _NOTE,
-        }
+        """The report as JSON values, but for infinite numbers."""
+        return asdict(self) | {"satisfied": self.satisfied, "violated": self.violated, "note": _NOTE}
 
 
 _NOTE = (
@@ -229,20 +213,3 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "heads_against_dimension": ("small", 0.25, "The number of heads is much smaller than the dimension."),
     "tokens_against_dimension": ("small", 0.25, "The number of tokens is much smaller than the dimension."),
 }
-
-
-def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
-    """Both numbers with three digits, or with as many as are needed to show that they differ."""
-    if measured is None:
-        return "-", f"{threshold:.3g}"
-    digits = 3
-    # 17 digits distinguish any two floats
-    while digits < 17 and measured != threshold and f"{measured:.{digits}g}" == f"{threshold:.{digits}g}":
-        digits += 1
-    return f"{measured + 0.0:.{digits}g}", f"{threshold:.{digits}g}"  # no minus zero
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(map(_plain, value))
-    return "infinity" if isinstance(value, float) and math.isinf(value) else value

@@ -1,7 +1,6 @@
 """Every condition against brute force, on layers that meet all and on layers built to violate one."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -214,7 +213,6 @@ class TestDegenerate:
         assert report["theta_linear_independence"].measured < 1e-12
         assert report["w_norms_comparable"].measured == (1 if len(zero) == 3 else math.inf)
         assert report["theta_pairwise_distance"].measured == pytest.approx(0 if len(zero) > 1 else 1)
-        assert json.loads(json.dumps(report.to_json(), allow_nan=False)) == report.to_json()
         assert "inf" in str(report) or len(zero) == 3
 
     def test_conditions_about_pairs_are_vacuous_for_one_head(self):
@@ -227,7 +225,6 @@ class TestDegenerate:
             assert "one head makes no pair" in report[name].explanation
         assert report["theta_linear_independence"].measured == pytest.approx(1)
         assert report.satisfied
-        assert "nothing to measure" in str(report)
 
     def test_singular_values_of_zero_count_once(self):
         layer = make_low_rank_layer(heads=2, dim=16, rank=3, rng=0)
