@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         make_close_heads_layer,
         make_low_rank_layer,
         make_nice_layer,
-        make_repeated_singular_values_layer,
         make_transformer_shaped_layer,
     )
     from attention.inputs import (
@@ -88,7 +87,6 @@ __all__ = [
     "make_nice_block",
     "make_nice_layer",
     "make_nice_network",
-    "make_repeated_singular_values_layer",
     "make_transformer_shaped_layer",
     "network_errors",
     "parameter_errors",

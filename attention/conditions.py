@@ -114,14 +114,11 @@ def check_conditions(
     * theta_incoherence, w_incoherence: ``max |<A_i, A_j>| / (|A_i| |A_j|)`` over pairs; at most 1/4.
     * theta_stable_rank, w_stable_rank: ``min |A_i|^2 / |A_i|_op^2``; at least ``max(m, k, ln d)``.
     * theta_trace: ``max Tr(Theta_i)^2 / |Theta_i|^2``; at most 1/4.
-    * theta_heavy_column: ``max |column|^2 / |Theta_i|^2``; at most 1/4.
     * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2. The range of t
       is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at most ``1 / (4 |theta|)``.
     * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``. All other conditions are scale-free.
     * theta_norms_comparable, w_norms_comparable: ``max |A_i| / min |A_i|``; at most 4.
     * theta_pairwise_distance: ``min |Theta_i - Theta_j| / max(|Theta_i|, |Theta_j|)``; at least 1/10.
-    * theta_distinct_singular_values: the smallest gap of neighbouring singular values over the largest value;
-      at least 1e-6. All values that are 0 up to rounding count as one value: theta_stable_rank judges a low rank.
     * theta_linear_independence: the smallest singular value of the stacked ``vec(Theta_i) / |Theta_i|``; at
       least 1/10.
     * theta_affine_independence: singular value m-1 of the stacked ``vec(Theta_i - mean)``, scaled so that the
@@ -129,8 +126,8 @@ def check_conditions(
       the heads; differences from one head would.
     * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
-    Conditions about pairs are vacuous for one head. A zero head has stable rank 0 and no distinct singular values,
-    and its columns lie on a lattice.
+    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, and its columns
+    lie on a lattice.
     O(m d^3 + m^2 d^2).
 
     References
@@ -195,7 +192,6 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "theta_incoherence": ("small", 0.25, "Heads that point in different directions can be told apart."),
     "theta_stable_rank": ("large", None, "Many directions matter alike, so that logits are nearly Gaussian."),
     "theta_trace": ("small", 0.25, "The logit of a token on itself behaves like the logits on the others."),
-    "theta_heavy_column": ("small", 0.25, "No single coordinate of a token decides the logits."),
     "theta_non_arithmetic": (
         "small",
         0.5,
@@ -204,7 +200,6 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "theta_norms": ("small", None, "Logits are at most polylogarithmic: patterns are seldom saturated."),
     "theta_norms_comparable": ("small", 4.0, f"No head drowns the others; {_ZERO}"),
     "theta_pairwise_distance": ("large", 0.1, "No two heads attend in nearly the same way."),
-    "theta_distinct_singular_values": ("large", 1e-6, "Singular vectors are determined, not left free."),
     "theta_linear_independence": ("large", 0.1, "The span of the heads has the dimension m."),
     "theta_affine_independence": ("large", 0.1, "The affine hull of the heads has the dimension m-1."),
     "w_incoherence": ("small", 0.25, "The outputs of different heads can be told apart."),

@@ -120,29 +120,6 @@ def make_close_heads_layer(
 
 
 @checked
-def make_repeated_singular_values_layer(
-    *,
-    heads: PositiveInt,
-    dim: PositiveInt,
-    multiplicity: Annotated[int, Whole(2)] = 2,
-    sigma: NonNegativeFloat = 2.0,
-    rng: Rng = None,
-) -> AttentionLayer:
-    """Draw a layer whose attention matrices have every singular value `multiplicity` times.
-
-    The smallest value occurs less often if `multiplicity` does not divide d. If `multiplicity` is d, every Theta_i is a
-    multiple of an orthogonal matrix. The layer is a nice layer in which each run of neighbouring singular values is
-    replaced by its root mean square; this preserves every norm |Theta_i|. O(m d^3).
-    """
-    rng = _begin(heads, dim, rng, multiplicity=multiplicity)
-    left, values, right = np.linalg.svd(rng.standard_normal((heads, dim, dim)) * (sigma / dim))
-    for first in range(0, dim, multiplicity):
-        run = values[:, first : first + multiplicity]
-        run[:] = np.sqrt(np.mean(run**2, axis=1, keepdims=True))
-    return AttentionLayer(theta=(left * values[:, None, :]) @ right, w=_nice_w(heads, dim, rng))
-
-
-@checked
 def make_affinely_dependent_layer(
     *, heads: Annotated[int, Whole(3)], dim: PositiveInt, sigma: NonNegativeFloat = 2.0, rng: Rng = None
 ) -> AttentionLayer:

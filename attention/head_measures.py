@@ -52,10 +52,6 @@ class HeadMeasures:
         """Tr(A_i)^2 / |A_i|^2; 0 for a zero head."""
         return (np.trace(self._heads, axis1=1, axis2=2) * self._per_size) ** 2
 
-    def heavy_column(self) -> Float[np.ndarray, " m"]:
-        """The largest squared norm of a column of A_i over |A_i|^2; 0 for a zero head."""
-        return (np.linalg.norm(self._heads, axis=1).max(axis=1) * self._per_size) ** 2
-
     def non_arithmetic(self) -> Float[np.ndarray, " m"]:
         """The largest `largest_characteristic_value` of the columns of every head; 1 if a column is zero."""
         return np.array([largest_characteristic_value(head).max() for head in self._heads])
@@ -68,16 +64,6 @@ class HeadMeasures:
             gap = np.linalg.norm(self._heads[i] - self._heads[j])
             distance[i, j] = distance[j, i] = gap / (max(self._size[i], self._size[j]) or 1.0)
         return distance.min(axis=1)
-
-    def distinct_singular_values(self) -> Float[np.ndarray, " m"]:
-        """The smallest gap of neighbouring singular values over the largest one; values of 0 count once."""
-        gaps = np.zeros(self._m)
-        for head, values in enumerate(self._singular_values):
-            if values[0] > 0:
-                rank = int((values > self._d * self._epsilon * values[0]).sum())
-                distinct = np.append(values[:rank], [0.0] if rank < self._d else [])
-                gaps[head] = (distinct[:-1] - distinct[1:]).min(initial=values[0]) / values[0]
-        return gaps
 
     def linear_independence(self) -> float:
         """The smallest singular value of the stacked vec(A_i) / |A_i|."""
