@@ -1,6 +1,7 @@
 """The example oracle EX(F, D): labelled examples of an unknown layer, every one counted."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from jaxtyping import Float
 
 from attention._arrays import shown
 from attention.files import FilePath, read_array, read_arrays
-from attention.foreign import FileFormatError, wrong
+from attention.foreign import guarded
 from attention.inputs import Inputs, Rng
 from attention.validation import NonNegativeFloat, checked, count, random_generator, require_array
 
@@ -101,21 +102,9 @@ class ExampleOracle:
             x, y = read_arrays(x_path, names=("x", "y")).values()
         else:
             x, y = read_array(x_path), read_array(y_path)
-        paths = {"x": Path(x_path), "y": Path(x_path if y_path is None else y_path)}
-        for name, array in (("x", x), ("y", y)):
-            if array.ndim != 3 or 0 in array.shape:
-                raise wrong(
-                    paths[name],
-                    f"{name} has the shape {array.shape}: (n, k, d), examples by tokens by coordinates, is needed",
-                )
-        if x.shape != y.shape:
-            raise wrong(
-                paths["y"], f"y has the shape {y.shape}: {x.shape}, that of x in {paths['x']}, is needed"
-            )
-        try:
-            return cls.from_arrays(x, y)
-        except ValueError as error:
-            raise FileFormatError(f"{x_path}: {error}") from None
+        for name, array, shape, path in (("x", x, ("n", "k", "d"), x_path), ("y", y, x.shape, y_path or x_path)):
+            guarded(Path(path), "it holds no examples", partial(require_array, name, array, shape))
+        return cls.from_arrays(x, y)
 
     @property
     def drawn(self) -> int:

@@ -32,12 +32,17 @@ class Inputs(Protocol):
         """Draw `n` independent token matrices."""
 
 
+@dataclass(frozen=True)
+@checked
 class _Drawn:
     """A distribution that draws its own matrices; it first checks that they fit into memory."""
 
+    tokens: PositiveInt
+    dim: PositiveInt
+
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` independent token matrices; O(n k d)."""
-        n, k, d = count("n", n, least=0), self.tokens, self.dim  # type: ignore[attr-defined]
+        n, k, d = count("n", n, least=0), self.tokens, self.dim
         require_memory(
             f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
             _DRAWING * max(n, 1) * k * d,
@@ -50,14 +55,7 @@ class _Drawn:
 
 
 @dataclass(frozen=True)
-@checked
-class _TokenShape(_Drawn):
-    tokens: PositiveInt
-    dim: PositiveInt
-
-
-@dataclass(frozen=True)
-class BooleanInputs(_TokenShape):
+class BooleanInputs(_Drawn):
     """Uniform tokens in {-1, 1}^d: the distribution of the paper's theorems.
 
     Examples
@@ -73,7 +71,7 @@ class BooleanInputs(_TokenShape):
 
 
 @dataclass(frozen=True)
-class GaussianInputs(_TokenShape):
+class GaussianInputs(_Drawn):
     """Independent standard normal tokens."""
 
     def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
@@ -81,7 +79,7 @@ class GaussianInputs(_TokenShape):
 
 
 @dataclass(frozen=True)
-class SphereInputs(_TokenShape):
+class SphereInputs(_Drawn):
     """Tokens uniform on the sphere of radius sqrt(d)."""
 
     def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
@@ -197,18 +195,15 @@ _IN_FILES = {
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
     """`inputs` as plain JSON values; `inputs_from_json` restores it bit for bit."""
-    names = [name for name, kind in _BY_NAME.items() if type(inputs) is kind]
-    if not names:
+    names = {kind: name for name, kind in _BY_NAME.items()}
+    if type(inputs) not in names:
         raise ValueError(
             f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
         )
-    names_of = {field.name: _IN_FILES.get(field.name, field.name) for field in fields(cast(Any, inputs))}
-    parts = {part: getattr(inputs, field) for field, part in names_of.items()}
-    if "inputs" in parts:
-        parts["inputs"] = inputs_to_json(parts["inputs"])
-    if "positions" in parts:
-        parts["positions"] = parts["positions"].tolist()
-    return {"name": names[0]} | parts
+    parts = {field.name: getattr(inputs, field.name) for field in fields(cast(Any, inputs))}
+    if isinstance(inputs, PositionedInputs):
+        parts = {"inputs": inputs_to_json(inputs.inputs), "positions": inputs.positions.tolist()}
+    return {"name": names[type(inputs)]} | {_IN_FILES.get(name, name): part for name, part in parts.items()}
 
 
 def inputs_from_json(data: Mapping[str, Any]) -> Inputs:

@@ -120,7 +120,7 @@ WRONG = [
     (f"{GIVEN} --learner by-queries", "learns from value queries, which given examples cannot answer"),
     (
         "learn --examples-from x.npy A.npy --heads 2",
-        "(n, k, d), examples by tokens by coordinates, is needed",
+        "of shape (n, k, d) is needed",
     ),
     ("learn --examples-from same.npy x.npy --heads 2", "are all of one input"),
     ("recover model --layers 2", "there is no layer 2, only 0"),
