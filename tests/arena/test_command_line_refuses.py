@@ -118,10 +118,7 @@ WRONG = [
     (f"{GIVEN} --heads 2 --tokens 3", "tokens is for examples"),
     (f"{GIVEN} --learner elimination", "attack on hidden parities only"),
     (f"{GIVEN} --learner by-queries", "learns from value queries, which given examples cannot answer"),
-    (
-        "learn --examples-from x.npy A.npy --heads 2",
-        "of shape (n, k, d) is needed",
-    ),
+    ("learn --examples-from x.npy A.npy --heads 2", "A.npy: it holds no examples (y is an array of shape"),
     ("learn --examples-from same.npy x.npy --heads 2", "are all of one input"),
     ("recover model --layers 2", "there is no layer 2, only 0"),
     ("recover model --layers 1-0", "as in 0,2-4"),
