@@ -403,29 +403,11 @@ class TestTorchFiles:
 
 
 class TestFinding:
-    @pytest.mark.parametrize(
-        "wrapped",
-        [
-            "_orig_mod.module.bert.layer.{}",
-            "module.bert._fsdp_wrapped_module.layer.{}._orig_mod",
-            "bert.layer.{}._checkpoint_wrapped_module",
-        ],
-    )
-    def test_segments_of_wrappers_are_ignored(self, tmp_path, wrapped):
-        plain = bert_tensors([four_by_four(0), four_by_four(1)], "bert.")
-        names = {
-            name: name.replace(f"bert.layer.{n}", wrapped.format(n))
-            for n in (0, 1)
-            for name in plain
-            if f".{n}." in name
-        }
-        path = save(tmp_path / "wrapped" / "a.safetensors", {names[name]: plain[name] for name in plain})
-        got = read_checkpoint_layer(path, layer=1, heads=2, prefix="module.bert")
-        wanted = read_checkpoint_layer(save(tmp_path / "a.safetensors", plain), layer=1, heads=2)
-        np.testing.assert_array_equal(got.layer.theta, wanted.layer.theta)
-        assert got.prefix == wanted.prefix == "bert."
-        path = save(path, plain | {f"module.{name}": array for name, array in plain.items()})
-        refused(path, "differ in wrappers only")
+    def test_two_tensors_of_one_name_but_for_wrappers(self, tmp_path):
+        wrapped = {f"module.{name}": array for name, array in BERT.items()}
+        refused(save(tmp_path / "a.safetensors", BERT | wrapped), "differ in wrappers only")
+        got = read_checkpoint_layer(save(tmp_path / "a.safetensors", wrapped), layer=0, heads=2, prefix="module.")
+        assert got.prefix == ""
 
     @pytest.mark.parametrize("kind", ["safetensors", "bin"])
     def test_a_checkpoint_in_parts(self, tmp_path, kind, request):
@@ -514,22 +496,9 @@ WRONG_TENSORS = {
         BERT | {"layer.0.attention.self.query.lora_A.default.weight": np.zeros((1, 4))},
         "has an adapter, .*lora_A.*merge",
     ),
-    "adapter of peft": (
-        {name.replace("query.", "query.base_layer."): array for name, array in BERT.items()}
-        | {"base_model.layer.0.attention.self.query.lora_B.weight": np.zeros((4, 1))},
-        "has an adapter, .*lora_B.*merge",
-    ),
     "normalised queries": (
         timm_tensors([four_by_four()]) | {"blocks.0.attn.q_norm.weight": np.ones(2)},
         "has 'attn.q_norm.weight', and what it does",
-    ),
-    "relative positions": (
-        BERT | {"layer.0.attention.self.distance_embedding.weight": np.ones((7, 2))},
-        "has 'attention.self.distance_embedding.weight', and what it does",
-    ),
-    "rotary in BERT": (
-        BERT | {"layer.0.attention.self.rotary.freq": np.zeros(2)},
-        "are rotated by their positions",
     ),
     "rotary in the model": (
         {f"bert.{name}": array for name, array in BERT.items()} | {"bert.rotary_emb.inv_freq": np.ones(2)},
@@ -548,17 +517,14 @@ WRONG_TENSORS = {
         TORCH | {"in_proj_weight": np.zeros((12, 4))},
         "has 'in_proj_weight' and 'k_proj_weight': one of the two",
     ),
-    "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
-    "no c_proj": (without(GPT2, "c_proj.weight"), "missing"),
     "key shape": (
         changed(BERT, "key.weight", lambda a: a[:3]),
         "4 rows of queries, 3 of keys and 4 of values",
     ),
     "bias shape": (changed(BERT, "dense.bias", lambda a: a[:3]), r"output_bias is an array of shape \(3,\)"),
     "query a vector": (changed(BERT, "query.weight", np.ravel), "no matrices and vectors"),
-    "query empty": (changed(BERT, "query.weight", lambda a: a[:0]), "no matrices and vectors"),
     "neither layout": (changed(GPT2, "c_attn.weight", lambda a: a[:, :9]), r"shapes .*: \(p, d\) and"),
     "nan": (changed(BERT, "0.attention.self.value.bias", poisoned), "value.bias' holds NaN"),
     "integers": (changed(BERT, "query.weight", lambda a: a.astype(np.int32)), "has dtype int32"),
