@@ -122,7 +122,9 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
     for name in own:
         if name not in read and not re.fullmatch(naming.known, name.removeprefix(naming.scope)):
-            raise wrong(shown, f"the layer has {name!r:.200}, and what it does to the attention is not known here")
+            raise wrong(
+                shown, f"the layer has {name!r:.200}, and what it does to the attention is not known here"
+            )
     return causal or bool(config.flag("is_decoder"))
 
 

@@ -147,7 +147,9 @@ def _locate(path: Path) -> tuple[Path, _Tensors]:
     plain: dict[str, Any] = {}
     for name, read in tensors.items():
         if unwrapped(name) in plain:
-            raise wrong(path, f"{name!r:.200} and another tensor differ in wrappers only: one of the two is needed")
+            raise wrong(
+                path, f"{name!r:.200} and another tensor differ in wrappers only: one of the two is needed"
+            )
         plain[unwrapped(name)] = read
     return path, plain
 
@@ -185,8 +187,8 @@ def _in_folder(folder: Path) -> Path:
             return folder / names[0]
         if names:
             raise wrong(folder, f"the folder holds {', '.join(names):.300}; give one of them")
-    ends = ", ".join((".safetensors", *PICKLES))
-    raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {ends}")
+    allowed = ", ".join((".safetensors", *PICKLES))
+    raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {allowed}")
 
 
 def _choose(shown: Path, tensors: _Tensors, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:

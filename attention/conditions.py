@@ -63,7 +63,9 @@ class ConditionReport:
                 "on": one.applies_to,
                 "measured": "-" if one.measured is None else f"{one.measured:.3g}",
                 "wanted": f"{'<=' if one.better == 'small' else '>='} {one.threshold:.3g}",
-                "verdict": ("nothing to measure" if one.measured is None else "holds") if one.verdict else "VIOLATED",
+                "verdict": ("nothing to measure" if one.measured is None else "holds")
+                if one.verdict
+                else "VIOLATED",
             }
             for one in self.conditions
         ]
@@ -74,7 +76,9 @@ class ConditionReport:
         verdict = "all conditions hold" if self.satisfied else violated
         title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {verdict}"
         rows = self.rows()
-        lines = ["{:32}{:7}{:10}{:11}{}".format(*texts) for texts in (rows[0], *(row.values() for row in rows))]
+        lines = [
+            "{:32}{:7}{:10}{:11}{}".format(*texts) for texts in (rows[0], *(row.values() for row in rows))
+        ]
         return "\n".join([title, *lines, _NOTE])
 
     def to_json(self) -> dict[str, Any]:

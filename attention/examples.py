@@ -102,7 +102,10 @@ class ExampleOracle:
             x, y = read_arrays(x_path, names=("x", "y")).values()
         else:
             x, y = read_array(x_path), read_array(y_path)
-        for name, array, shape, path in (("x", x, ("n", "k", "d"), x_path), ("y", y, x.shape, y_path or x_path)):
+        for name, array, shape, path in (
+            ("x", x, ("n", "k", "d"), x_path),
+            ("y", y, x.shape, y_path or x_path),
+        ):
             guarded(Path(path), "it holds no examples", partial(require_array, name, array, shape))
         return cls.from_arrays(x, y)
 

@@ -1,7 +1,7 @@
 """Where the token matrices X come from: Boolean, Gaussian, sphere, slice tokens, positions and constants."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from attention._arrays import shown
 from attention.memory import require_memory
-from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator, real_array
+from attention.validation import PositiveInt, checked, count, random_generator, real_array
 
 _DRAWING = 40  # bytes per number while matrices are drawn, temporary arrays included
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)

@@ -50,7 +50,9 @@ def available_memory() -> int:
         text = Path("/proc/meminfo").read_text(encoding="utf-8")
         free.append(1024 * int(text.split("MemAvailable:")[1].split()[0]))
     with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
-        limit, used = (int(Path("/sys/fs/cgroup", f"memory.{name}").read_text()) for name in ("max", "current"))
+        limit, used = (
+            int(Path("/sys/fs/cgroup", f"memory.{name}").read_text()) for name in ("max", "current")
+        )
         free.append(limit - used)
     return max(0, min(free))
 

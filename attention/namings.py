@@ -21,8 +21,8 @@ class Naming:
     ``PREFIX N.INNER.MODULE``, the names between are free, and the number may be absent. All tensors of attention begin
     with `scope`. `tensors` has the rest of their starts: those of queries, keys, values and outputs; or that of the
     first three in one and that of outputs; or all five, where the three are in one or apart. `known` is a pattern of
-    other tensors, which do not change what the layer computes. `norm` says whether the layer norm is before the layer or after it;
-    None if it is not known.
+    other tensors, which do not change what the layer computes. `norm` says whether the layer norm is before the layer
+    or after it; None if it is not known.
 
     `models` maps the model types (patterns) that compute plain softmax attention with these names to a pattern of the
     prefixes whose layers have a causal mask. It is empty for names that models of all types use. `causal` is that
@@ -103,7 +103,9 @@ def unwrapped(name: str) -> str:
 _QKV = ("query.", "key.", "value.")
 _BERT = "bert|roberta|xlm-roberta|camembert|electra|data2vec-text|ernie|bert-generation"
 _VIT = "vit|deit|vit_mae|vit_msn|ijepa|dinov2|audio-spectrogram-transformer"
-_TIMM = r"(vit|deit)_(tiny|small|base|large|huge)(_distilled)?_patch\d+(_reg4|_clip|_siglip)?(_dinov2)?(_\d+)?"
+_TIMM = (
+    r"(vit|deit)_(tiny|small|base|large|huge)(_distilled)?_patch\d+(_reg4|_clip|_siglip)?(_dinov2)?(_\d+)?"
+)
 _TRANSLATES = "bart|mbart|marian|pegasus|m2m_100|blenderbot(-small)?|plbart|whisper|opt"
 _BART = {
     _TRANSLATES: _DECODER,
@@ -129,7 +131,9 @@ NAMINGS = (
         ("q_lin.", "k_lin.", "v_lin.", "out_lin."),
         {"distilbert": _NEVER},
     ),
-    Naming("ALBERT", "albert_layers", "attention.", (*_QKV, "dense."), {"albert": _NEVER}, known=r"LayerNorm\..*"),
+    Naming(
+        "ALBERT", "albert_layers", "attention.", (*_QKV, "dense."), {"albert": _NEVER}, known=r"LayerNorm\..*"
+    ),
     Naming(
         "ViT",
         "layer",

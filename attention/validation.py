@@ -69,7 +69,9 @@ def checked(subject: Checked) -> Checked:
     ValueError: times is 0: a whole number of at least 1 is needed.
     """
     if isinstance(subject, type):
-        own = getattr(subject, "__post_init__", lambda self: None)  # that of the parent, if the class has none
+        own = getattr(
+            subject, "__post_init__", lambda self: None
+        )  # that of the parent, if the class has none
 
         def post_init(self: Any) -> None:
             given = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
@@ -177,7 +179,11 @@ def _to_real(value: Any) -> float:
     # NumPy would convert Booleans, texts and arrays with one entry to numbers
     kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) and not value.ndim else None
     try:
-        if isinstance(value, bool | str | bytes) or (kind or "f") not in "fiu" or getattr(value, "ndim", 0):
+        if (
+            isinstance(value, bool | str | bytes)
+            or (kind or "f") not in "fiu"
+            or getattr(value, "ndim", False)
+        ):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):

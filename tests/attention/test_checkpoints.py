@@ -294,7 +294,9 @@ class TestConfig:
             got = read_checkpoint_layer(path, layer=0)
             assert (got.layer.heads, got.head_dim) == (heads, rows // heads)
 
-    @pytest.mark.parametrize("naming", ["BERT alone", "BART alone", "timm alone", "GPT-2 alone", "torch's module"])
+    @pytest.mark.parametrize(
+        "naming", ["BERT alone", "BART alone", "timm alone", "GPT-2 alone", "torch's module"]
+    )
     def test_logits_that_no_layer_has_are_refused(self, tmp_path, naming):
         for config in ROTATED + OTHERS:
             words = "are rotated by their positions" if config in ROTATED else r"by config\.json"
@@ -406,7 +408,9 @@ class TestFinding:
     def test_two_tensors_of_one_name_but_for_wrappers(self, tmp_path):
         wrapped = {f"module.{name}": array for name, array in BERT.items()}
         refused(save(tmp_path / "a.safetensors", BERT | wrapped), "differ in wrappers only")
-        got = read_checkpoint_layer(save(tmp_path / "a.safetensors", wrapped), layer=0, heads=2, prefix="module.")
+        got = read_checkpoint_layer(
+            save(tmp_path / "a.safetensors", wrapped), layer=0, heads=2, prefix="module."
+        )
         assert got.prefix == ""
 
     @pytest.mark.parametrize("kind", ["safetensors", "bin"])

@@ -115,7 +115,10 @@ class TestTorch:
 
         for wrong, words in [
             (Doubled(6, 2), "a subclass too"),
-            (changed(lambda whole: whole.register_forward_hook(lambda _, __, out: (2 * out[0], None))), "differ"),
+            (
+                changed(lambda whole: whole.register_forward_hook(lambda _, __, out: (2 * out[0], None))),
+                "differ",
+            ),
             (giving(lambda _: lambda query, *_, **__: (2.0 * query, None)), "differ from those of the layer"),
             (giving(lambda _: lambda *_, **__: ("no tensor", None)), "fails on random tokens"),
             (giving(lambda forward: lambda *a, **o: [2 * forward(*a, **o)[0]]), "fails on random|differ"),
