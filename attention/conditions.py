@@ -117,9 +117,10 @@ def check_conditions(
     * theta_trace: ``max Tr(Theta_i)^2 / |Theta_i|^2``; at most 1/4, as the logit of a token on itself behaves like the
       others then.
     * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2, as a local
-      limit theorem needs. The range of t
-      is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at most ``1 / (4 |theta|)``.
-    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``, so that patterns are seldom saturated. All other conditions are scale-free.
+      limit theorem needs. The range of t is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at
+      most ``1 / (4 |theta|)``.
+    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``, so that patterns are seldom saturated. All other
+      conditions are scale-free.
     * theta_norms_comparable, w_norms_comparable: ``max |A_i| / min |A_i|``; at most 4.
     * theta_pairwise_distance: ``min |Theta_i - Theta_j| / max(|Theta_i|, |Theta_j|)``; at least 1/10.
     * theta_linear_independence: the smallest singular value of the stacked ``vec(Theta_i) / |Theta_i|``; at
@@ -129,8 +130,7 @@ def check_conditions(
       the heads; differences from one head would.
     * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
-    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, and its columns
-    lie on a lattice.
+    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, and its columns lie on a lattice.
     O(m d^3 + m^2 d^2).
 
     References
