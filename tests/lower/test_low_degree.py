@@ -119,14 +119,6 @@ def test_parities_have_one_term_for_each_number_of_samples():
         touched = range(1, min(samples, degree // 8) + 1)
         wanted = sum(Fraction(math.comb(samples, t), 2**t * targets) for t in touched)
         assert PARITY.squared_advantage(samples=samples, degree=degree) == wanted
-    # n/2 = N = 165 at degree 8; C(n, 2)/4 + n/2 >= N from n = 35 on
-    assert [PARITY.smallest_degree(samples=n) for n in (330, 329, 35, 34)] == [8, 16, 16, 24]
-    assert PARITY.smallest_degree(samples=5) is None
-    # t samples reach degree 40 t: the first t of which the sum reaches N is between 320 and the limit of 512
-    targets = math.comb(39, 19)
-    dense = SecretPairs.orthogonal(targets, (*(0,) * 39, Fraction(1, 2)))
-    sums = [sum(Fraction(math.comb(98, t), 2**t) for t in range(1, most + 1)) for most in range(1, 13)]
-    assert dense.smallest_degree(samples=98) == 40 * (1 + sum(one < targets for one in sums))
 
 
 def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
