@@ -118,17 +118,6 @@ def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
     assert PARITY.statistical_dimension(samples=331) == 0
 
 
-def test_dimension_is_the_largest_average_over_events_of_whole_pairs():
-    pairs = enumerated_pairs(ProfileFamily.designed_steps(dim=6, bits=4))
-    ranked = np.sort([abs(float(one)) for one in pairs.totals])[::-1]
-    averages = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
-    for samples in (3, 8, 20):
-        # events of so many pairs fail, and those of one more do not
-        least = np.flatnonzero(averages <= 1 / samples)[0]
-        found = len(ranked) / pairs.statistical_dimension(samples=samples) ** 2
-        assert least <= found <= least + 1
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("chances", "correlations", "said"),

@@ -21,19 +21,6 @@ def attack(instance, seed, **oracle):
     )
 
 
-def test_it_finds_the_secret_in_nearly_every_run():
-    found = 0
-    for seed in range(10):
-        instance = make_parity_instance(dim=40, bits=3, construction="B", rng=seed)
-        fit = attack(instance, seed)
-        if fit.outcome is Outcome.EXACT:
-            np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
-            np.testing.assert_array_equal(fit.layer.w, instance.layer.w)
-            found += 1
-        assert fit.examples_used <= 4 * (40 + 9)
-    assert found >= 9
-
-
 def test_the_secret_is_never_read():
     instance = make_parity_instance(dim=20, heads=2, rng=0)
     lying = dataclasses.replace(

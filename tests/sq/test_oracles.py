@@ -72,15 +72,6 @@ def test_exact_answers_to_groups_agree_with_enumeration():
                 assert oracle.query(query) == pytest.approx(wanted, abs=1e-12)
 
 
-def test_exact_statistical_answers_are_those_of_the_real_layer():
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        query = random_function(rng, bounded=False)
-        means = candidate_means(SMALL, query)
-        replies = [ExactOracle(STAT(0.3), SMALL, s).query(query) for s in range(len(SMALL.secrets))]
-        np.testing.assert_allclose(replies, means, atol=1e-12)
-
-
 def test_every_scalar_query_counts_one():
     group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
     for oracle in every_oracle(CSQ(0.3)):
@@ -98,16 +89,6 @@ def test_an_honest_oracle_draws_one_batch_a_call():
     assert oracle.query(query) != first  # fresh examples
     oracle.query_many([query] * 5)
     assert (oracle.asked, oracle.examples_used) == (7, 210)
-
-
-def test_honest_answers_are_within_hoeffding_of_the_exact_ones():
-    rng = np.random.default_rng(2)
-    model = STAT(0.1)
-    honest = HonestOracle(model, SMALL.instance(2), batch=4000, rng=3)
-    exact = ExactOracle(model, SMALL, 2)
-    queries = [random_function(rng, bounded=False) for _ in range(20)]
-    # 20 replies miss with probability 20 * 2 exp(-4000 * .12^2 / 2) = 1e-11
-    assert np.abs(honest.query_many(queries) - exact.query_many(queries)).max() < 0.12
 
 
 @settings(max_examples=20, deadline=None)

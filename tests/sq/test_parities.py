@@ -61,17 +61,6 @@ def test_certificate_counts_targets_and_queries():
     assert "Gaussian elimination" in str(certificate)
 
 
-def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
-    one, other = (make_parity_instance(dim=30, heads=2, rng=5).secret for _ in range(2))
-    np.testing.assert_array_equal(one, other)
-    rng, family = np.random.default_rng(0), ParityFamily(dim=6, bits=2)
-    counts = np.zeros(6)
-    for _ in range(200):
-        counts[family.draw(rng)] += 1
-    assert counts[0] == 0
-    assert np.abs(counts[1:] - 80).max() < 4 * np.sqrt(200 * 0.4 * 0.6)
-
-
 def test_slopes_that_both_saturate_are_refused():
     with pytest.raises(ValueError, match="singular in float64; take slopes further apart"):
         parity_heads("D", bits=11, slopes=[0.5 * 3.0**i for i in range(6)])

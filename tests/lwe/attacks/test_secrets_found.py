@@ -14,11 +14,14 @@ from lwe import (
     DiscreteGaussian,
     ExhaustiveAttack,
     Flips,
+    Interval,
     LatticeAttack,
     LeastSquaresAttack,
     LinearisationAttack,
     LWEParameters,
+    LWRSamples,
     MeetInTheMiddleAttack,
+    SparseBinary,
     SparseSigned,
     make_samples,
 )
@@ -89,6 +92,21 @@ DECODED = [
     BITS.updated(n=40, p=8),
     BITS.updated(n=20, q=97, p=97, Xe=DiscreteGaussian(12.0)),
 ]
+# public keys of as many samples as entries or a few more, and labels rounded to the nearest
+KEYS = [
+    *(
+        uniform(n, q, Xs=law, Xe=law, m=n)
+        for n, q in ((16, 251), (24, 257))
+        for law in (TERNARY, CentredBinomial(2))
+    ),
+    uniform(26, 97, Xs=BINARY, Xe=TERNARY, m=40),
+    uniform(32, 1021, Xs=SparseSigned(5), Xe=CentredBinomial(3), m=32),
+    uniform(18, 3329, Xs=SparseBinary(6), Xe=Interval(-2, 2), m=26),
+    uniform(20, 97, Xs=DiscreteGaussian(2.0), Xe=CentredBinomial(2), m=27),
+    uniform(16, 17, Xs=SparseSigned(5), Xe=DiscreteGaussian(1.0), m=29),
+]
+NEAREST = [uniform(12, q, p, **SMALL, m=m) for q, p, m in ((8192, 1024, 24), (251, 32, 40), (256, 4, 60))]
+NEAREST += [uniform(28, 251, 15, **SMALL, m=35)]
 # the attack, the problem, how many samples, how many seeds
 FOUND = [
     *((BKWAttack(), made, number, 1) for made, number in BKW),
@@ -102,6 +120,7 @@ FOUND = [
     *((LatticeAttack(), made, 1000, 1) for made in REDUCED),
     (LatticeAttack(), uniform(60, 113, Xs=SparseSigned(4), Xe=DiscreteGaussian(3.0)), 1500, 2),
     *((DecodingAttack(), made, 20_000, 2) for made in DECODED),
+    *((LatticeAttack(), made, made.m, 1) for made in KEYS),
     *(
         pytest.param(*row, 1, marks=SLOW)
         for row in (
@@ -126,6 +145,23 @@ def test_the_secret_is_found(attack, made, number, seeds):
         assert abs(result.accuracy - right) < 4 * np.sqrt(right * (1 - right) / number) + 1e-12
         if attack.name == "bkw":  # the samples that are left are as many as planned
             np.testing.assert_allclose(result.details["samples"], result.details["expected"], rtol=0.3)
+        if made.m is not None:
+            assert result.log10_false < -4
+            random = LWRSamples(samples.public, np.random.default_rng(0).permutation(samples.labels))
+            assert not LatticeAttack(rounds=1, largest_block=20)(random, made, rng=0).outcome.succeeded
         if attack.name == "linearisation":
             assert result.details["degree"] == label_degree(made) == made.q // made.p
-        assert ("guessed_zeros" in result.details) == (made.n == 60)
+        assert made.n != 60 or result.details["guessed_zeros"] > 0
+
+
+@pytest.mark.parametrize("made", NEAREST, ids=str)
+def test_labels_rounded_to_the_nearest_give_the_secret(made):
+    pytest.importorskip("fpylll")
+    samples, secret = make_samples(made, made.m, rounding="nearest", rng=1)
+    searches = (MeetInTheMiddleAttack(), ExhaustiveAttack()) if made.n < 20 else ()
+    for attack in (LatticeAttack(), *searches):
+        result = attack(samples, made, rng=0)
+        assert result.outcome is AttackOutcome.BROKEN, result
+        np.testing.assert_array_equal(result.secret, secret)
+    down = LWRSamples(samples.public, samples.labels)
+    assert made.n > 20 or MeetInTheMiddleAttack()(down, made, rng=0).outcome is AttackOutcome.NOTHING
