@@ -204,7 +204,7 @@ def centre_threshold(
     Examples
     --------
     >>> families = [ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m) for m in (2, 4, 6, 8)]
-    >>> [round(one.correlation_with_parity, 4) for one in families]
+    >>> [round(math.sqrt(one.weights[-1]), 4) for one in families]  # the correlation of g(N) with (-1)^N
     [0.4943, 0.7324, 0.8878, 0.9654]
     """
     _require_size(dim, bits)
