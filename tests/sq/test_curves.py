@@ -54,13 +54,6 @@ def test_an_honest_batch_left_out_keeps_all_queries_within_the_tolerance(learner
     assert CurveCell(learner, 12, 2, 0.3, "honest", batch=7).batch == 7
 
 
-@pytest.mark.parametrize("oracle", ["reference", "exact", "honest"])
-def test_parities_of_twenty_bits_and_more_are_measured(oracle):
-    point = measure_cell(CurveCell("exhaustive", 22, 20, 0.3, oracle))
-    assert (point.cell.targets, point.status) == (21, "found")
-    assert len(point.secret) == 20
-
-
 @pytest.mark.parametrize(
     ("cell", "said"),
     [

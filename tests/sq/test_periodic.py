@@ -8,10 +8,7 @@ from scipy.integrate import quad
 from scipy.special import eval_hermitenorm
 
 from sq import (
-    CSQ,
-    CorrelationalQuery,
     CurveCell,
-    HonestOracle,
     PeriodicFamily,
     measure_cell,
 )
@@ -137,14 +134,6 @@ def test_numbered_directions_are_those_of_the_curve():
         point = measure_cell(CurveCell("exhaustive", 8, 2, 0.3, oracle, family=family.name))
         assert point.status == "found"
         assert point.cell.lower_bound <= point.queries <= 20
-
-
-def test_norms_of_queries_are_taken_over_the_normal_tokens():
-    family = PeriodicFamily(dim=8, bits=2)
-    oracle = HonestOracle(CSQ(0.1), family.instance(3), batch=4000, rng=0)
-    with pytest.raises(ValueError, match="norm"):  # its norm is 1 over signs
-        oracle.query(CorrelationalQuery(lambda x: x[:, :, 1] ** 2 / math.sqrt(2)))
-    assert abs(oracle.query(CorrelationalQuery(lambda x: x[:, :, 1] / math.sqrt(2)))) < 0.1
 
 
 @pytest.mark.bad_input
