@@ -169,6 +169,15 @@ def test_the_coupling_of_heads_keeps_passes_few_where_their_weights_differ():
     assert iterate.residual < 1e-10
 
 
+def test_many_examples_of_low_rank_take_no_more_passes_than_few():
+    """149 passes, and many more where the values of heads count more than their logits, by the number of examples."""
+    layer, x, y, start = _problem(2, 3, 12, 3, floors=150)
+    end = _end(x, y, start, goal=1e-10)
+    assert len(x) > 10 * LowRankHeads.probe
+    assert end.residual < 1e-10
+    assert end.passes < 500
+
+
 def test_on_a_plateau_the_damping_halves_with_every_accepted_trial():
     # half of the labels is noise, which one head cannot fit: the residual stays
     rng = np.random.default_rng(0)
