@@ -349,7 +349,7 @@ def test_the_precision_of_answers_is_found(rounded, noise, accuracy):
 
 
 def test_rounding_is_relative_to_outputs_that_short_tokens_alone_show():
-    """Heads that cancel add 2e-4 x to tokens below 1e-3, 500 times the rounding 1e-10 |x| there, and nothing to others."""
+    """Heads that cancel add 2e-4 x to tokens below 1e-3, and nothing to others. Rounding is 1e-10 |x|."""
 
     def answer(x):
         differ, size = np.ptp(x, axis=1).max(axis=1) > 0, np.abs(x).max(axis=(1, 2))

@@ -104,7 +104,7 @@ def test_zero_labels_and_zero_tokens_give_zero():
 
 
 def test_a_coordinate_of_zeros_is_no_unit_of_the_others():
-    model, x, y = examples(2, 3)
+    _, x, y = examples(2, 3)
     tiny = np.pad(x, ((0, 0), (0, 0), (0, 1))) * 2.0**-200
     learned = regress(tiny, y, method="kernel", least_norm=True)
     np.testing.assert_allclose(learned(tiny), y, atol=1e-10)
