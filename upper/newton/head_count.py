@@ -1,7 +1,8 @@
-"""Find the number of heads: grow and prune students until neither more nor fewer heads are better."""
+"""Find the number of heads: guess it, then grow and prune students until neither more nor fewer heads are better."""
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from upper.newton.full_heads import Heads
 from upper.newton.loop import Iterate
 from upper.newton.noise import Noise, cost_of_each_head, no_worse
 from upper.newton.problem import Problem, SplitExamples, Supply
+from upper.newton.spectral import cross_moment_values, guessed_head_count
 from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_from, with_a_head
 
 
@@ -18,6 +20,7 @@ from upper.newton.starts import StartRules, heads_at, run, run_starts, starts_fr
 class HeadCountRules:
     """When a head counts, and how long to look for another: stricter rules drop weak heads, laxer ones fit noise."""
 
+    directions: int = 16  #: singular values of the cross-moments that the guess uses
     coarse: float = 1e-3  #: the residual at which students are compared; later digits say nothing of heads
     held_out: float = 50.0  #: times that, held-out examples are explained: a large student first overfits
     starts: int = 2  #: for each number of heads; after local minima, a larger student is tried
@@ -69,7 +72,8 @@ def count_heads(
     supply : Supply
         Where the examples for more heads come from.
     given : AttentionLayer, optional
-        A layer with the first number of heads to try, and the first start. Without it, that number is 1.
+        A layer with the first number of heads to try, and the first start. Without it, the cross-moments of the
+        examples give an estimate.
     starts, work : int
         The most starts for each number of heads, and the budget in passes for all students together.
 
@@ -98,12 +102,24 @@ def count_heads(
     search = _Search(problem, supply, given, supply.most_heads(), min(starts, _RULES.starts), work)
     if not np.any(problem.examples.y):
         return search.result(search.nothing())
-    student = search.grow(1 if given is None else min(given.heads, search.most))
+    heads, measures = _guess(problem) if given is None else (given.heads, {})
+    heads = max(1, min(heads, search.most))
+    if problem.recorder is not None:
+        problem.recorder.step("Spectrum of the cross-moments", heads=heads, **measures)
+    student = search.grow(heads)
     if search.explains(student, search.coarse):
         student = search.polish(search.prune(student))
         return search.result(search.prune(search.add_to(student), last=True))
     search.prune(student)
     return search.result(search.smallest_of_the_best())
+
+
+def _guess(problem: Problem) -> tuple[int, dict[str, Any]]:
+    x, y = problem.examples.x, problem.examples.y
+    if 1 in x.shape[1:]:
+        return 1, {}  # one token or one coordinate: nothing to compare
+    values = cross_moment_values(x, y, most=_RULES.directions, causal=problem.known.causal, rng=problem.rng)
+    return guessed_head_count(values), {"singular_values": values}
 
 
 @dataclass(frozen=True, eq=False)

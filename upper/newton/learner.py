@@ -26,8 +26,8 @@ class Newton(LearnerBase):
     Parameters
     ----------
     heads : int or "auto"
-        The number of heads of the student. "auto" finds it: it grows and prunes students, from one head on (see
-        `upper.newton.head_count.count_heads`). Each number tried is a step of the trace.
+        The number of heads of the student. "auto" finds it: it guesses from the spectrum of the cross-moments, then
+        grows and prunes students (see `upper.newton.head_count.count_heads`). Each number tried is a step of the trace.
     examples : int, optional
         Budget in examples. The default is four times the counting floor (with "auto", that of the most heads tried),
         or eight times with a given rank; given examples are all used. A twentieth is held out. All starts share them.

@@ -32,11 +32,8 @@ def _find(layer, inputs, *, noise=0.0, seed=0, **settings):
 
 def _tried(fit):
     """The numbers of heads that were tried, in order, a pruned or polished one too."""
-    return [
-        int(step.measures["heads"])
-        for step in fit.trace
-        if "heads" in step.measures and "iterate" not in step.name
-    ]
+    told = [step for step in fit.trace if "heads" in step.measures and "iterate" not in step.name]
+    return [int(step.measures["heads"]) for step in told if not step.name.startswith("Spectrum")]
 
 
 _NICE = make_nice_layer(heads=2, dim=12, rng=3)
@@ -84,9 +81,9 @@ def test_heads_are_counted(m, layer, inputs):
 
 @pytest.mark.slow
 def test_no_dead_heads_are_returned():
-    nice = make_nice_layer(heads=2, dim=16, rng=5)
+    nice = make_nice_layer(heads=2, dim=16, rng=6)
     fit, heads = _find(
-        AttentionLayer(nice.theta, np.stack([nice.w[0], -nice.w[0]])), GaussianInputs(4, 16), seed=5
+        AttentionLayer(nice.theta, np.stack([nice.w[0], -nice.w[0]])), GaussianInputs(4, 16), seed=6
     )
     assert fit.outcome is Outcome.EXACT
     assert heads == fit.layer.heads == 2
