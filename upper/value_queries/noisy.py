@@ -35,6 +35,9 @@ class _Lengths:
     #: directions
     moved: float = 0.6
     directions: int = 4
+    #: errors of the centre count this share of a logit at the next step length, which is so many times as long at most
+    off: float = 0.1
+    growth: float = 8.0
     #: logits of biases are noise where they are below so many times the noise level
     bias: float = 30.0
     #: the fit is to so many times as many numbers as there are parameters: the noise on these falls with its root
@@ -42,7 +45,7 @@ class _Lengths:
     averaged: int = 8  #: or so many times as many, where queries are repeated
     #: but at most so many products a pass, as far as a quarter of the numbers is left
     products: float = 2e7
-    iterates: int = 100
+    iterates: int = 100  #: where tokens are counted from a centre, many are needed
     #: an iterate is the last if its residual is at most so many times that of the answers' errors (the second where
     #: logits are rounded too), and more than this share of the one before
     near: float = 1.1
@@ -73,9 +76,9 @@ def read_row_logits(
     """Theta and c from noisy answers: one row of each, between a short token and a group of others far from it.
 
     The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
-    and t_b along the orthonormal directions. For each group, x is zero, and then a short token along each direction.
-    Where a weight is small, that token gets shorter, or with L below 1 the differences do, so that tokens never differ
-    much. About (d + 8) d / s queries for groups of s = .4 d / m.
+    and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
+    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
+    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
 
     Notes
     -----
@@ -84,27 +87,32 @@ def read_row_logits(
     m, d = len(w), pairs.oracle.dim
     most = max(1, int(READING.coarse_share * d / m))
     size = most if pairs.oracle.tokens is None else min(most, pairs.oracle.tokens - 1)
-    theta, key_bias = np.empty((m, d, d)), np.empty((m, d))
+    theta, common, centres = np.empty((m, d, d)), np.empty((m, d)), np.zeros((d, d))
     for group in np.array_split(np.arange(d), -(-d // size)):
         far = pairs.scale * directions[group]
         for _ in range(READING.halvings):
-            at_zero, small = _row_logits(pairs, w, np.zeros((1, d)), far, np.ones(1))
+            centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
+            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
             if not small.any():
                 break
             far = far / 2
         length, share = np.full(d, pairs.scale), np.ones(d)
         logits, left = np.empty((d, m, len(group))), np.arange(d)
         for _ in range(READING.halvings):
-            tokens = length[left, None] * directions[left] / pairs.step_length
+            tokens = centre + length[left, None] * directions[left] / pairs.step_length
             logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
             left = left[small]
             if not len(left):
                 break
             (length if pairs.step_length >= 1 else share)[left] /= 2
-        shared, far_length = at_zero[0], float(np.linalg.norm(far[0]))
+        shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
-        key_bias[:, group] = -shared / (pairs.step_length * far_length)
-    return Parameters(directions.T @ theta @ directions, w, key_bias @ directions, pairs.linear.bias)
+        common[:, group] = -shared / (pairs.step_length * far_length)
+        centres[group] = centre
+    theta = directions.T @ theta @ directions
+    # what is common to a group is (centre Theta_i + c_i) . t_b
+    key_bias = common - np.einsum("bd,mde,be->mb", centres, theta, directions, optimize=True)
+    return Parameters(theta, w, key_bias @ directions, pairs.linear.bias)
 
 
 def _row_logits(
@@ -136,11 +144,18 @@ def _row_logits(
 def fit_to_fresh(
     parameters: Parameters, steps: "StepLength", rng: np.random.Generator, recorder: Recorder
 ) -> Parameters:
-    """The parameters fitted to fresh answers; where biases are no larger than noise makes them, there are none."""
-    parameters = _fitted(steps.pairs, _without_noise(parameters, steps), rng)
-    parameters = _without_noise(parameters, steps)
-    recorder.step("Fitted", layer=parameters.layer(), step_length=steps.pairs.step_length)
-    return parameters
+    """The parameters fitted to fresh answers, again with longer differences where biases limited these.
+
+    Where biases are no larger than noise makes them, there are none.
+    """
+    while True:
+        parameters = _fitted(steps.pairs, _without_noise(parameters, steps), rng)
+        parameters = _without_noise(parameters, steps)
+        recorder.step("Fitted", layer=parameters.layer(), step_length=steps.pairs.step_length)
+        longer = _lengthened(steps, Centre(parameters.theta, parameters.key_bias))
+        if longer is None:
+            return parameters
+        steps = longer
 
 
 def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Parameters:
@@ -163,6 +178,8 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
     if length > 1:
         far = rng.standard_normal((n, k - 1, d))
         far *= pairs.scale / np.linalg.norm(far, axis=-1, keepdims=True)
+        if pairs.centre is not None:
+            x[:, 0] += pairs.centre(far)
         x[:, 1:] = x[:, :1] - length * far
         kind = _FirstRows
     y = pairs.oracle.ask(x) - known.bias
@@ -231,10 +248,11 @@ def _without_noise(known: Parameters, steps: "StepLength") -> Parameters:
 
 @dataclass(frozen=True)
 class StepLength:
-    """Two tokens with their step length and number of repetitions, and the size of their values."""
+    """Two tokens with their step length and number of repetitions, and what noise asks for."""
 
     pairs: TwoTokens
     values: float  #: the root mean square of the entries of g
+    wanted: float  #: the step length that makes noise small enough
 
     @property
     def noise_level(self) -> float:
@@ -245,8 +263,8 @@ class StepLength:
 def choose_step_length(pairs: TwoTokens, rng: np.random.Generator) -> StepLength | None:
     """The scale, and as long differences as noise asks for and biases allow; the rest is left to repetitions.
 
-    A difference that is L times as long makes logits of L c_i . delta even at a zero token, so biases limit L. None
-    where the weights do not depend on the tokens.
+    A difference that is L times as long makes logits of L c_i . delta even at a zero token, so L is limited until c_i
+    is known. None where the weights do not depend on the tokens.
     """
     oracle, precision, d = pairs.oracle, pairs.precision, pairs.oracle.dim
     longest = _longest_allowed(pairs.linear, precision)
@@ -261,7 +279,7 @@ def choose_step_length(pairs: TwoTokens, rng: np.random.Generator) -> StepLength
     # values of one step length are as large as those of any other
     wanted = float(np.clip(precision.noise / (values * _BY.wanted), min(_BY.least, longest), longest))
     pairs = replace(pairs, step_length=max(1.0, min(wanted, length / scale))).at_scale(scale, values)
-    steps = StepLength(pairs, values)
+    steps = StepLength(pairs, values, wanted)
     repeats = int(np.clip(np.ceil((steps.noise_level / _BY.borne) ** 2), 1, _BY.repeats))
     repeats = min(repeats, budget or repeats)
     if precision.repeatable or repeats == 1:
@@ -287,3 +305,32 @@ def _even(pairs: TwoTokens, longest: float, rng: np.random.Generator) -> float:
             break
         length /= 2
     return length
+
+
+@dataclass(frozen=True)
+class Centre:
+    """The shortest token whose logits on all others far from it are zero, in every head: where the weights are even."""
+
+    theta: Float[np.ndarray, "m d d"]
+    key_bias: Float[np.ndarray, "m d"]
+
+    def __call__(self, far: Float[np.ndarray, "*batch s d"]) -> Float[np.ndarray, "*batch d"]:
+        """The x with (x Theta_i + c_i) . t = 0 for every head and every t of `far`, in the sense of least squares."""
+        *batch, _, d = far.shape
+        far = far / np.linalg.norm(far, axis=-1, keepdims=True)
+        slopes = np.einsum("mde,...se->...msd", self.theta, far).reshape(*batch, -1, d)
+        offsets = np.einsum("me,...se->...ms", self.key_bias, far).reshape(*batch, -1, 1)
+        return -(np.linalg.pinv(slopes) @ offsets)[..., 0]
+
+
+def _lengthened(steps: StepLength, centre: Centre) -> StepLength | None:
+    """The next step length, with tokens counted from where the weights are even; None where it is as long as wanted.
+
+    The centre is known as well as the parameters are, to some ten times the noise relative to g.
+    """
+    pairs = steps.pairs
+    growth = min(_BY.growth, _BY.off / (10 * steps.noise_level))
+    if pairs.step_length >= steps.wanted or growth < 2:
+        return None
+    step_length = min(steps.wanted, pairs.step_length * growth)
+    return replace(steps, pairs=replace(pairs, step_length=step_length, repeats=1, centre=centre))

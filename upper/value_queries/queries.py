@@ -1,5 +1,6 @@
 """Queries of one token and of two: what their answers are worth, and the network of sigmoids that they show."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -190,9 +191,9 @@ class TwoTokens:
     n_2 of x - delta. Each query gives two values of g: row 1 at x and row 2 at x - delta.
 
     Two things lower noise. A difference that is L times as long, at tokens x / L, has the same logits u_i . x and L
-    times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times, which limits L. A row then shows one
-    value, so queries double. And answers are averaged. With L below 1 tokens are long and differ little, and errors are
-    counted relative to what that adds to an answer.
+    times the outputs v_i, so the noise counts 1 / L. The bias c_i counts L times; a shift of the tokens takes it off
+    once c_i and Theta_i are roughly known. A row then shows one value, so queries double. And answers are averaged.
+    With L below 1 tokens are long and differ little, and errors are counted relative to what that adds to an answer.
     """
 
     oracle: ValueOracle
@@ -202,6 +203,8 @@ class TwoTokens:
     size: float = 0.0  #: the size of the answers over L, which rounding is a share of
     step_length: float = 1.0  #: L
     repeats: int = 1  #: how often each query is asked
+    #: maps s differences to the token from which x is counted
+    centre: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def tolerances(self) -> Tolerances:
@@ -249,9 +252,10 @@ class TwoTokens:
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
         """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1."""
-        if self.step_length == 1:
+        if self.step_length == 1 and self.centre is None:
             return self._rows(x, delta[..., None, :])
-        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.step_length
+        centre = 0.0 if self.centre is None else self.centre(delta[..., None, :])[..., None, :]
+        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.step_length + centre
         values, _ = self._rows(x, self.step_length * delta[..., None, :])
         at_x, at_other = np.split(values / self.step_length, 2, axis=-2)
         return at_x, at_other
