@@ -38,13 +38,15 @@ def make_printable(record: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Record:
+class Record:
+    """A record whose texts are printable and whose numbers are finite."""
+
     def __post_init__(self) -> None:
         make_printable(self)
 
 
 @dataclass(frozen=True)
-class TargetRecord(_Record):
+class TargetRecord(Record):
     """The record of a target."""
 
     name: str  #: short and unique
@@ -73,7 +75,7 @@ class TargetRecord(_Record):
 
 
 @dataclass(frozen=True)
-class LearnerRecord(_Record):
+class LearnerRecord(Record):
     """The record of a learner."""
 
     name: str  #: short and unique
@@ -89,7 +91,7 @@ class LearnerRecord(_Record):
 
 
 @dataclass(frozen=True)
-class TracePoint(_Record):
+class TracePoint(Record):
     """One step of a fit: the cost so far, and the error on the unknown part (None if not finite)."""
 
     name: str
@@ -99,7 +101,7 @@ class TracePoint(_Record):
 
 
 @dataclass(frozen=True)
-class Cell(_Record):
+class Cell(Record):
     """The fit of one learner on one target with one seed; errors and seconds that are not finite are None."""
 
     target: str  #: its name
