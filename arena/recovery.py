@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arena.cells import fit_target, identity
+from arena.fitting import fit_target, identity
 from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import Record
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named

@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import FolderOption, JsonOption, RunOptions, TimeoutOption
+from arena.cli.console import FolderOption, InputsOption, JsonOption, RunOptions, TimeoutOption, TokensOption
 from arena.cli.options import takes
 from arena.cli.study import measure_studies
-from arena.learning_curve import learning_curve
+from arena.learning import open_source
+from arena.sources import GivenExamples
 from studies import Study
+from studies.learning_curve import learning_curve
 from studies.lwr_reach import lwr_reach
 from studies.query_curves import query_curves, six_phase_curves
 
@@ -58,10 +60,11 @@ def examples_command(
             help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
         ),
     ],
+    tokens: TokensOption = None,
+    inputs: InputsOption = None,
     out: FolderOption = Path("curves"),
     *,
     run: RunOptions,
-    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -75,5 +78,7 @@ def examples_command(
 
     Example: attention-bounds curves examples nice.safetensors
     """
-    study = learning_curve(files if len(files) > 1 else files[0], **settings)
-    measure_studies([study], out=out, run=run, timeout=timeout, seed=settings["seed"], as_json=as_json)
+    source: Any = open_source(files if len(files) > 1 else files[0], tokens=tokens, inputs=inputs)
+    k = source.x.shape[1] if isinstance(source, GivenExamples) else source.inputs.tokens
+    study = learning_curve(source, k, **settings)
+    measure_studies([study], out=out, run=run, seed=settings["seed"], as_json=as_json)

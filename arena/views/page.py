@@ -10,7 +10,6 @@ from typing import Any
 
 from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, TargetRecord
 from arena.results import Results
 from arena.summary import Summary
@@ -78,7 +77,7 @@ def template(name: str) -> Any:
         "seconds": seconds_text,
         "number": number_text,
         "setting": _setting,
-        "inputs": describe_inputs,
+        "inputs": lambda described: f"{described.get('name', 'unknown')} inputs",
         "tally": tally_text,
         "ended": _ended,
         "level": heat_level,
