@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the code beside the pag
 
 from arena import Target, compare, family_target, learn, lwr_target, nice_target
 from arena.drawing import Drawing
-from arena.summary import Summary
+from arena.records import Summary
 from arena.views.phases import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key
