@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError
 from arena.cli.console import JsonOption, report, say
-from arena.cli.errors import WorkFailedError
 from arena.cli.options import takes
 from arena.inspection import inspect
 from arena.samples import open_samples

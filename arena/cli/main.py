@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli import WorkFailedError, WorkInterruptedError
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
