@@ -76,7 +76,9 @@ def run_value_queries(
         sizes = [{"heads": m, "dim": d} for m, d in NICE if d <= largest]
         cases += [(measure_nice, size | {"biased": biased}) for size in sizes for biased in (False, True)]
     if "hard" in kinds.split(","):
-        cases += [(measure_hard, {"case": case, "rotated": turned}) for case in HARD for turned in (False, True)]
+        cases += [
+            (measure_hard, {"case": case, "rotated": turned}) for case in HARD for turned in (False, True)
+        ]
     kept = None if store is None else Store(store)
     rows: list[dict[str, Any]] = []
     print(f"{'layers':<45}  found  exact  queries     most  worst error  median s")
@@ -151,4 +153,6 @@ def _line(row: Mapping[str, Any]) -> str:
         title = f"{row['heads']} heads, d = {row['dim']}, {'with' if row['biased'] else 'no'} biases"
     forms = {"queries": "7.0f", "most queries": "7d", "worst error": "11.1e", "seconds": "8.2f"}
     numbers = ["-" if row[name] is None else format(row[name], form) for name, form in forms.items()]
-    return "  ".join([f"{title:<45}", f"{row['successes']:>2}/{row['targets']}", f"{row['exact']:5d}", *numbers])
+    return "  ".join(
+        [f"{title:<45}", f"{row['successes']:>2}/{row['targets']}", f"{row['exact']:5d}", *numbers]
+    )
