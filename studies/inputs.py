@@ -6,19 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import (
-    BooleanInputs,
-    GaussianInputs,
-    GroundTruth,
-    Inputs,
-    Learner,
-    SphereInputs,
-    make_nice_layer,
-)
+from attention import BooleanInputs, GaussianInputs, Inputs, Learner, SphereInputs
 from runs import Scale
-from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
+from studies.noise import fit_errors
 from studies.rows import chosen, curve, grouped, median, table
 from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton, counting_floor
@@ -75,20 +67,8 @@ def _learner(name: str, heads: int, examples: int) -> Learner:
 def _measure(*, rng: Generator, learner: str, inputs: str, examples: int, draws: int, **size: int) -> Any:
     """A fit for each of several layers: errors on fresh tokens of the same distribution, and those of the phases."""
     heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
-    distribution, errors = _TOKENS[inputs](tokens, dim), []
-    for stream in rng.spawn(draws):
-        for_layer, for_truth, for_examples, for_learner = stream.spawn(4)
-        layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
-        truth = GroundTruth.draw(layer, distribution, 1000, rng=for_truth)
-        errors.append(
-            fit_errors(
-                _learner(learner, heads, examples),
-                truth,
-                distribution,
-                for_examples=for_examples,
-                for_learner=for_learner,
-            )
-        )
+    distribution, fitted = _TOKENS[inputs](tokens, dim), _learner(learner, heads, examples)
+    errors = [fit_errors(fitted, distribution, heads=heads, rng=stream)[0] for stream in rng.spawn(draws)]
     if learner == "newton":
         floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
         exact = sum(fit["error"] < _EXACT for fit in errors)

@@ -7,16 +7,23 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GroundTruth,
+    Inputs,
+    Learner,
+    make_nice_layer,
+)
 from runs import Scale
-from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, table, values
 from studies.study import Parameters, Row, Study, Table
 from upper import GradientDescent, Newton
 from upper.floor import counting_floor
-from upper.six_phase import SixPhase
+from upper.six_phase import SixPhase, SixPhases
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
@@ -69,18 +76,14 @@ def _learn(
     rng: Generator, *, kind: str, heads: int, tokens: int, dim: int, level: float, examples: int
 ) -> dict[str, Any]:
     """One learner on one target whose labels have Gaussian noise, `level` times their root mean square."""
-    layer = make_nice_layer(heads=heads, dim=dim, rng=rng.spawn(1)[0])
-    for_truth, for_examples, for_learner, for_law = rng.spawn(4)
     inputs = BooleanInputs(tokens, dim)
-    truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
     learner: Any = {
         "newton": lambda: Newton(heads, examples=examples, starts=5, engine="numpy"),
         "phases": lambda: SixPhase(heads, examples=examples),
         "adam": lambda: GradientDescent(heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
     }[kind]()
-    errors = fit_errors(
-        learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
-    )
+    errors, truth = fit_errors(learner, inputs, heads=heads, rng=rng, noise=level)
+    layer, for_law = truth.layer, rng.spawn(1)[0]
     if kind == "phases":
         return {name: errors[name] for name in (*_PHASES, "error")}
     measured = {
@@ -91,6 +94,29 @@ def _learn(
         law = squared_law(layer, inputs.sample(examples, rng=for_law), truth.x) * examples * tokens * dim
         measured["law"] = law / (2 * layer.theta.size)
     return measured
+
+
+def fit_errors(
+    learner: Learner, inputs: Inputs, *, heads: int, rng: Generator, noise: float = 0.0
+) -> tuple[dict[str, Any], GroundTruth]:
+    """Fit a nice layer from labels with noise, in units of their root mean square; the error on fresh tokens.
+
+    For the six phases also the errors of the crude sum, of the refined sum and of the span; None for phases that were
+    not reached.
+    """
+    for_layer, for_truth, for_examples, for_learner = rng.spawn(4)
+    layer = make_nice_layer(heads=heads, dim=inputs.dim, rng=for_layer)
+    truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
+    size = float(np.sqrt(np.mean(truth.y**2)))
+    oracle = ExampleOracle(layer, inputs, noise=noise * size, rng=for_examples)
+    fit = learner.fit(oracle, rng=for_learner)
+    errors: dict[str, Any] = {"error": truth.measure(predict=fit.predict)["relative_error"]}
+    if isinstance(fit.details, SixPhases):
+        crude, refined, span = fit.details.crude_sum, fit.details.refined_sum, fit.details.span
+        errors["crude"] = crude and crude.error(layer)
+        errors["refined"] = refined and refined.error(layer)
+        errors["span"] = span and span.errors(layer)["span_error"]
+    return errors, truth
 
 
 def _simple_law(heads: int, tokens: int, dim: int, level: float, examples: int) -> float:
