@@ -37,8 +37,12 @@ _PASSES = 4000  # of Newton, about six times the number for a nice layer
 _LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
 _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the default, and a generous number
 _PAPER = "paper"  # the mode of the six phases
-_MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
-_ERRORS = {phase: f"phase_{phase}" for phase in (*_MEASURES, 6)}
+_MEASURES = dict(
+    enumerate(
+        ("sum_error", "agreement_error", "sum_error", "agreement_error", "span_error", "relative_error"), 1
+    )
+)
+_ERRORS = {phase: f"phase_{phase}" for phase in _MEASURES}
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -83,6 +87,7 @@ def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
 
 
 VIOLATIONS: Mapping[str, Violation] = {
+    NICE: Violation("theta_stable_rank", (0.0,), lambda stack, amount, rng: stack),
     "close heads": Violation(
         "theta_incoherence",
         (0.6, 0.2, 0.05),
@@ -100,7 +105,7 @@ VIOLATIONS: Mapping[str, Violation] = {
     "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), partial(_low_rank, of_w=True)),
     "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
 }
-"""Every violation by its name."""
+"""Every violation by its name, and the baseline."""
 
 
 def violated_layer(
@@ -113,17 +118,14 @@ def violated_layer(
     layer : AttentionLayer
         The one with the fewest other violations.
     measured : float or None
-        The measure of the condition; for the baseline the stable rank.
+        The measure of the condition.
     beside : tuple of str
         The other conditions that fail.
     """
     for_nice, for_rest = rng.spawn(2)  # two violations with the same seed start with the same nice layer
-    tries = []
+    (condition, _, change), tries = VIOLATIONS[name], []
     for _ in range(_TRIES):
         nice = _nice(dim, for_nice)
-        if name == NICE:
-            return nice, check_conditions(nice, tokens=_TOKENS)["theta_stable_rank"].measured, ()
-        condition, _, change = VIOLATIONS[name]
         if condition.startswith("w_"):
             layer = AttentionLayer(theta=nice.theta, w=change(nice.w, amount, for_rest))
         else:
@@ -146,7 +148,7 @@ def _nice(dim: int, rng: Generator) -> AttentionLayer:
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
-    amounts = {NICE: (0.0,), **{name: kind.amounts for name, kind in VIOLATIONS.items()}}
+    amounts = {name: kind.amounts for name, kind in VIOLATIONS.items()}
     if quick:
         amounts = {NICE: (0.0,), "close heads": (0.05,), "opposed heads": (1.0,), "lattice": (0.03,)}
     runs = {NICE: 6, "close heads": 5}
@@ -202,17 +204,11 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
     fit = SixPhase(heads=layer.heads, mode="paper").fit(oracle, rng=for_learner, truth=truth)
     result: dict[str, Any] = {"success": fit.details.failed is None, "failed": fit.details.failed}
     size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
-    for step in fit.trace:  # if a phase has several steps, the last one counts
-        if step.phase in _MEASURES:
-            unit = size if step.phase in (2, 4) else 1.0
-            result[_ERRORS[step.phase]] = _capped(step.measures[_MEASURES[step.phase]] / unit)
-        elif step.phase == 6 and "candidates" in step.measures:
-            result[_ERRORS[6]] = _capped(step.measures["relative_error"])
+    for step in fit.trace:  # if a phase has several steps, the last one counts; of phase 6 that of the net
+        if step.phase in _MEASURES and (step.phase != 6 or "candidates" in step.measures):
+            error = step.measures[_MEASURES[step.phase]] / (size if step.phase in (2, 4) else 1.0)
+            result[_ERRORS[step.phase]] = min(error, _LARGEST) if not math.isnan(error) else _LARGEST
     return result
-
-
-def _capped(error: float) -> float:
-    return min(error, _LARGEST) if not math.isnan(error) else _LARGEST
 
 
 def breaks(row: Row, usual: Row) -> int | None:
