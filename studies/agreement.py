@@ -1,4 +1,7 @@
-"""The probability that two heads agree at tolerances below 1/sqrt d, compared with a normal distribution."""
+"""Agreement below the tolerance 1/√d.
+
+Do two heads agree within a tolerance far below 1/√d as often as a normal distribution says?
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +16,7 @@ from runs import Scale
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 
 _POWERS = range(6)  # the tolerances are 4^-power / sqrt d
 _SIGMA = 2.0
@@ -22,7 +25,7 @@ _INPUTS = {"boolean": BooleanInputs, "gaussian": GaussianInputs}
 _ROWS = 2048  # first tokens per batch, and the same number of second tokens; every pair counts
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
     return [
         {"heads": heads, "inputs": inputs, "dim": dim, "draw": draw, "batches": 4 if quick else 32}
@@ -34,7 +37,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     ]
 
 
-def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, batches: int) -> list[Row]:
+def measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, batches: int) -> list[Row]:
     """For each tolerance the share of agreement, and its excess over a normal distribution's, by batches."""
     layer = heads_of_kind(heads, dim, rng)
     contrast = layer.theta[0] - layer.theta[1]
@@ -115,7 +118,7 @@ def _ratios(rows: Iterable[Row], *kinds: str) -> list[dict[str, Any]]:
     return [row for row in ratios if row["heads"] in [_KINDS[kind] for kind in kinds or _KINDS]]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     generic, lattices = _ratios(rows, "generic"), _ratios(rows, "lattice", "signs")
     numbers: dict[str, Any] = {
         "worst": f"{max(abs(row['ratio'] - 1) for row in generic):.1%}",
@@ -138,7 +141,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Boolean tokens; the distribution is exactly normal for Gaussian ones."""
     columns: dict[str, Any] = {"spacing": "spacing"}
     for title, power in {"1/√d": 0, "1/(16√d)": 2, "1/(1024√d)": 5}.items():
@@ -146,7 +149,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"ratios": table(_ratios(rows), {"heads": "heads", "d": "dim"}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Agreement over the normal distribution's of heads on lattices, all on one curve."""
     points = {
         _KINDS[kind]: [
@@ -158,15 +161,3 @@ def _figure(rows: Sequence[Row]) -> Any:
     title = "agreement / normal distribution, heads on lattices"
     curves = {"points of the lattice": law} | points
     return line_figure([Panel("log₂(tolerance / spacing of the gaps)", title, curves)])
-
-
-STUDY = Study(
-    name="agreement",
-    title="Agreement below the tolerance 1/√d",
-    question="Do two heads agree within a tolerance far below 1/√d as often as a normal distribution says?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

@@ -1,4 +1,8 @@
-"""Low-degree tests beside the statistical dimension: what each sees of the hard families, with and without flips."""
+"""Low-degree tests and the statistical dimension.
+
+From how many samples, and from which degree on, does a polynomial see anything of a hard family, and does the
+statistical dimension say the same?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +16,7 @@ from runs import Scale
 from sq import ParityElimination, ParityFamily, SQFamily
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, count_text, curve, grouped
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 
 _FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "parity, l = 3": {"name": "sq-parity", "bits": 3},
@@ -31,13 +35,13 @@ _TIMES = (1, 2, 3)  # degrees as multiples of the lowest
 _LARGEST_LOG = 60.0  # of a number of samples, base 2
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     dim, runs = (12, 5) if scale is Scale.QUICK else (40, 40)
     names = [name for name in _FAMILIES if dim > 19 or name != "parity, l = 19"]
     return [{"family": name, "dim": dim, "rate": rate, "runs": runs} for name in names for rate in _RATES]
 
 
-def _measure(
+def measure(
     *, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int
 ) -> list[dict[str, Any]]:
     """A row for the family, a row for each of several degrees, and a row for each number of samples m."""
@@ -101,7 +105,7 @@ def _of(rows: Sequence[Row], name: str) -> list[Row]:
     return [row for row in rows if row.get(name) is not None]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for short, family in (("three", "parity, l = 3"), ("dense", "parity, l = 19"), ("bump", "bump, l = 8")):
         for (rate,), own in grouped(chosen(rows, family=family), "rate").items():
@@ -119,7 +123,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return named
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     lines = []
     for (family, rate), own in grouped(rows, "family", "rate").items():
         (whole,), dimension = _of(own, "lowest"), chosen(own, m=100)[0]["dimension"]
@@ -141,7 +145,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"families": lines}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Samples needed against the degree, and the dimension against m, without flips."""
     families = grouped(chosen(rows, rate=0.0), "family").items()
     needed = {family: curve(_of(own, "degree"), "degree", "samples") for (family,), own in families}
@@ -153,16 +157,3 @@ def _figure(rows: Sequence[Row]) -> Any:
             Panel("m", "SDA(m)", dimensions, log_x=True),
         ]
     )
-
-
-STUDY = Study(
-    name="low-degree",
-    title="Low-degree tests and the statistical dimension",
-    question="From how many samples, and from which degree on, does a polynomial see anything of a hard family, and "
-    "does the statistical dimension say the same?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

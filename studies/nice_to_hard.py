@@ -1,4 +1,8 @@
-"""A path from a nice random layer to a hidden parity: where each learner fails, and why the layer becomes hard."""
+"""From a nice layer to a hidden parity.
+
+On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it the slopes,
+the attention or the projections that stop it?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +27,12 @@ from runs import Scale
 from sq import parity_heads
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all, table, values, with_interval
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
+
+STREAM = ("dim", "bits", "ends", "draw")
+NEEDS = ("torch",)
 
 _TITLES = {"newton": "Newton", "six-phase": "six phases", "adam": "Adam, 8 heads"}
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -37,7 +44,7 @@ _LEARNED, _EXACT, _DIVERGED = 0.3, 1e-6, 1e3
 _PATHS = (("newton", 0.0), ("newton", 1.0), ("six-phase", 0.0), ("adam", 0.0), ("adam", 1.0))
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     newton = {"learner": "newton", "dim": 8 if quick else 12, "bits": 3, "ends": "generic", "slope": 0.0}
     settings: list[Parameters] = [
@@ -57,7 +64,7 @@ _LEARNERS: Mapping[str, Callable[[int, int], Learner]] = {
 }
 
 
-def _measure(
+def measure(
     *, rng: Generator, learner: str, dim: int, bits: int, ends: str, draw: int, **where: float
 ) -> Mapping[str, Any]:
     # separate, so that every cell of a draw has the same ends, examples and tests
@@ -200,7 +207,7 @@ def _learned(rows: Sequence[Row], below: float = _LEARNED) -> list[bool]:
     return [row["error"] < below for row in rows]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     newton = chosen(rows, learner="newton", slope=0.0)
     exact = [t for (t,), draws in grouped(_path(newton), "shape").items() if all(_learned(draws, _EXACT))]
     ends = grouped(chosen(_path(rows), shape=1.0), "learner", "slope").values()
@@ -217,7 +224,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     shown = [
         {**row, "title": _TITLES[row["learner"]], "slopes": f"× {_STEEPEST ** row['slope']:g}"}
         for row in _path(rows)
@@ -233,7 +240,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Median errors of every learner along the path."""
     curves = {
         title: curve(chosen(_path(rows), learner=name, slope=0.0), "shape", "error")
@@ -242,18 +249,3 @@ def _figure(rows: Sequence[Row]) -> Any:
     return line_figure(
         [Panel("share t", "median error on the secret's part", curves, horizontals=(_LEARNED,))]
     )
-
-
-STUDY = Study(
-    name="nice-to-hard",
-    title="From a nice layer to a hidden parity",
-    question="On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it "
-    "the slopes, the attention or the projections that stop it?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("dim", "bits", "ends", "draw"),
-    needs=("torch",),
-)

@@ -1,4 +1,7 @@
-"""Noise on the labels: what it costs each learner, beside the law of least squares."""
+"""Noise on the labels.
+
+What does noise on the labels do to each learner?
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,10 +23,13 @@ from runs import Scale
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import GradientDescent, Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase, SixPhases
+
+STREAM = ("kind", "heads", "tokens", "dim")
+NEEDS = ("torch",)
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
@@ -32,7 +38,7 @@ _MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose 
 _NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     levels = (0.01, 0.1, 1.0) if quick else (0.001, 0.01, 0.1, 1.0)
     phases = (0.0, *levels) if quick else (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -61,7 +67,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
+def measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
     """The medians over layers; for the ratio to the simple law the mean, with the half-width of its 95 % interval."""
     layers = [_learn(stream, **cell) for stream in rng.spawn(draws)]
     medians = {name: median(layers, name) for name in layers[0]}
@@ -173,7 +179,7 @@ def _mean(rows: Sequence[Row]) -> float:
     return float(np.mean(values(rows, "ratio")))
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     laws = [row for row in _newton(rows) if row.get("law") is not None]
     ratios = [
         _mean(layers) / float(np.median(values(layers, "law"))) for layers in grouped(laws, "floors").values()
@@ -193,7 +199,7 @@ def _with_interval(rows: Sequence[Row]) -> str:
     return f"{_mean(rows):.2f} ± {half:.2f}" if rows[0]["draws"] > 2 else f"{_mean(rows):.2f}"
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     size = {"m": "heads", "k": "tokens", "d": "dim"}
     return {
         "newton": table(
@@ -209,7 +215,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Median errors against the noise, at d = 16."""
     noisy = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
     most = max(row["examples"] for row in chosen(noisy, kind="newton"))
@@ -225,17 +231,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         "Adam": curve(chosen(noisy, kind="adam"), "level", "error"),
     }
     return line_figure([Panel("noise s, in units of the labels", "relative error", curves, log_x=True)])
-
-
-STUDY = Study(
-    name="noise",
-    title="Noise on the labels",
-    question="What does noise on the labels do to each learner?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("kind", "heads", "tokens", "dim"),
-    needs=("torch",),
-)

@@ -1,4 +1,8 @@
-"""Value queries against the dimension: on nice layers and on hard families, beside examples and lower bounds."""
+"""Value queries against the dimension.
+
+How does the number of value queries grow with d, on nice layers and on layers that hide a secret, beside examples
+and lower bounds?
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +18,7 @@ from runs import Scale
 from sq import SQFamily
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import ByQueries, Newton, counting_floor
 
 _HEADS = 4  # of nice layers
@@ -48,7 +52,7 @@ _BOUNDS = {"two tokens": "Lower bound, queries of two tokens"} | {
 _ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     dims = (8, 16) if quick else (8, 16, 32, 64, 128, 256)
     cells: list[Parameters] = [
@@ -65,7 +69,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
+def measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
     for_target, for_oracle, for_learner, for_tests = rng.spawn(4)
     inputs: Inputs = BooleanInputs(tokens=2, dim=dim)
     known: Predictor | None = None
@@ -124,7 +128,7 @@ def _slope(points: _Curve) -> str:
     return f"{math.log(most / value) / math.log(last / dim):.2f}"
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
     numbers: dict[str, Any] = {
         "nice": of_all(_found(row) for row in nice if row["name"] != "examples"),
@@ -145,7 +149,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     dims, lines = sorted({row["dim"] for row in rows}), []
     for (name,), those in grouped(rows, "name").items():
         titles = {"count": _NICE.get(name, f"By queries: {name}")}
@@ -160,7 +164,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"counts": lines}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     panels = []
     titles = {
         "nice": f"queries or examples, nice layers of {_HEADS} heads",
@@ -172,16 +176,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         bounds = {bound: _curve(own, "bound", name=name) for name, bound in _BOUNDS.items()}
         panels.append(Panel("d", title, curves, log_x=True, bounds=bounds))
     return line_figure(panels)
-
-
-STUDY = Study(
-    name="queries-by-dimension",
-    title="Value queries against the dimension",
-    question="How does the number of value queries grow with d, on nice layers and on layers that hide a secret, "
-    "beside examples and lower bounds?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

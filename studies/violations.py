@@ -1,4 +1,8 @@
-"""Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
+"""One condition violated at a time.
+
+How do the six phases degrade as each non-degeneracy condition is violated alone, which phase breaks first, and does
+Newton still find the layer?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +26,12 @@ from attention import (
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, median, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
+
+STREAM = ("heads", "dim")
 
 NICE = "nothing"
 """The name of the baseline, a nice layer that meets all conditions."""
@@ -146,7 +152,7 @@ def _nice(dim: int, rng: Generator) -> AttentionLayer:
     return layer
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
     amounts = {name: kind.amounts for name, kind in VIOLATIONS.items()}
     if quick:
@@ -161,7 +167,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     ]
 
 
-def _measure(
+def measure(
     *, violation: str, amount: float, heads: int, dim: int, learner: str, runs: int, rng: Generator
 ) -> Mapping[str, Any]:
     """The violation and the successes of a learner in several draws, and the median error of each phase."""
@@ -229,7 +235,7 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
     paper = chosen(settings, learner=_PAPER)
     return {
@@ -246,7 +252,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
         return lambda learners: next((row[name] for row in chosen(learners, learner=learner)), None)
 
@@ -260,22 +266,8 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """The error of every phase over the usual one, for the largest amount of each violation."""
     last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=_PAPER)}
     curves = {name: [(place, row[error]) for place, error in _ERRORS.items()] for name, row in last.items()}
     return line_figure([Panel("phase", "error / usual error, paper mode", curves, horizontals=(_BREAKS_AT,))])
-
-
-STUDY = Study(
-    name="violations",
-    title="One condition violated at a time",
-    question="How do the six phases degrade as each non-degeneracy condition is violated alone, which phase breaks "
-    "first, and does Newton still find the layer?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("heads", "dim"),
-)
