@@ -15,7 +15,7 @@ from lower import FAMILIES, SecretPairs
 from runs import Scale
 from sq import ParityElimination, ParityFamily, SQFamily
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, count_text, curve, grouped
+from studies.rows import chosen, curve, grouped, number_text
 from studies.study import Parameters, Row, Table
 
 _FAMILIES: Mapping[str, Mapping[str, Any]] = {
@@ -109,18 +109,19 @@ def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for short, family in (("three", "parity, l = 3"), ("dense", "parity, l = 19"), ("bump", "bump, l = 8")):
         for (rate,), own in grouped(chosen(rows, family=family), "rate").items():
-            at, (whole,) = f"{short}_{round(100 * rate)}", _of(own, "lowest")
-            first, second, _ = _of(own, "degree")
-            named |= {
-                f"first_{at}": count_text(first["samples"]),
-                f"second_{at}": count_text(second["samples"]),
-                f"any_{at}": count_text(whole["any_degree"]),
-                f"degree_{at}": count_text(whole["degree_at_few"]),
-                f"few_{at}": whole["few"],
+            (whole,), (first, second, _) = _of(own, "lowest"), _of(own, "degree")
+            measured = {"first": first["samples"], "second": second["samples"], "any": whole["any_degree"]}
+            measured |= {
+                "degree": whole["degree_at_few"],
+                "few": whole["few"],
+                "eliminated": _elimination(whole),
             }
-            if whole["eliminated"] is not None:
-                named[f"eliminated_{at}"] = f"{whole['eliminated']} of {whole['runs']}"
+            named |= {f"{name}_{short}_{round(100 * rate)}": value for name, value in measured.items()}
     return named
+
+
+def _elimination(row: Row) -> str:
+    return "" if row["eliminated"] is None else f"{row['eliminated']} of {row['runs']}"
 
 
 def tables(rows: Sequence[Row]) -> dict[str, Table]:
@@ -131,15 +132,13 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
             {
                 "family": family,
                 "flips": rate,
-                "targets": count_text(float(whole["targets"])),
+                "targets": int(whole["targets"]),
                 "lowest degree D0": whole["lowest"],
-                "n at D0, 2 D0, 3 D0": "; ".join(count_text(row["samples"]) for row in _of(own, "degree")),
-                "n at any degree": count_text(whole["any_degree"]),
-                "D at n = 2(d + 9)": count_text(whole["degree_at_few"]),
-                "SDA(100)": count_text(math.inf if dimension is None else dimension),
-                "elimination": ""
-                if whole["eliminated"] is None
-                else f"{whole['eliminated']} of {whole['runs']}",
+                "n at D0, 2 D0, 3 D0": "; ".join(number_text(row["samples"]) for row in _of(own, "degree")),
+                "n at any degree": whole["any_degree"],
+                "D at n = 2(d + 9)": whole["degree_at_few"],
+                "SDA(100)": "infinite" if dimension is None else round(dimension),
+                "elimination": _elimination(whole),
             }
         )
     return {"families": lines}
