@@ -5,7 +5,7 @@ error of the exact regression?
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ def cells(scale: Scale) -> Iterator[Parameters]:
 
 
 def measure(*, part: str, rng: Generator, **size: Any) -> Any:
-    return _PARTS[part](rng=rng, **size)
+    parts: dict[str, Any] = {"threshold": _threshold, "transfer": _transfer, "heads": _heads, "adam": _adam}
+    return parts[part](rng=rng, **size)
 
 
 def _threshold(*, d: int, heads: int, rng: Generator) -> list[dict[str, Any]]:
@@ -137,14 +138,6 @@ def _last_error(fit: Fit) -> float:
 
 def _matches(fit: Fit) -> bool:
     return any(step.measures["relative_error"] < _MATCHES for step in fit.trace)
-
-
-_PARTS: Mapping[str, Any] = {
-    "threshold": _threshold,
-    "transfer": _transfer,
-    "heads": _heads,
-    "adam": _adam,
-}
 
 
 def _error(fits: Sequence[Row], times: int) -> float:

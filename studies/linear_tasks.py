@@ -6,7 +6,7 @@ error then?
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,9 @@ def cells(scale: Scale) -> Iterator[Parameters]:
 
 
 def measure(*, task: str, rng: Generator, **size: Any) -> Any:
-    return _TASKS[task](rng=rng, **size)
+    tasks: dict[str, Any] = {"memory": _rare_key, "automaton": _automaton}
+    tasks |= {"automaton in context": _in_context, "learned machine": _machine}
+    return tasks[task](rng=rng, **size)
 
 
 def _rare_key(*, keys: str, examples: int, rng: Generator) -> list[dict[str, Any]]:
@@ -160,14 +162,6 @@ def _independent(x: Float[np.ndarray, "N n d"], rank: int | None = None) -> Int[
 
     first = bisect_left(range(1, len(x)), rank or math.inf, key=lambda number: len(independent(number)))
     return independent(first + 1)
-
-
-_TASKS: Mapping[str, Callable[..., Any]] = {
-    "memory": _rare_key,
-    "automaton": _automaton,
-    "automaton in context": _in_context,
-    "learned machine": _machine,
-}
 
 
 def numbers(rows: Sequence[Row]) -> dict[str, Any]:

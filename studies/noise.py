@@ -54,15 +54,8 @@ def cells(scale: Scale) -> list[Parameters]:
     cells += [("phases", size, level, 40_000 if quick else 450_000, draws) for level in phases]
     cells += [("adam", size, level, 38_400 if quick else 256_000, draws) for level in levels]
     return [
-        {
-            "kind": kind,
-            "heads": m,
-            "tokens": k,
-            "dim": d,
-            "level": level,
-            "examples": examples,
-            "draws": draws,
-        }
+        {"kind": kind, "heads": m, "tokens": k, "dim": d}
+        | {"level": level, "examples": examples, "draws": draws}
         for kind, (m, k, d), level, examples, draws in cells
     ]
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import random_generator
-from studies.tasks.machines import one_hot
+from studies.tasks.turing import one_hot
 from upper.linear_attention.regression import Model
 
 

@@ -28,12 +28,14 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import random_generator
-from studies.tasks.machines import MOVES, TuringMachine, one_hot
 from studies.tasks.turing import (
+    MOVES,
     Simulation,
     TapeLayout,
+    TuringMachine,
     block_slices,
     nearest_one_hot,
+    one_hot,
     run_closed_loop,
 )
 from upper.linear_attention.model import LinearAttention
