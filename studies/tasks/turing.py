@@ -13,7 +13,6 @@ P S (1 + P (A - 1)). Such a model of least norm mostly fails on whole histories,
 constant in the examples, so in the closed loop the tape is written out again after each step.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -193,9 +192,7 @@ class TapeLayout:
         written out again after each step, as what was learned from `examples` needs. O(R T H d^2) by heads,
         O(R T d^4) by coefficients, however long the history is.
         """
-        again = None if keep else self.contexts
-        nearest = (self.nearest_tokens,)
-        return run_closed_loop(model, self, self.contexts(start), start, steps, nearest=nearest, again=again)
+        return run_closed_loop(model, self, self.contexts(start), start, steps, keep=keep)
 
     def nearest_tokens(self, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
         """The tokens that a step can have nearest to given outputs, block by block; zero in further entries.
@@ -222,30 +219,35 @@ def run_closed_loop(
     start: Int[np.ndarray, "R columns"],
     steps: int,
     *,
-    nearest: Sequence[Callable[[np.ndarray], np.ndarray]],
-    again: Callable[[np.ndarray], np.ndarray] | None = None,
+    keep: bool = True,
+    scratch: slice | None = None,
 ) -> Simulation:
-    """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
+    """Steps of a machine, each token rounded to the nearest one; `keep` is that of `TapeLayout.simulate`.
 
     The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
-    every sum is below 2^53. With `again` the context is made anew of the configuration after each step.
+    every sum is below 2^53. With a `scratch` block of the tokens a step of the machine takes two of attention: the
+    first puts out a unit vector there, the second writes.
     """
     symbols, positions, places = tape.blocks
     cells, visited, rounding = one_hot(start[:, :-2], tape.symbols), [], 0.0
     gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
-    for step in range(1, len(nearest) * steps + 1):
+    for reads in [False] * steps if scratch is None else [True, False] * steps:
         outputs = model.of_gram(gram, query)[:, 0]
-        tokens = nearest[(step - 1) % len(nearest)](outputs)
+        if reads:
+            tokens = np.zeros_like(outputs)
+            tokens[:, scratch] = nearest_one_hot(outputs[:, scratch])
+        else:
+            tokens = tape.nearest_tokens(outputs)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
         query = tokens[:, None]
         gram = gram + np.matrix_transpose(query) @ query
-        if step % len(nearest) == 0:  # delta writes add up as in the Gram matrix
+        if not reads:  # delta writes add up as in the Gram matrix
             cells = cells + tokens[:, positions, None] * tokens[:, None, symbols]
             at = np.divmod(np.argmax(tokens[:, places], axis=1), tape.states)
             visited.append(np.column_stack([np.argmax(cells, axis=2), *at]))
-            if again is not None:
-                cells, x = one_hot(visited[-1][:, :-2], tape.symbols), again(visited[-1])
-                gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+        if not keep:
+            cells, x = one_hot(visited[-1][:, :-2], tape.symbols), tape.contexts(visited[-1])
+            gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
     return Simulation(np.stack(visited, axis=1), rounding)
 
 
