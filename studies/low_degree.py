@@ -6,6 +6,7 @@ statistical dimension say the same?
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,16 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, number_text
 from studies.study import Parameters, Row, Table
 
-_FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    "parity, l = 3": {"name": "sq-parity", "bits": 3},
-    "parity, l = 19": {"name": "sq-parity", "bits": 19, "construction": "B"},
-    "hidden gate, l = 3": {"name": "sq-hidden-gate"},
-    "parity of each token, l = 2": {"name": "sq-token-parity", "tokens": 3},
-    "two slopes, l = 8": {"name": "sq-two-slope"},
-    "designed steps, l = 6": {"name": "sq-designed-steps", "bits": 6, "heads_count": 4},
-    "bump, l = 8": {"name": "sq-bump"},
-    "centre thresholds, l = 8": {"name": "sq-centre-threshold", "heads_count": 4},
-    "pair": {"name": "sq-pair"},
+_FAMILIES: Mapping[str, partial[Any]] = {
+    "parity, l = 3": partial(FAMILIES["sq-parity"].preset, bits=3),
+    "parity, l = 19": partial(FAMILIES["sq-parity"].preset, bits=19, construction="B"),
+    "hidden gate, l = 3": partial(FAMILIES["sq-hidden-gate"].preset),
+    "parity of each token, l = 2": partial(FAMILIES["sq-token-parity"].preset, tokens=3),
+    "two slopes, l = 8": partial(FAMILIES["sq-two-slope"].preset),
+    "designed steps, l = 6": partial(FAMILIES["sq-designed-steps"].preset, bits=6, heads_count=4),
+    "bump, l = 8": partial(FAMILIES["sq-bump"].preset),
+    "centre thresholds, l = 8": partial(FAMILIES["sq-centre-threshold"].preset, heads_count=4),
+    "pair": partial(FAMILIES["sq-pair"].preset),
 }
 _RATES = (0.0, 0.1, 0.4)
 _LEVELS = (10, 100, 1000, 10**4, 10**5)  # m of the dimension
@@ -45,9 +46,7 @@ def measure(
     *, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int
 ) -> list[dict[str, Any]]:
     """A row for the family, a row for each of several degrees, and a row for each number of samples m."""
-    parameters = dict(_FAMILIES[family])
-    made = FAMILIES[parameters.pop("name")].preset(dim=dim, noise=rate, **parameters)
-    assert isinstance(made, SQFamily)
+    made: SQFamily = _FAMILIES[family](dim=dim, noise=rate)
     pairs, few = made.secret_pairs, 2 * (dim + 9)
     lowest = pairs.lowest_degree
     assert lowest is not None

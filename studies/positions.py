@@ -56,16 +56,7 @@ def cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def measure(
-    *,
-    rng: Generator,
-    part: str,
-    kind: str,
-    scale: float,
-    floors: int,
-    draw: int,
-    **size: int,
-) -> Mapping[str, Any]:
+def measure(*, rng: Generator, part: str, kind: str, scale: float, **size: int) -> Mapping[str, Any]:
     heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
     sigma = _SIGMA * (1 + scale**2) if kind == _CONTROL else _SIGMA
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
@@ -76,7 +67,7 @@ def measure(
         return _phases(layer, inputs, rng)
     oracle = ExampleOracle(layer, inputs, rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
-    examples = floors * counting_floor(heads=heads, tokens=tokens, dim=dim)
+    examples = size["floors"] * counting_floor(heads=heads, tokens=tokens, dim=dim)
     fit = Newton(heads=heads, examples=examples, starts=3, work=6000, engine="numpy").fit(oracle, rng=rng)
     return {"error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh))}
 

@@ -6,16 +6,16 @@ and lower bounds?
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.evaluation import Predictor
-from lower import FAMILIES, HardInstance, Key
+from lower import FAMILIES, Key
 from lwe import LWRFamily
 from runs import Scale
-from sq import SQFamily
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all
 from studies.study import Parameters, Row, Table
@@ -27,16 +27,16 @@ _FRESH = 500  # inputs on which errors are measured
 _TOLERANCE = 0.1  # of the statistical queries that are counted beside value queries
 
 # the hard families with a lower bound for statistical queries, and their parameters beside d
-_SQ: Mapping[str, Mapping[str, Any]] = {
-    "parity of 3 bits": {"family": "sq-parity", "bits": 3},
-    "parity of 7 bits": {"family": "sq-parity", "bits": 7},
-    "hidden gate": {"family": "sq-hidden-gate", "bits": 3},
-    "pair": {"family": "sq-pair"},
-    "bump": {"family": "sq-bump", "bits": 8},
-    "two slopes": {"family": "sq-two-slope", "bits": 8},
-    "designed steps": {"family": "sq-designed-steps", "bits": 6, "heads_count": 4},
-    "centre thresholds": {"family": "sq-centre-threshold", "bits": 16, "heads_count": 4},
-    "parity of each token": {"family": "sq-token-parity", "bits": 2, "tokens": 3},
+_SQ: Mapping[str, partial[Any]] = {
+    "parity of 3 bits": partial(FAMILIES["sq-parity"].preset, bits=3),
+    "parity of 7 bits": partial(FAMILIES["sq-parity"].preset, bits=7),
+    "hidden gate": partial(FAMILIES["sq-hidden-gate"].preset, bits=3),
+    "pair": partial(FAMILIES["sq-pair"].preset),
+    "bump": partial(FAMILIES["sq-bump"].preset, bits=8),
+    "two slopes": partial(FAMILIES["sq-two-slope"].preset, bits=8),
+    "designed steps": partial(FAMILIES["sq-designed-steps"].preset, bits=6, heads_count=4),
+    "centre thresholds": partial(FAMILIES["sq-centre-threshold"].preset, bits=16, heads_count=4),
+    "parity of each token": partial(FAMILIES["sq-token-parity"].preset, bits=2, tokens=3),
 }
 # nice layers by what is counted: value queries of two tokens or of any number of them, or Newton's examples of two
 _NICE = {
@@ -65,7 +65,7 @@ def cells(scale: Scale) -> list[Parameters]:
         {"part": "hard", "name": name, "dim": dim, "draw": 0}
         for name in (("parity of 3 bits", _ROUNDING) if quick else (*_SQ, _ROUNDING))
         for dim in ((12,) if quick else (12, 24, 48))
-        if name == _ROUNDING or dim > _SQ[name].get("bits", 1) + 1
+        if name == _ROUNDING or dim > _SQ[name].keywords.get("bits", 1) + 1
     ]
 
 
@@ -77,7 +77,8 @@ def measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: i
         layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
         bound: int | None = counting_floor(heads=_HEADS, tokens=2, dim=dim)
     else:
-        instance = _instance(name, dim, for_target)
+        family = LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS) if name == _ROUNDING else _SQ[name](dim=dim)
+        instance = family.instance(rng=for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
         # the proved number of correlational queries of tolerance .1 that the family needs
         needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
@@ -95,15 +96,6 @@ def measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: i
         "error": error if math.isfinite(error) else None,
         "bound": bound,
     }
-
-
-def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
-    if name in _SQ:
-        parameters = dict(_SQ[name])
-        family = FAMILIES[parameters.pop("family")].preset(dim=dim, **parameters)
-        assert isinstance(family, SQFamily)
-        return family.instance(rng=rng)
-    return LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS).instance(rng=rng)
 
 
 _Curve = Sequence[tuple[int, float]]  # dimensions, each with a value

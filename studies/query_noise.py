@@ -15,7 +15,7 @@ from attention.fits import Step
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.noise import derivative
-from studies.rows import curve, grouped, median, of_all, table, values
+from studies.rows import curve, grouped, median, number_text, of_all, table, values
 from studies.study import Parameters, Row, Table
 from upper import ByQueries
 
@@ -144,10 +144,6 @@ def cramer_rao_errors(
     return theta, w
 
 
-def _text(value: float | None) -> str:
-    return "none" if value is None else f"{value:.1e}".replace("e-0", "e-")
-
-
 def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     noise, read = values(rows, "noise_found"), [row for row in rows if row["theta_estimate"] is not None]
     gains = [row["theta_estimate"] / row["theta_polished"] for row in read if row["theta_polished"]]
@@ -171,7 +167,9 @@ def _range(rows: Sequence[Row], name: str, curve: str) -> str:
 
 def tables(rows: Sequence[Row]) -> dict[str, Table]:
     def errors(stage: str) -> Any:
-        return lambda draws: ", ".join(_text(median(draws, f"{name}_{stage}")) for name in ("w", "theta"))
+        return lambda draws: ", ".join(
+            number_text(median(draws, f"{name}_{stage}")) for name in ("w", "theta")
+        )
 
     columns = {
         "queries": lambda draws: f"{median(draws, 'queries'):,.0f}",
