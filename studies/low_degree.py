@@ -19,7 +19,7 @@ from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, number_text
 from studies.study import Parameters, Row, Table
 
-_FAMILIES: Mapping[str, partial[Any]] = {
+_FAMILIES: Mapping[str, partial[SQFamily]] = {
     "parity, l = 3": partial(FAMILIES["sq-parity"].preset, bits=3),
     "parity, l = 19": partial(FAMILIES["sq-parity"].preset, bits=19, construction="B"),
     "hidden gate, l = 3": partial(FAMILIES["sq-hidden-gate"].preset),
@@ -46,7 +46,7 @@ def measure(
     *, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int
 ) -> list[dict[str, Any]]:
     """A row for the family, a row for each of several degrees, and a row for each number of samples m."""
-    made: SQFamily = _FAMILIES[family](dim=dim, noise=rate)
+    made = _FAMILIES[family](dim=dim, noise=rate)
     pairs, few = made.secret_pairs, 2 * (dim + 9)
     lowest = pairs.lowest_degree
     assert lowest is not None

@@ -16,6 +16,7 @@ from attention.evaluation import Predictor
 from lower import FAMILIES, Key
 from lwe import LWRFamily
 from runs import Scale
+from sq import SQFamily
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all
 from studies.study import Parameters, Row, Table
@@ -27,7 +28,7 @@ _FRESH = 500  # inputs on which errors are measured
 _TOLERANCE = 0.1  # of the statistical queries that are counted beside value queries
 
 # the hard families with a lower bound for statistical queries, and their parameters beside d
-_SQ: Mapping[str, partial[Any]] = {
+_SQ: Mapping[str, partial[SQFamily]] = {
     "parity of 3 bits": partial(FAMILIES["sq-parity"].preset, bits=3),
     "parity of 7 bits": partial(FAMILIES["sq-parity"].preset, bits=7),
     "hidden gate": partial(FAMILIES["sq-hidden-gate"].preset, bits=3),
@@ -77,7 +78,9 @@ def measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: i
         layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
         bound: int | None = counting_floor(heads=_HEADS, tokens=2, dim=dim)
     else:
-        family = LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS) if name == _ROUNDING else _SQ[name](dim=dim)
+        family: SQFamily | LWRFamily = (
+            LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS) if name == _ROUNDING else _SQ[name](dim=dim)
+        )
         instance = family.instance(rng=for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
         # the proved number of correlational queries of tolerance .1 that the family needs
