@@ -1,6 +1,6 @@
 """Attacks by name, and side by side on the same samples: each in a process of its own, with a table of the results."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import lwe
-import upper
 from arena.formats import aligned, folded
 from arena.names import find_names
 from arena.samples import open_samples
@@ -21,7 +20,6 @@ from lwe import (
     AttackResult,
     Budget,
     Distribution,
-    LearnerAttack,
     LWEParameters,
     LWRSamples,
 )
@@ -29,26 +27,10 @@ from lwe.attacks.attack import run_attack
 from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
 from runs import Cell, Result, run, versions
+from studies.lwr_reach import ATTACKS, longest_seconds
 
 PRELOADED = ("upper", "scipy.linalg", "scipy.special", "scipy.stats")
 """What the processes of attacks import before they compute."""
-
-_GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
-
-
-ATTACKS: Mapping[str, Attack] = {
-    **lwe.ATTACKS,
-    "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
-    "adam": LearnerAttack(
-        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01),
-        name="adam",
-    ),
-    # its theorem assumes uniform tokens
-    "six-phase": LearnerAttack(
-        lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"
-    ),
-}
-"""The registry `lwe.ATTACKS` with three learners of attention layers, in the order of tables."""
 
 
 @checked
@@ -311,8 +293,3 @@ def _result(attack: str, result: Result) -> AttackResult:
     secret = None if result.value["secret"] is None else np.array(result.value["secret"])
     outcome = AttackOutcome[result.value["outcome"]]
     return AttackResult(**(result.value | {"outcome": outcome, "secret": secret}))
-
-
-def longest_seconds(seconds: float) -> float:
-    """Seconds until an attack that ignores its clock is ended by force: its budget and ten more."""
-    return seconds + _GRACE

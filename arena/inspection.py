@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from arena.formats import as_plain
-from arena.origin import FROM_CHECKPOINT, describe_import, describe_inputs
 from arena.records import TargetRecord
 from arena.target_files import load_target
-from arena.targets import Target
+from arena.targets import FROM_CHECKPOINT, Target, describe_import
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
@@ -74,9 +73,7 @@ class Inspection:
         if self.target is None or self.record is None:
             return str(self.conditions)
         record, how = self.record, self.record.how
-        shape = (
-            f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}, {describe_inputs(record.inputs)}"
-        )
+        shape = f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}, {record.inputs['name']} inputs"
         lines = []
         if self.ranks is not None:
             how = describe_import(self.target.made["parameters"])  # the notes follow one by one

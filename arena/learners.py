@@ -9,8 +9,7 @@ from typing import Any
 
 import upper
 from arena.learner_table import LEARNERS, Budgets, LearnerEntry
-from arena.names import find_name
-from arena.own_files import object_of_file
+from arena.names import find_name, object_of_file
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from arena.asking import AskedFunction
-from arena.cells import fit_target
-from arena.given_examples import GivenExamples, holds_examples
+from arena.fitting import fit_target
 from arena.learned import Learned
 from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import one_learner, require_engine
+from arena.sources import AskedFunction, GivenExamples, holds_examples
 from arena.target_files import load_target
 from arena.targets import InputsName, Target
 from attention import Learner

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from arena.formats import csv_text
-from arena.records import Cell, LearnerRecord, TargetRecord, make_printable
-from arena.summary import Summary, summarise
+from arena.records import Cell, LearnerRecord, Summary, TargetRecord, make_printable, summarise
 from attention import FileFormatError
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text, strict_json

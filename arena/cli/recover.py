@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, RunOptions, report, say
+from arena.cli.console import JsonOption, RunOptions, TimeoutOption, report, say
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import plural
@@ -20,10 +20,11 @@ def recover_command(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for a page with a map of heads, and for the results."),
+        typer.Option("--out", "-o", help="Folder for a page and the results."),
     ] = None,
     *,
     run: RunOptions,
+    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -35,12 +36,12 @@ def recover_command(
     Example: attention-bounds recover model.safetensors --layers 0,2-4 --by queries --out recovered
     """
     options = run.begin(out, "recover")
-    recovery = recover(checkpoint, **settings, **options)
+    recovery = recover(checkpoint, timeout=timeout, **settings, **options)
     done = recovery.layers
     if as_json or done:
         report(recovery, recovery.to_json(), as_json)
     if out is not None and done:
-        say(f"\nThe page with the map of heads: {recovery.save(out)}", quiet=as_json)
+        say(f"\nThe page: {recovery.save(out)}", quiet=as_json)
     layers = plural(len(done) + recovery.missing, "layer")
     if recovery.missing:
         kept = "" if options["store"] is None else " and kept: the same command continues"
