@@ -12,7 +12,7 @@ from arena.learner_table import LEARNERS, Budgets, LearnerEntry
 from arena.names import find_name, object_of_file
 from arena.targets import Target
 from attention import Learner
-from attention.validation import require_instance
+from attention.validation import check
 
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
@@ -29,7 +29,7 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
     """
     if names is None:
         return [entry for entry in LEARNERS.values() if entry.by_default]
-    require_instance("names", names, str, needed="a text with commas")
+    check("names", names, str)
     chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:

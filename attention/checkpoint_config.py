@@ -26,11 +26,6 @@ _OTHER_LOGITS = re.compile(
 # a segment of the name of a tensor that holds terms of the positions, after what it belongs to
 _OF_POSITIONS = re.compile(r"((?:.*?\.)??)[^.]*(?:rotary|rel_pos|relative|alibi|(?<![a-z])rope(?![a-z]))")
 _PLAIN_POSITIONS = (None, "absolute", "learned", "sinusoidal", "none", "nope")
-_BESIDE = {
-    "bias_k": "a learned token that no layer of this class has",
-    "bias_v": "a learned token that no layer of this class has",
-    "": "and what it does to the attention is not known here",
-}
 
 
 @dataclass(frozen=True)
@@ -123,11 +118,13 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
         if match and (stem.startswith(match[1]) or match[1].startswith(stem)):
             why = _ROTATES if re.search("rotary|rope", name) else "its logits have terms of the positions"
             raise wrong(shown, f"by the tensor {name!r:.200}, {why}")
-    own = {name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope)}
+    own = sorted(name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope))
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
-    if unread := sorted(own - read - naming.known):
-        name, why = next((name, why) for part, why in _BESIDE.items() for name in unread if part in name)
-        raise wrong(shown, f"the layer has {name!r:.200}, {why}")
+    for name in own:
+        if name not in read and not re.fullmatch(naming.known, name.removeprefix(naming.scope)):
+            raise wrong(
+                shown, f"the layer has {name!r:.200}, and what it does to the attention is not known here"
+            )
     return causal or bool(config.flag("is_decoder"))
 
 
