@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from jaxtyping import Float, Int, Shaped
 from attention._arrays import to_numpy
 from attention.errors import ParameterErrors, parameter_errors
 from attention.feed_forward import Activation, FeedForward
-from attention.files import FilePath, read_tensors, write_tensors
-from attention.foreign import guarded, wrong
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
@@ -65,6 +62,16 @@ class Block:
     def heads(self) -> int:
         """The number m of heads."""
         return self.layer.heads
+
+    @property
+    def biased(self) -> bool:
+        """Whether the attention has biases."""
+        return self.layer.biased
+
+    @property
+    def causal(self) -> bool:
+        """Whether the attention has a causal mask."""
+        return self.layer.causal
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The outputs on the token matrices `x`, in the array type of `x`."""
@@ -217,37 +224,3 @@ def block_errors(fitted: Block, truth: Block) -> BlockErrors:
     return BlockErrors(
         parameter_errors(fitted.layer, truth.layer), network_errors(fitted.network, truth.network)
     )
-
-
-@checked
-def save_block(path: FilePath, block: Block) -> None:
-    """Write a block: the tensors of its layer, those of its network, and what it is."""
-    tensors = {**block.layer.parameters, **block.network.parameters}
-    about = {
-        "activation": block.network.activation,
-        "residuals": [block.residual, block.network.residual],
-        "causal": block.layer.causal,
-    }
-    write_tensors(path, "block", {name: to_numpy(array) for name, array in tensors.items()}, about)
-
-
-@checked
-def load_block(path: FilePath) -> Block:
-    """Read a file of `save_block`; a FileFormatError says what is wrong with another."""
-    path = Path(path)
-    stored = read_tensors(path, kind="block")
-    about, tensors = stored.metadata, stored.tensors
-    residuals = about.get("residuals")
-    if not isinstance(residuals, list) or len(residuals) != 2:
-        raise wrong(path, "residuals of the layer and of the network are needed")
-
-    def made() -> Block:
-        layer = AttentionLayer(
-            **{name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}, causal=about["causal"]
-        )
-        parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
-        network = FeedForward(**parts, activation=about["activation"], residual=residuals[1])
-        return Block(layer, network, residual=residuals[0])
-
-    block: Block = guarded(path, "its tensors make no block", made)
-    return block

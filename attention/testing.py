@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attention.block import Block
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Step
 from attention.inputs import Inputs
@@ -26,7 +27,7 @@ _TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 def check_learner(
     learner: Learner,
-    target: AttentionLayer,
+    target: AttentionLayer | Block,
     inputs: Inputs,
     *,
     seed: int = 0,
@@ -38,7 +39,7 @@ def check_learner(
     ----------
     learner : Learner
         The learner, with budgets small enough that a dozen fits are affordable.
-    target : AttentionLayer
+    target : AttentionLayer or Block
         A target for the fits; the learner need not succeed on it.
     inputs : Inputs
         The distribution of the tokens.

@@ -10,16 +10,18 @@ from attention import (
     Block,
     FeedForward,
     FileFormatError,
+    GaussianInputs,
+    GroundTruth,
     block_errors,
-    load_block,
+    load_layer,
     make_nice_block,
     make_nice_layer,
     make_nice_network,
     network_errors,
-    save_block,
     save_layer,
 )
 from attention.feed_forward import activation
+from attention.files import write_tensors
 
 
 @given(st.floats(-50, 50), st.sampled_from(["relu", "gelu"]))
@@ -103,8 +105,10 @@ def test_errors_of_a_block_do_not_see_the_bias_that_the_network_takes_back():
 
 def test_a_file_of_a_block_gives_the_same_block(tmp_path):
     block = make_nice_block(heads=2, dim=4, width=6, activation="relu", rng=0)
-    save_block(tmp_path / "block.safetensors", block)
-    read = load_block(tmp_path / "block.safetensors")
+    save_layer(tmp_path / "block.safetensors", block, inputs=GaussianInputs(3, 4), made={"seed": 0})
+    stored = load_layer(tmp_path / "block.safetensors")
+    read = stored.layer
+    assert (stored.kind, stored.inputs, stored.made) == ("block", GaussianInputs(3, 4), {"seed": 0})
     assert read.network.activation == "relu"
     for part in ("layer", "network"):
         given_arrays = getattr(block, part).parameters
@@ -113,10 +117,40 @@ def test_a_file_of_a_block_gives_the_same_block(tmp_path):
         )
 
 
-def test_a_file_of_a_layer_is_refused_as_a_block(tmp_path):
-    save_layer(tmp_path / "layer.safetensors", make_nice_layer(heads=1, dim=3, rng=0))
-    with pytest.raises(FileFormatError, match="'block' is needed"):
-        load_block(tmp_path / "layer.safetensors")
+@pytest.mark.parametrize("residuals", [None, [True], True])
+def test_a_file_of_a_block_without_its_network_is_refused(tmp_path, residuals):
+    block = make_nice_block(heads=1, dim=3, width=5, rng=0)
+    about = {"activation": "gelu", "residuals": residuals}
+    write_tensors(
+        tmp_path / "block.safetensors", "block", {**block.layer.parameters, **block.network.parameters}, about
+    )
+    with pytest.raises(FileFormatError, match="make no block"):
+        load_layer(tmp_path / "block.safetensors")
+
+
+def test_a_file_of_a_block_as_it_was_first_written_is_read(tmp_path):
+    block = make_nice_block(heads=1, dim=3, width=5, rng=0)
+    about = {"activation": "gelu", "residuals": [True, False], "causal": False}
+    write_tensors(
+        tmp_path / "block.safetensors", "block", {**block.layer.parameters, **block.network.parameters}, about
+    )
+    read = load_layer(tmp_path / "block.safetensors").layer
+    assert (read.residual, read.network.residual, read.causal) == (True, False, False)
+
+
+def test_a_fit_of_a_block_is_measured_head_by_head_and_neuron_by_neuron():
+    block = make_nice_block(heads=2, dim=5, width=7, rng=0)
+    truth = GroundTruth.draw(block, GaussianInputs(3, 5), 50, rng=1)
+    exact = truth.measure(layer=block.centred())
+    assert max(exact.values()) < 1e-13
+    net = block.network
+    other = Block(block.layer, FeedForward(net.w1, net.b1, 1.5 * net.w2, net.b2))
+    errors = truth.measure(layer=other)
+    assert errors["network_error"] == pytest.approx(0.5)
+    assert errors["theta_error"] == errors["w_error"] == 0
+    # a layer is compared with the attention of the block
+    assert truth.measure(layer=block.layer)["theta_error"] == 0
+    assert "network_error" not in truth.measure(layer=block.layer)
 
 
 def test_what_does_not_fit_together_is_refused():

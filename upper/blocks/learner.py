@@ -54,8 +54,9 @@ class BlockByQueries(LearnerBase):
        (`pairs`).
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
 
-    The details of the fit are the `attention.Block`, with no bias b where both residuals are there: then only b1 + b W1
-    and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix that the W_i take back.
+    The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
+    then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix
+    that the W_i take back.
 
     Examples
     --------
@@ -98,7 +99,9 @@ class BlockByQueries(LearnerBase):
                 block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:
             block, ended = None, Verdict(Outcome.EXAMPLES_SPENT)
-        return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
+        predict = np.zeros_like if block is None else block
+        recorder.step("Judged by fresh queries", predict=predict, layer=block)
+        return recorder.fit(ended, predict=predict, layer=block, details=block)
 
 
 def _behind(
