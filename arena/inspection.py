@@ -12,6 +12,7 @@ from arena.formats import as_plain
 from arena.records import TargetRecord
 from arena.target_files import load_target
 from arena.targets import FROM_CHECKPOINT, Target, describe_import
+from attention import Block
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
@@ -79,6 +80,8 @@ class Inspection:
             how = describe_import(self.target.made["parameters"])  # the notes follow one by one
             ranks = ", ".join(f"{name} {_span(self.ranks[name.lower()])}" for name in ("Theta", "W"))
             lines = [f"  ranks: {ranks}", *(f"  - {note}" for note in self.notes)]
+        if self.target.block is not None:
+            lines = [f"  a block: the conditions are of its attention; then {self.target.block.network}"]
         parts: list[Any] = ["\n".join([record.title, f"  {how}", shape, *lines])]
         if record.certificate is not None:
             parts += [record.certificate, self.reductions, record.known]
@@ -159,7 +162,8 @@ def inspect(
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
     if opened is None:
         assert stored is not None
-        return Inspection(None, check_conditions(stored.layer, thresholds=thresholds), file=file)
+        layer = stored.layer.layer if isinstance(stored.layer, Block) else stored.layer
+        return Inspection(None, check_conditions(layer, thresholds=thresholds), file=file)
     conditions = opened.conditions
     if thresholds:
         conditions = check_conditions(opened.layer, tokens=opened.inputs.tokens, thresholds=thresholds)

@@ -187,7 +187,7 @@ class AskedFunction:
             x = for_check.standard_normal((_FRESH, tokens, dim))
             error = relative_error(fit.predict(x), oracle.ask(x))
         counts: dict[str, Any] = {"counting_floor": None, "examples_for_newton": None}
-        if (layer := fit.layer) is not None and fit.outcome.succeeded:
+        if isinstance(layer := fit.layer, AttentionLayer) and fit.outcome.succeeded:
             known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
             floor = counting_floor(tokens=tokens, dim=dim, **known)

@@ -93,6 +93,11 @@ class BlockByQueries(LearnerBase):
         block, ended = None, Verdict(Outcome.NO_BLOCK)
         try:
             g = read_token_map(one_token(within), oracle.dim, random, recorder)
+            if g is NoNetwork.NO_NEURON:  # an attention layer alone
+                fit = ByQueries().fit(within, rng=random)
+                recorder.step("No network: a layer alone", predict=fit.predict, layer=fit.layer)
+                ended = Verdict(fit.outcome, fit.held_out_error, fit.error_rate_bound)
+                return recorder.fit(ended, predict=fit.predict, layer=fit.layer, precision=fit.precision)
             if isinstance(g, NoNetwork):
                 recorder.step(g.value)
             else:
