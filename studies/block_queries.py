@@ -18,7 +18,7 @@ from attention import (
 )
 from runs import Scale
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, median, of_all, table
+from studies.rows import chosen, curve, grouped, median, of_all, table
 from studies.study import Parameters, Row, Study, Table
 from upper import BlockByQueries, FeedForwardByQueries, Newton
 
@@ -128,47 +128,46 @@ def fit_by_adam(target: Block, x: np.ndarray, *, wider: int, rng: np.random.Gene
     return Block(layer, FeedForward(**fitted))
 
 
+def _found(row: Row) -> bool:
+    """Whether the function is read; of the rest, the queries are not counted."""
+    return row["error"] < _FOUND[row["name"].split(",")[0]]
+
+
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    read = [row for row in rows if row["part"] != "examples"]
-    named: dict[str, Any] = {
-        kind: of_all(row["error"] < _FOUND[kind] for row in read if row["name"].startswith(kind))
-        for kind in _FOUND
-    }
+    named: dict[str, Any] = {}
     for kind in _FOUND:
-        those = [row for row in read if row["name"].startswith(kind)]
+        read = [row for row in rows if row["part"] != "examples" and row["name"].startswith(kind)]
+        named[kind] = of_all(map(_found, read))
         for part, size in (("width", "width"), ("dimension", "dim")):
-            own = chosen(those, part=part)
-            if own:
-                last = chosen(own, **{size: max(row[size] for row in own)})
-                named[f"{kind}_{part}_tokens"] = f"{median(last, 'tokens') or 0:,.0f}"
-                ratios = [row["tokens"] / row["bound"] for row in last]
-                named[f"{kind}_{part}_ratio"] = f"{np.median(ratios):.1f}"
-                named[f"{kind}_{part}_neuron"] = (
-                    f"{np.median([row['tokens'] / row['width'] for row in last]):.1f}"
-                )
-    for name in _TITLES:
-        own = chosen(rows, part="examples", name=name)
-        key = name.replace(", width ", "_")
-        for times in sorted({row["times"] for row in own}):
-            named[f"{key}_at_{times}"] = f"{median(chosen(own, times=times), 'error'):.0e}"
-    named["queries_of_the_block"] = median(chosen(rows, part="examples", name="queries"), "queries")
+            own = [row for row in chosen(read, part=part) if _found(row)]
+            largest = chosen(own, **{size: max((row[size] for row in own), default=0)})
+            for unit in ("bound", "width"):
+                ratios = [row["tokens"] / row[unit] for row in largest]
+                named[f"{kind}_{part}_by_{unit}"] = f"{np.median(ratios):.1f}" if ratios else "-"
+    for (name, times), own in grouped(chosen(rows, part="examples"), "name", "times").items():
+        named[f"{name.replace(', width ', '_')}_at_{times}"] = f"{median(own, 'error'):.0e}"
+    named["queries_of_the_block"] = _count(chosen(rows, part="examples", name="queries"), "queries")
     return named
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    def most(group: Sequence[Row]) -> float:
-        return max(row["error"] for row in group)
+def _count(rows: Sequence[Row], name: str) -> str:
+    counted = median(rows, name)
+    return "-" if counted is None else f"{counted:,.0f}"
 
-    counts = {"tokens": "tokens", "bound": "bound", "worst error": most}
+
+def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+    counts: dict[str, Any] = {
+        "tokens": lambda group: _count([row for row in group if _found(row)], "tokens"),
+        "bound": lambda group: _count(group, "bound"),
+        "found": lambda group: of_all(map(_found, group)),
+    }
     learners = [{**row, "learner": _TITLES[row["name"]]} for row in chosen(rows, part="examples")]
+    by = {"learner": "learner", "times the queries": "times"}
+    of_examples = {"examples": lambda group: _count(group, "examples"), "error": "error"}
     return {
         "width": table(chosen(rows, part="width"), {"target": "name", "h": "width"}, counts),
         "dimension": table(chosen(rows, part="dimension"), {"target": "name", "d": "dim"}, counts),
-        "examples": table(
-            learners,
-            {"learner": "learner", "times the queries": "times"},
-            {"examples": "examples", "error": "error"},
-        ),
+        "examples": table(learners, by, of_examples),
     }
 
 
@@ -178,7 +177,7 @@ def _figure(rows: Sequence[Row]) -> Any:
         ("width", "width", f"width h, at d = {_DIM}"),
         ("dimension", "dim", "dimension d, h = 4 d"),
     ):
-        own = chosen(rows, part=part)
+        own = [row for row in chosen(rows, part=part) if _found(row)]
         names = list(dict.fromkeys(row["name"] for row in own))
         panels.append(
             Panel(
