@@ -62,7 +62,7 @@ def may_use_torch(learner: Learner) -> bool:
 
 
 def target_stream(target: "Target") -> int:
-    """A number below 2^64 that selects a target's random streams, from its numbers, inputs and known part."""
+    """A number below 2^64 that selects a target's random streams, from its numbers, inputs and known component."""
     known = None if target.instance is None else target.instance.known
     parts = {"layer": target.answers, "inputs": inputs_to_json(target.inputs), "known": known}
     content = {name: identity(value) for name, value in parts.items()}

@@ -203,7 +203,7 @@ _ENTRIES = (
     ),
     LearnerEntry(
         "known-part",
-        "Known part",
+        "Known component",
         "By definition at 1.0: it predicts what is known in advance and nothing else.",
         lambda target, budgets: upper.KnownPart(target.known),
         proper=False,

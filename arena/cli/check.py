@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -12,7 +13,6 @@ from arena.cli.console import (
     require_writable,
     say,
 )
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.formats import plural
 from paper_checks import GROUPS, ClaimResult, all_claims, find_claims, run_claims
 from paper_checks.claims_folder import keep_result, read_results

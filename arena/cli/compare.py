@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import (
     InputsOption,
     JsonOption,
@@ -17,7 +18,6 @@ from arena.cli.console import (
     TokensOption,
     say,
 )
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.comparison import compare
 from arena.learner_table import LEARNERS, PRESETS

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, Progress, report, require_writable, say, showing_progress
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.learner_table import LEARNERS, LearnerEntry
 from arena.learners import one_learner

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, RunOptions, TimeoutOption, report, say
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import plural
 from arena.recovery import recover

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, RunOptions, SeedOption, TimeoutOption, report, say
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
 from arena.names import find_name
@@ -114,16 +114,16 @@ def measure_studies(
 
 def _redraw(study: Study, out: Path, quiet: bool) -> dict[str, Any]:
     path = out / f"{study.name}.csv"
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
+            "earlier version; e8b75ae is the last that reads it."
+        )
     try:
         result = load_result(path)
         # a record of an earlier version may have cells that are gone
         rows = tuple(row for cell in study.cells(result.scale) for row in chosen(result.rows, **cell))
         return _write(study, replace(result, rows=rows), out, quiet)
-    except FileNotFoundError:
-        raise ValueError(
-            f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
-            "earlier version; e8b75ae is the last that reads it."
-        ) from None
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
             f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): leave "
