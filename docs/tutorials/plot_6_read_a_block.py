@@ -27,4 +27,17 @@ for step in fit.trace:
 print(f"{block.network}; worst error of a parameter: {block_errors(fit.details, block).worst:.0e}")
 
 # %%
+# A secret behind a network
+# -------------------------
+#
+# Heads that hide a parity are put into a block. Elimination, which solves the parity, does not apply; `block` reads it.
+
+import arena
+
+hidden = arena.block_target(arena.parity_target(heads=2, dim=16), width=32)
+results = arena.compare(hidden, "linear,elimination,by-queries,block", isolated=False)
+for cell in results.cells:
+    print(cell.learner, cell.outcome or cell.message, cell.unknown_part_error or "")
+
+# %%
 # :doc:`/explanations/blocks` says why this works.
