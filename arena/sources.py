@@ -139,7 +139,7 @@ class GivenExamples:
         More examples determine no less.
         """
         layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.UNCONFIRMED
-        if layer is None:
+        if not isinstance(layer, AttentionLayer):
             return None, "the learner fits no layer"
         if not layer.heads or not fits:
             return None, "the fit did not succeed"
@@ -188,7 +188,7 @@ class AskedFunction:
             error = relative_error(fit.predict(x), oracle.ask(x))
         counts: dict[str, Any] = {"counting_floor": None, "examples_for_newton": None}
         if isinstance(layer := fit.layer, AttentionLayer) and fit.outcome.succeeded:
-            known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
+            known: dict[str, Any] = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
             floor = counting_floor(tokens=tokens, dim=dim, **known)
             counts = {"counting_floor": floor, "examples_for_newton": newton}

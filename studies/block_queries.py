@@ -42,7 +42,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     draws = 1 if quick else 2
     sizes = [("width", _DIM, width) for width in (_WIDTHS[:3] if quick else _WIDTHS)]
     sizes += [("dimension", dim, _WIDER * dim) for dim in (_DIMS[:2] if quick else _DIMS)]
-    read = [
+    read: list[Parameters] = [
         {"part": part, "name": f"{kind}, {activation}", "dim": dim, "width": width, "times": 0, "draw": draw}
         for part, dim, width in sizes
         for kind in _FOUND
@@ -61,7 +61,8 @@ def _measure(
     *, rng: np.random.Generator, part: str, name: str, dim: int, width: int, times: int, draw: int
 ) -> Mapping[str, Any]:
     for_target, for_queries, for_examples, for_tests = rng.spawn(4)
-    kind, activation = name.split(", ") if part != "examples" else ("block", "gelu")
+    kind, *words = name.split(", ") if part != "examples" else ("block", "gelu")
+    activation: Any = words[0]
     target: Any
     if kind == "network":
         target = make_nice_network(dim=dim, width=width, activation=activation, rng=for_target)
@@ -163,7 +164,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
     learners = [{**row, "learner": _TITLES[row["name"]]} for row in chosen(rows, part="examples")]
     by = {"learner": "learner", "times the queries": "times"}
-    of_examples = {"examples": lambda group: _count(group, "examples"), "error": "error"}
+    of_examples: dict[str, Any] = {"examples": lambda group: _count(group, "examples"), "error": "error"}
     return {
         "width": table(chosen(rows, part="width"), {"target": "name", "h": "width"}, counts),
         "dimension": table(chosen(rows, part="dimension"), {"target": "name", "d": "dim"}, counts),

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from attention import (
+    AttentionLayer,
     Block,
     Fit,
     Outcome,
@@ -143,7 +144,7 @@ def _behind(
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
             continue
-        if fit.layer is None:
+        if not isinstance(fit.layer, AttentionLayer):
             continue
         block = Block(fit.layer, network, residual)
         fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
