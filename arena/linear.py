@@ -241,12 +241,13 @@ def _standard_error(regression: CubicRegression, x: np.ndarray, y: np.ndarray) -
 
 @dataclass(frozen=True, eq=False)
 class TokenSource:
-    """A source of tokens: a population whose exact moment is known, or a file."""
+    """Tokens of linear attention: of a population, whose exact moment is known, or of a file."""
 
     name: Any  #: the population, or the file
     dim: int  #: of the tokens, including the constant coordinate
     tokens: int  #: per sequence
     examples: Float[np.ndarray, "N n d"] | None = None  #: the content of the file; None for a population
+    proved_rank: int | None = None  #: of the moment of a population
 
     def moment(self) -> Float[np.ndarray, "D D"]:
         """The mean of phi phi^T, exact for a population."""
@@ -254,13 +255,6 @@ class TokenSource:
         if self.examples is not None:
             return feature_moment(self.examples)
         return population_moment(self.name, self.dim - token_dimension(self.name, 0), self.tokens)
-
-    @property
-    def known_rank(self) -> int | None:
-        """The proved rank of the population; None for a file."""
-        if self.examples is not None:
-            return None
-        return exact_rank(self.name, self.dim - token_dimension(self.name, 0), self.tokens)
 
     def __str__(self) -> str:
         if self.examples is not None:
@@ -270,7 +264,7 @@ class TokenSource:
 
 @dataclass(frozen=True, eq=False)
 class LinearCertified:
-    """A certificate with its two sources of tokens."""
+    """What one source of tokens determines on another."""
 
     data: TokenSource  #: the source of the training data
     domain: TokenSource  #: the inputs on which errors count
@@ -282,28 +276,32 @@ class LinearCertified:
 
     def warnings(self) -> list[str]:
         """Caveats on the verdict, as sentences."""
-        certificate, examples = self.certificate, self.domain.examples
-        warned = []
+        certificate, examples, warned = self.certificate, self.domain.examples, []
         if examples is not None and certificate.domain_rank >= len(examples):
             warned.append(
                 f"The domain is these {len(examples)} sequences and nothing else: they are independent, so that more "
                 "of them may show more directions."
             )
         for source, rank in ((self.data, certificate.rank), (self.domain, certificate.domain_rank)):
-            if source.known_rank not in (None, rank):
+            if source.proved_rank not in (None, rank):
                 warned.append(
-                    f"The rank of {source.name} tokens is {source.known_rank}, and {rank} of it was found: the "
+                    f"The rank of {source.name} tokens is {source.proved_rank}, and {rank} of it was found: the "
                     "eigenvalues are too far apart for the verdict to be believed."
                 )
         return warned
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; values that are not finite are None."""
-        sources = {"data": self.data.name, "domain": self.domain.name, "dim": self.data.dim}
-        sources |= {"data_tokens": self.data.tokens, "domain_tokens": self.domain.tokens}
-        sources |= {"data_rank_proved": self.data.known_rank}
-        verdict = {"warnings": self.warnings(), "verdict": str(self.certificate)}
-        return as_plain(sources | verdict | {name: getattr(self.certificate, name) for name in _CERTIFIED})
+        data, domain = self.data, self.domain
+        values = {
+            "data": data.name,
+            "domain": domain.name,
+            "dim": data.dim,
+            "data_rank_proved": data.proved_rank,
+        }
+        values |= {"data_tokens": data.tokens, "domain_tokens": domain.tokens}
+        values |= {"warnings": self.warnings(), "verdict": str(self.certificate)}
+        return as_plain(values | {name: getattr(self.certificate, name) for name in _CERTIFIED})
 
 
 @checked
@@ -338,12 +336,13 @@ def certify_linear(
     files = {name: _file_of_tokens(name) for name in (data, domain) if name not in POPULATIONS}
     if tokens is not None and len(files) == len({data, domain}):
         raise ValueError("tokens is for populations: files say themselves how many a sequence has.")
-    shape = next(iter(files.values()), None)
-    if shape is not None:
+    for shape in files.values():
         dim, tokens = dim or shape.dim, tokens or shape.tokens
     if dim is None:
         raise ValueError(f"{data} tokens have no dimension of their own: give dim a number.")
-    learned, cared = (files.get(name) or _population(name, dim, tokens) for name in (data, domain))
+    learned, cared = (
+        files.get(name) or _population(name, dim, tokens or _USUAL_TOKENS) for name in (data, domain)
+    )
     if learned.dim != cared.dim:
         raise ValueError(
             f"The tokens of {learned.name} have {learned.dim} dimensions and those of {cared.name} {cared.dim}: the "
@@ -352,8 +351,10 @@ def certify_linear(
     return LinearCertified(learned, cared, certify(learned.moment(), cared.moment()))
 
 
-def _population(name: Any, dim: int, tokens: int | None) -> TokenSource:
-    return TokenSource(name, count("dim", dim, least=token_dimension(name, 1)), tokens or _USUAL_TOKENS)
+def _population(name: Any, dim: int, tokens: int) -> TokenSource:
+    dim = count("dim", dim, least=token_dimension(name, 1))
+    rank = exact_rank(name, dim - token_dimension(name, 0), tokens)
+    return TokenSource(name, dim, tokens, proved_rank=rank)
 
 
 def _file_of_tokens(name: str) -> TokenSource:

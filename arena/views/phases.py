@@ -107,26 +107,10 @@ def draw_phases(fit: Fit, truth: AttentionLayer) -> dict[str, Drawing]:
 
 
 def save_phases(learned: Learned, folder: FilePath, *, result: Mapping[str, Any] | None = None) -> Path:
-    """Fill a folder with index.html, an SVG file for every figure, result.json and the fitted layer.
+    """Fill a folder with index.html, an SVG file for every figure, result.json and the fitted layer; return it.
 
-    Parameters
-    ----------
-    learned : Learned
-        A run of a six-phase learner on a target.
-    folder : path
-        The folder, made if it is missing. Figures of an earlier run that this run does not have are deleted.
-    result : mapping, optional
-        The content of result.json; by default `learned.to_json()`.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    OSError
-        If something cannot be written.
+    Figures of an earlier run are deleted. `result` is the content of result.json, by default `learned.to_json()`.
+    OSError if something cannot be written.
     """
     assert learned.target is not None
     folder = Path(folder)
