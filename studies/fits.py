@@ -42,8 +42,8 @@ def fit_errors(
     errors: dict[str, Any] = {"error": truth.measure(predict=fit.predict)["relative_error"]}
     if isinstance(fit.details, SixPhases):
         crude, refined, span = fit.details.crude_sum, fit.details.refined_sum, fit.details.span
-        errors["crude"] = crude and crude.error(truth.layer)
+        errors["crude"] = crude and crude.error(truth.attention)
         errors["sampling"] = crude and crude.standard_error
-        errors["refined"] = refined and refined.error(truth.layer)
-        errors["span"] = span and span.errors(truth.layer)["span_error"]
+        errors["refined"] = refined and refined.error(truth.attention)
+        errors["span"] = span and span.errors(truth.attention)["span_error"]
     return errors
