@@ -91,7 +91,6 @@ class BlockByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        block, ended = None, Verdict(Outcome.NO_BLOCK)
         try:
             g = read_token_map(one_token(within), oracle.dim, random, recorder)
             if g is NoNetwork.NO_NEURON:  # an attention layer alone
@@ -100,13 +99,13 @@ class BlockByQueries(LearnerBase):
                 ended = Verdict(fit.outcome, fit.held_out_error, fit.error_rate_bound)
                 return recorder.fit(ended, predict=fit.predict, layer=fit.layer, precision=fit.precision)
             if isinstance(g, NoNetwork):
-                recorder.step(g.value)
-            else:
-                block, ended = _behind(within, g, random, recorder)
+                recorder.step(g.value, predict=np.zeros_like)
+                return recorder.fit(Outcome.NO_BLOCK, predict=np.zeros_like)
+            block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:
             block, ended = None, Verdict(Outcome.EXAMPLES_SPENT)
         predict = np.zeros_like if block is None else block
-        recorder.step("Judged by fresh queries", predict=predict, layer=block)
+        recorder.step("No block" if block is None else "Block assembled", predict=predict, layer=block)
         return recorder.fit(ended, predict=predict, layer=block, details=block)
 
 
@@ -144,6 +143,8 @@ def _behind(
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
             continue
+        if fit.outcome is Outcome.EXAMPLES_SPENT:
+            return None, Verdict(fit.outcome)
         if not isinstance(fit.layer, AttentionLayer):
             continue
         block = Block(fit.layer, network, residual)

@@ -15,6 +15,7 @@ from attention import (
     make_nice_layer,
     make_nice_network,
     network_errors,
+    parameter_errors,
     relative_error,
 )
 from upper import BlockByQueries, FeedForwardByQueries
@@ -99,15 +100,23 @@ def test_a_causal_block_is_found_to_be_causal():
     assert function_error(fit, block, 3) < 1e-7
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        make_nice_layer(heads=2, dim=8, rng=0),
-        make_nice_block(heads=1, dim=8, width=16, activation="tanh", rng=0),
-    ],
-    ids=["a layer", "tanh"],
-)
-def test_what_has_no_network_of_relu_or_gelu_ends_with_a_reason(target):
+def test_a_layer_is_a_block_without_network():
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    fit = BlockByQueries().fit(ValueOracle(layer, tokens=2), rng=0)
+    assert fit.outcome.succeeded
+    assert parameter_errors(fit.layer, layer).theta.max() < 1e-10
+
+
+@pytest.mark.parametrize("queries", [60, 600, 900, 1000])
+def test_a_budget_that_does_not_suffice_is_said_at_every_step(queries):
+    block = make_nice_block(heads=2, dim=16, width=64, rng=0)
+    oracle = ValueOracle(block, tokens=2)
+    assert BlockByQueries(examples=queries).fit(oracle, rng=1).outcome is Outcome.EXAMPLES_SPENT
+    assert oracle.drawn <= queries
+
+
+def test_what_has_no_network_of_relu_or_gelu_ends_with_a_reason():
+    target = make_nice_block(heads=1, dim=8, width=16, activation="tanh", rng=0)
     fit = BlockByQueries().fit(ValueOracle(target, tokens=2), rng=0)
     assert fit.outcome is Outcome.NO_BLOCK
     assert fit.details is None
