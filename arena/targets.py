@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from arena.fitting import fit_target, target_stream
 from arena.formats import plural, sentence
 from arena.records import TargetRecord
 from attention import (
@@ -17,6 +16,7 @@ from attention import (
     Block,
     BooleanInputs,
     ExampleOracle,
+    Fit,
     GaussianInputs,
     GroundTruth,
     Inputs,
@@ -36,9 +36,6 @@ from attention.learning import Access
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
 from lower import FAMILIES, Family, HardInstance
 from lower.family import FamilyConstructor
-
-if TYPE_CHECKING:
-    from attention import Fit
 
 FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
 """The generators of layers that were not generated: given from Python, or read from a trained model."""
@@ -106,6 +103,8 @@ class Target:
     @property
     def content(self) -> str:
         """What distinguishes it from other targets, whatever their names and files."""
+        from arena.fitting import target_stream
+
         return str(target_stream(self))
 
     @cached_property
@@ -158,8 +157,10 @@ class Target:
         """The data for measuring fits: `n` fresh inputs and the known component."""
         return GroundTruth.draw(self.answers, self.inputs, n, known=self.known, rng=rng)
 
-    def measured(self, learner: Learner, *, seed: int) -> "tuple[Fit, dict[str, float | None]]":
+    def measured(self, learner: Learner, *, seed: int) -> tuple[Fit, dict[str, float | None]]:
         """A learner's fit, its error on what is not known in advance, and that of the worst head's Theta."""
+        from arena.fitting import fit_target
+
         fit, measures = fit_target(self, learner, seed, each_step=False)
         theta = 1.0 if fit.layer is None else measures.get("theta_error")
         return fit, {"error": measures["unknown_part_error"], "theta_error": theta}
