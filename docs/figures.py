@@ -30,7 +30,7 @@ from lwe.residues import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
 from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
 from sq.family import makes
-from studies.block_queries import STUDY as BLOCK_QUERIES
+from studies import block_queries
 from studies.line_figure import Panel, line_figure
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
@@ -93,13 +93,13 @@ def make_degrees(out: Path) -> None:
 def make_blocks(out: Path) -> None:
     """Tokens asked and seconds against the width, of a network and a block of each activation."""
     asked, bounds, seconds = (defaultdict[str, list[tuple[int, float]]](list) for _ in range(3))
-    BLOCK_QUERIES.measure(  # imports what is slow
+    block_queries.measure(  # imports what is slow
         rng=np.random.default_rng(0), part="width", name="block, gelu", dim=8, width=8, times=0, draw=0
     )
     for kind, activation, width in product(("network", "block"), ("relu", "gelu"), _WIDTHS):
         cell = {"part": "width", "name": f"{kind}, {activation}", "dim": _BLOCK_DIM, "width": width}
         began = process_time()
-        row = BLOCK_QUERIES.measure(rng=np.random.default_rng(0), times=0, draw=0, **cell)
+        row = block_queries.measure(rng=np.random.default_rng(0), times=0, draw=0, **cell)
         seconds[cell["name"]].append((width, process_time() - began))
         asked[cell["name"]].append((width, row["tokens"]))
         if activation == "gelu":  # that of ReLU is lower by h / d

@@ -1,4 +1,7 @@
-"""Blocks read by value queries, against width and dimension, and the same blocks fitted to random examples."""
+"""Blocks by queries and by examples.
+
+How many value queries does a block take as width and dimension grow, and what do as many random examples give?
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +22,7 @@ from attention import (
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import BlockByQueries, FeedForwardByQueries, Newton
 
 _HEADS, _TOKENS, _FRESH = 2, 2, 500
@@ -29,6 +32,7 @@ _FOUND = {"network": 1e-8, "block": 1e-7}  # errors of functions, as in the benc
 # the block that examples are drawn of, and how Adam fits it: its loss is flat after so many steps
 _BLOCK = {"dim": 16, "width": 64}
 _STEPS, _BATCH, _RATE = 4000, 64, 0.01
+STREAM, NEEDS = ("part", "dim", "width", "draw"), ("torch",)
 _TITLES = {
     "queries": "By queries",
     "adam, width 1": "Adam, a block of the same width",
@@ -37,7 +41,7 @@ _TITLES = {
 }
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     draws = 1 if quick else 2
     sizes = [("width", _DIM, width) for width in (_WIDTHS[:3] if quick else _WIDTHS)]
@@ -57,7 +61,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(
+def measure(
     *, rng: np.random.Generator, part: str, name: str, dim: int, width: int, times: int, draw: int
 ) -> Mapping[str, Any]:
     for_target, for_queries, for_examples, for_tests = rng.spawn(4)
@@ -134,7 +138,7 @@ def _found(row: Row) -> bool:
     return row["error"] < _FOUND[row["name"].split(",")[0]]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for kind in _FOUND:
         read = [row for row in rows if row["part"] != "examples" and row["name"].startswith(kind)]
@@ -156,7 +160,7 @@ def _count(rows: Sequence[Row], name: str) -> str:
     return "-" if counted is None else f"{counted:,.0f}"
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     counts: dict[str, Any] = {
         "tokens": lambda group: _count([row for row in group if _found(row)], "tokens"),
         "bound": lambda group: _count(group, "bound"),
@@ -172,7 +176,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     panels = []
     for part, size, label in (
         ("width", "width", f"width h, at d = {_DIM}"),
@@ -202,18 +206,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         )
     )
     return line_figure(panels)
-
-
-STUDY = Study(
-    name="block-queries",
-    title="Blocks by queries and by examples",
-    question="How many value queries does a block take as width and dimension grow, and what do as many random "
-    "examples give?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("part", "dim", "width", "draw"),
-    needs=("torch",),
-)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from studies import find_studies
-
-(STUDY,) = find_studies(["block-queries"])
+from studies import block_queries
 
 
 def measured(**cell):
-    return STUDY.measure(rng=np.random.default_rng(0), draw=0, **cell)
+    return block_queries.measure(rng=np.random.default_rng(0), draw=0, **cell)
 
 
 def test_blocks_are_read_above_the_bound_of_their_free_parameters():
@@ -33,6 +31,6 @@ def test_newton_on_the_attention_alone_does_not_learn_a_block():
 @pytest.mark.slow
 def test_descent_learns_some_of_a_block(monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("studies.block_queries._STEPS", 500)
+    monkeypatch.setattr(block_queries, "_STEPS", 500)
     row = measured(part="examples", name="adam, width 4", dim=8, width=16, times=1)
     assert 1e-4 < row["error"] < 0.3
