@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +167,10 @@ def _parts(index: Path) -> _Tensors:
     ):
         raise wrong(index, "the index has no weight_map from names of tensors to names of files beside it")
 
+    opened = cache(_opened)
+
     def read(path: Path, name: str) -> tuple[np.ndarray, str]:
-        tensors = _opened(path)
+        tensors = opened(path)
         if name not in tensors:
             raise wrong(path, f"the file holds no tensor named {name!r:.200}")
         return tensors[name]()

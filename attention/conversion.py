@@ -222,7 +222,9 @@ def _parameters(
     product = query[:, :, :kept].transpose(0, 2, 1) @ key[:, :, :kept]
     factors = np.ones(m)
     if kept < d:
-        before = _product_norms(query, key)
+        # the norms of query_i^T key_i, from Gram matrices of the small side
+        grams = (query @ query.transpose(0, 2, 1)) * (key @ key.transpose(0, 2, 1))
+        before = np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
         after = np.linalg.norm(product, axis=(1, 2))
         # the kept block is only rounding error; rescaling it would invent a head
         if (empty := after <= 1e-14 * before).any():
@@ -248,14 +250,6 @@ def _biases(
     key_bias = scale[:, None] * np.einsum("mhd,mh->md", key, query_bias)
     bias = projections.output @ cast(np.ndarray, projections.value_bias) + projections.output_bias
     return (key_bias if np.any(key_bias) else None), (bias[:kept] if np.any(bias[:kept]) else None)
-
-
-def _product_norms(
-    left: Float[np.ndarray, "m h a"], right: Float[np.ndarray, "m h b"]
-) -> Float[np.ndarray, " m"]:
-    """The Frobenius norms of left_i^T right_i, from two Gram matrices of the small side."""
-    grams = (left @ left.transpose(0, 2, 1)) * (right @ right.transpose(0, 2, 1))
-    return np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
 
 
 def _about_biases(projections: Projections) -> list[str]:

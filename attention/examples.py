@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import shown
 from attention.files import FilePath, read_array, read_arrays
 from attention.foreign import guarded
 from attention.inputs import Inputs, Rng
@@ -54,7 +53,7 @@ class ExampleOracle:
         self._target, self._inputs, self._noise = target, inputs, noise
         self._rng = random_generator(rng)
         self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
-        self.held_out: tuple[np.ndarray, np.ndarray] | None = None
+        self.held_out: tuple[np.ndarray, ...] | None = None
         self.tokens, self.dim = inputs.tokens, inputs.dim
         self._drawn = 0
         self._streams: list[ExampleOracle] = []
@@ -66,7 +65,7 @@ class ExampleOracle:
         x: Float[np.ndarray, "n k d"],
         y: Float[np.ndarray, "n k d"],
         *,
-        held_out: tuple[np.ndarray, np.ndarray] | None = None,
+        held_out: tuple[Float[np.ndarray, "h k d"], ...] | None = None,
     ) -> "ExampleOracle":
         """An oracle that serves copies of the given examples, each once and in order; then it raises an error.
 
@@ -78,13 +77,8 @@ class ExampleOracle:
             Other examples, to judge fits; a learner that would hold examples out takes these instead.
         """
         oracle = cls.__new__(cls)
-        if held_out is not None:
-            if not isinstance(held_out, tuple) or len(held_out) != 2:
-                raise ValueError(
-                    f"held_out is {shown(held_out)}: inputs and their labels, two arrays, are needed."
-                )
-            for name, array in zip(("inputs of held_out", "labels of held_out"), held_out, strict=True):
-                require_array(name, array)
+        if held_out is not None and len(held_out) != 2:
+            raise ValueError(f"held_out has {len(held_out)} arrays: two are needed, inputs and their labels.")
         oracle.held_out = held_out
         oracle._left = np.array(x), np.array(y)
         oracle.tokens, oracle.dim = x.shape[1:]

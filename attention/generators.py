@@ -11,9 +11,11 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
+from attention._arrays import shown
 from attention.head_measures import HeadMeasures
 from attention.inputs import Rng
-from attention.layer import AttentionLayer, require_layer_memory
+from attention.layer import AttentionLayer
+from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
     PositiveFloat,
@@ -238,7 +240,11 @@ def _begin(heads: int, dim: int, rng: Rng, **at_most: int) -> np.random.Generato
     for name, value in at_most.items():
         if value > dim:
             raise ValueError(f"{name} is {value}: at most {dim}, the dimension, is allowed.")
-    require_layer_memory(heads, dim, arrays=6)
+    require_memory(
+        f"A layer of {shown(heads)} heads in {shown(dim)} dimensions",
+        48 * heads * dim**2,
+        advice="take fewer heads or fewer dimensions",
+    )
     return random_generator(rng)
 
 
