@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import FolderOption, InputsOption, JsonOption, RunOptions, TimeoutOption, TokensOption
+from arena.cli.console import FolderOption, InputsOption, JsonOption, RunOptions, TokensOption
 from arena.cli.options import takes
 from arena.cli.study import measure_studies
 from arena.learning import open_source
@@ -30,12 +30,11 @@ def _add(make: Callable[..., Study], name: str, example: str) -> None:
         out: FolderOption = Path("curves"),
         *,
         run: RunOptions,
-        timeout: TimeoutOption = None,
         as_json: JsonOption = False,
         **settings: Any,
     ) -> None:
         study, seed = make(**settings), settings.get("seed", 0)
-        measure_studies([study], out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+        measure_studies([study], out=out, run=run, seed=seed, as_json=as_json)
 
     summary = (make.__doc__ or "").partition("\n")[0]
     words = (

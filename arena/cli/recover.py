@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli import WorkFailedError, WorkInterruptedError
-from arena.cli.console import JsonOption, RunOptions, TimeoutOption, report, say
+from arena.cli.console import JsonOption, RunOptions, report, say
 from arena.cli.options import takes
 from arena.formats import plural
 from arena.recovery import recover
@@ -24,7 +24,6 @@ def recover_command(
     ] = None,
     *,
     run: RunOptions,
-    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -36,7 +35,7 @@ def recover_command(
     Example: attention-bounds recover model.safetensors --layers 0,2-4 --by queries --out recovered
     """
     options = run.begin(out, "recover")
-    recovery = recover(checkpoint, timeout=timeout, **settings, **options)
+    recovery = recover(checkpoint, **settings, **options)
     done = recovery.layers
     if as_json or done:
         report(recovery, recovery.to_json(), as_json)

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli import WorkFailedError, WorkInterruptedError
-from arena.cli.console import JsonOption, RunOptions, SeedOption, TimeoutOption, report, say
+from arena.cli.console import JsonOption, RunOptions, SeedOption, report, say
 from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
 from arena.names import find_name
-from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
@@ -36,7 +35,6 @@ def study_command(
     ),
     *,
     run: RunOptions,
-    timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Measure nothing: draw the records in --out again.")
@@ -68,7 +66,7 @@ def study_command(
         if as_json:
             report("", done, as_json)
     else:
-        measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+        measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
 
 
 def measure_studies(
@@ -77,7 +75,6 @@ def measure_studies(
     scale: Scale = Scale.FULL,
     out: Path,
     run: RunOptions,
-    timeout: float | None = None,
     seed: int = 0,
     as_json: bool = False,
 ) -> None:
@@ -85,8 +82,6 @@ def measure_studies(
 
     WorkFailedError if a cell failed; everything else is measured and written first.
     """
-    if timeout is not None:
-        check("--timeout", timeout, PositiveFloat)
     options = run.begin(out, "studies")
     done: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -95,7 +90,7 @@ def measure_studies(
             say(f"{study.name} is left out: it needs {' and '.join(study.missing)}.", quiet=as_json)
             continue
         try:
-            result = run_study(study, scale=scale, seed=seed, timeout=timeout, **options)
+            result = run_study(study, scale=scale, seed=seed, **options)
         except KeyboardInterrupt:
             raise WorkInterruptedError(
                 f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "
