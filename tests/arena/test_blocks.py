@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import arena
-from arena.targets import block_target
+from arena import block_target
 from attention import (
     Block,
     GaussianInputs,
@@ -16,15 +16,17 @@ from attention import (
     make_nice_layer,
 )
 from attention.testing import check_learner
-from upper import BlockByQueries
+from upper import BlockByQueries, Newton
 
 NICE = arena.nice_target(heads=2, dim=8, seed=0)
 PARITY = arena.parity_target(heads=2, dim=12, seed=1)
+NICE_NETWORK = make_nice_block(heads=1, dim=4, width=5, rng=0).network
 
 
 def test_learners_of_layers_fail_on_blocks_and_the_learner_of_blocks_reads_them(tmp_path):
     targets = [NICE, block_target(NICE, width=16), block_target(PARITY, width=24, activation="relu")]
-    results = arena.compare(targets, "newton,linear,known-part,elimination,by-queries,block", isolated=False)
+    learners = [Newton(heads=2, work=1000), "linear,known-part,elimination,by-queries,block"]
+    results = arena.compare(targets, learners, isolated=False)
     errors = {
         learner.name: [
             cell.unknown_part_error for cell in results.cells if cell.learner == learner.name and cell.fitted
@@ -109,9 +111,6 @@ def test_targets_of_blocks_come_back_from_files_bit_for_bit(tmp_path):
         assert read.block.residual is target.block.residual
         x = target.inputs.sample(3, rng=0)
         assert np.array_equal(read.answers(x), target.answers(x))
-
-
-NICE_NETWORK = make_nice_block(heads=1, dim=4, width=5, rng=0).network
 
 
 def test_what_makes_no_block_or_no_file_of_one_is_refused(tmp_path):
