@@ -11,19 +11,19 @@ from attention.feed_forward import Activation
 from upper.blocks.far_field import TUBE, directions, tube_scales
 from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
+from upper.blocks.steps import read_steps
 from upper.blocks.token_map import TokenMap
 
 
 class NoNetwork(Enum):
     """Why no network of one hidden layer was found; the value is a sentence."""
 
-    BOUNDED = "The activation is bounded, such as tanh: only ReLU and GELU are read."
     COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed."
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
     )
-    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU or GELU."
+    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
 
 
 def one_token(oracle: ValueOracle) -> Ask:
@@ -56,6 +56,7 @@ class _Search:
     #: are apart
     radius: float = 1e6
     smooth_radius: float = 1.2e5
+    step_radius: float = 2e6
     apart: float = 250.0
     larger: float = 8.0  #: the radius grows by this where kinks are too near
     radii: int = 9  #: half circles at most
@@ -96,8 +97,6 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
         return NoNetwork.NO_NEURON
     kind = _activation(ask, zero, scale, dim, rng)
     recorder.step("Scale of tokens", scale=scale)
-    if kind == "tanh":
-        return NoNetwork.BOUNDED
     best, least = None, np.inf
     radius = _radius(ask, kind, scale, dim, rng)
     for _ in range(_SEARCH.radii):
@@ -129,8 +128,8 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
 def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.Generator) -> float:
     """A radius at which kinks are likely to be apart; with tubes it grows with the square of the number of neurons."""
     by = _SEARCH
-    if kind == "relu":
-        return by.radius * scale
+    if kind != "gelu":
+        return (by.radius if kind == "relu" else by.step_radius) * scale
     radius = by.smooth_radius * scale
     for _ in range(by.radii):
         count = count_kinks(ask, radius, dim, rng, least=by.tube * scale)
@@ -144,6 +143,13 @@ def _far_away(
     ask: Ask, kind: Activation, scale: float, path: Path, rng: np.random.Generator
 ) -> tuple[TokenMap, np.ndarray] | None:
     """Neurons from a path, without outputs, and how uncertain each weight is; None where kinks are too near."""
+    if kind == "tanh":
+        steps = read_steps(ask, path, scale, rng)
+        if steps is None:
+            return None
+        u, a = steps
+        zero = np.zeros((u.shape[1], u.shape[1]))
+        return TokenMap(kind, u, a, np.zeros_like(u), zero, zero[0]), np.ones(len(u))
     smooth = kind == "gelu"
     regions = find_regions(
         ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])

@@ -155,8 +155,11 @@ class TokenMap:
 def signs_for(g: TokenMap, linear: Float[np.ndarray, "d d"]) -> tuple[Bool[np.ndarray, " h"], float]:
     """Which neurons to turn for the linear part to be `linear`, and how far the solution is from zeros and ones.
 
-    A - A_found = sum_j s_j u_j v_j^T has the normal equations ((U U^T) o (V V^T)) s = diag(U (A - A_found) V^T).
+    A - A_found = sum_j s_j u_j v_j^T has the normal equations ((U U^T) o (V V^T)) s = diag(U (A - A_found) V^T). tanh
+    leaves A no choice.
     """
+    if g.activation == "tanh":
+        return np.zeros(len(g.u), dtype=bool), float(np.abs(g.linear - linear).max())
     gram = (g.u @ g.u.T) * (g.v @ g.v.T)
     return _rounded(gram, np.sum((g.u @ (linear - g.linear)) * g.v, axis=1))
 
@@ -168,6 +171,9 @@ def signs_from(
 
     The e_p are `moved` and the delta_p `differences`; 1.5 h / d pairs suffice.
     """
+    if g.activation == "tanh":
+        off = np.linalg.norm(moved @ g.linear - differences) / np.linalg.norm(differences)
+        return np.zeros(len(g.u), dtype=bool), float(off)
     along = moved @ g.u.T
     gram = (along.T @ along) * (g.v @ g.v.T)
     rest = differences - moved @ g.linear
