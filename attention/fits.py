@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from attention.block import Block
 from attention.errors import parameter_errors, relative_error, unknown_part_error
 from attention.evaluation import CONFIDENCE, Predictor, percent
+from attention.feed_forward import FeedForward
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
@@ -121,7 +123,7 @@ class GroundTruth:
 
     Parameters
     ----------
-    layer : AttentionLayer
+    layer : AttentionLayer, Block or FeedForward
         The target.
     x : array (n, k, d)
         Fresh inputs, drawn independently of every oracle.
@@ -129,7 +131,7 @@ class GroundTruth:
         The part of the target known in advance; zero for nice layers.
     """
 
-    layer: AttentionLayer
+    layer: AttentionLayer | Block | FeedForward
     x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
@@ -143,7 +145,7 @@ class GroundTruth:
     @checked
     def draw(
         cls,
-        layer: AttentionLayer,
+        layer: AttentionLayer | Block | FeedForward,
         inputs: Inputs,
         n: PositiveInt = 2000,
         *,
@@ -179,7 +181,11 @@ class GroundTruth:
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
-        if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
+        if (
+            layer is not None
+            and isinstance(self.layer, AttentionLayer)
+            and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim)
+        ):
             errors = parameter_errors(layer, self.layer)
             measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
             if layer.biased or self.layer.biased:

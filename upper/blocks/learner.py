@@ -16,7 +16,7 @@ from attention import (
 from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
-from upper.blocks.network import judge_block
+from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
 from upper.blocks.token_map import TokenMap, signs_from
@@ -89,24 +89,25 @@ class BlockByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        block, ended = None, Verdict(Outcome.NO_BLOCK)
+        block: Block | NoNetwork
         try:
             g = read_token_map(one_token(within), oracle.dim, random, recorder)
             if isinstance(g, NoNetwork):
-                recorder.step(g.value)
+                block, ended = g, Verdict(Outcome.NO_BLOCK)
             else:
                 block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:
-            block, ended = None, Verdict(Outcome.EXAMPLES_SPENT)
-        return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
+            block, ended = NoNetwork.SPENT, Verdict(Outcome.EXAMPLES_SPENT)
+        return block_fit(recorder, block, ended)
 
 
 def _behind(
     oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | None, Verdict]:
-    """The block whose map of one token is g, judged by fresh queries; None if no signs or no heads fit."""
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block whose map of one token is g, judged by fresh queries."""
     h, d = g.u.shape
-    block, ended = None, Verdict(Outcome.NOT_SEPARATED)
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
     size = np.linalg.norm(g.u, axis=1)
     length = float(np.median(np.abs(g.a) / size) + 1 / np.median(size))  # of tokens at which neurons bend
     x = length * rng.standard_normal((_CHECKS, d))
@@ -122,7 +123,7 @@ def _behind(
         signs, off = signs_from(g, delta, moved)
         recorder.step("Signs", off=off, pairs=len(delta))
         if off > _SIGNS:
-            return block, ended
+            return NoNetwork.NO_PAIRS, ended
         g = g.flipped(signs)
     network = g.network(linear=g.linear, residual=True)
     peeled = Peeled(oracle, g, g.linear, residual)

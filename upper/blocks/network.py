@@ -1,7 +1,7 @@
 """The learner of networks by value queries."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,34 +76,39 @@ class FeedForwardByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         ask = one_token(oracle if budget is None else oracle.limited(budget))
-        network, ended = None, Verdict(Outcome.NO_BLOCK)
+        network: FeedForward | NoNetwork | None = None
+        ended = Verdict(Outcome.NO_BLOCK)
         try:
             g = read_token_map(ask, oracle.dim, random, recorder)
-            if isinstance(g, NoNetwork):
-                recorder.step(g.value)
-            else:
-                network = _with_signs(g, recorder)
-            if network is not None:
+            network = g if isinstance(g, NoNetwork) else _with_signs(g, recorder)
+            if isinstance(network, FeedForward):
                 x = random.standard_normal((_CHECKS, oracle.dim))
                 ended = judge_block(network(x), ask(x))
         except QueriesExhaustedError:
             ended = Verdict(Outcome.EXAMPLES_SPENT)
-        return recorder.fit(ended, predict=np.zeros_like if network is None else network, details=network)
+            network = network if isinstance(network, FeedForward) else NoNetwork.SPENT
+        return block_fit(recorder, network, ended)
 
 
-def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | None:
-    """The network with the linear part of a residual or of none; None if it has neither."""
+def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | NoNetwork:
+    """The network with the linear part of a residual or of none."""
     identity = np.eye(len(g.linear))
     for residual, linear in ((True, identity), (False, 0 * identity)):
         signs, off = signs_for(g, linear)
         if off < _SIGNS:
             recorder.step("Signs", off=off)
             return g.flipped(signs).network(linear=identity, residual=residual)
-    if g.u.shape[0] > g.u.shape[1] ** 2:
-        recorder.step("There are more than d^2 neurons: the linear part does not determine their signs.")
-    else:
-        recorder.step("No choice of signs makes the linear part the identity or zero.", off=off)
-    return None
+    wide = g.u.shape[0] > g.u.shape[1] ** 2
+    return NoNetwork.TOO_WIDE if wide else NoNetwork.NO_SIGNS
+
+
+def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
+    """The fit of a network or block, or of the reason why there is none, which is its last step."""
+    if isinstance(fitted, NoNetwork):
+        recorder.step(fitted.value, predict=np.zeros_like)
+        return recorder.fit(ended, predict=np.zeros_like)
+    recorder.step("Fresh queries", predict=fitted, error=ended.held_out_error)
+    return recorder.fit(ended, predict=fitted, details=fitted)
 
 
 def judge_block(predicted: np.ndarray, answers: np.ndarray) -> Verdict:

@@ -16,13 +16,19 @@ from upper.blocks.token_map import TokenMap
 
 
 class NoNetwork(Enum):
-    """Why no network of one hidden layer was found; the value is a sentence."""
+    """Why no network of one hidden layer, or no block, was found; the value is a sentence."""
 
     COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed."
+    NOISY = "Answers to one token differ: noise is larger than what far tokens show; answers in float64 are needed."
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
     )
+    TOO_WIDE = "There are more than d^2 neurons: the linear part does not determine their signs."
+    NO_SIGNS = "No choice of signs makes the linear part the identity or zero."
+    NO_PAIRS = "No choice of signs agrees with pairs of tokens: the attention is no layer, or one token is not its own."
+    NO_LAYER = "Behind the network no attention layer was found."
+    SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
 
 
@@ -68,6 +74,8 @@ class _Search:
     tokens: float = 1.5
     reach: float = 8.0
     relu_reach: float = 4.0
+    #: a plane is far out beyond so many standard deviations of the longest short tokens
+    far: float = 2.0
     #: of the equations that offsets and scales leave, this share may fit directions, of so many unknowns at most
     spare: float = 0.7
     unknowns: int = 600
@@ -89,7 +97,9 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     A wrong kink shows in the fit: then another half circle is taken, with a larger radius.
     """
     zero = ask(np.zeros((1, dim)))[0]
-    some = ask(rng.standard_normal((_SEARCH.precision, dim)))
+    some, again = np.split(ask(np.tile(rng.standard_normal((_SEARCH.precision, dim)), (2, 1))), 2)
+    if not np.array_equal(some, again):
+        return NoNetwork.NOISY
     if np.array_equal(some, some.astype(np.float32)) and np.any(some != np.round(some)):
         return NoNetwork.COARSE
     scale = _scale(ask, zero, dim, rng)
@@ -98,15 +108,15 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     kind = _activation(ask, zero, scale, dim, rng)
     recorder.step("Scale of tokens", scale=scale)
     best, least = None, np.inf
-    radius = _radius(ask, kind, scale, dim, rng)
+    radius = first = _radius(ask, kind, scale, dim, rng)
     for _ in range(_SEARCH.radii):
         read = _far_away(ask, kind, scale, half_circle(radius, dim, rng), rng)
         if read is None:
             radius *= _SEARCH.larger
             continue
         start, uncertain = read
-        if not len(uncertain):
-            return NoNetwork.NO_NEURON
+        if not len(uncertain):  # at a larger radius, steps drown in rounding
+            return NoNetwork.NO_NEURON if radius == first else NoNetwork.KINKS_TOO_NEAR
         recorder.step("Kinks and Jacobians", neurons=len(uncertain), radius=radius, worst=uncertain.max())
         farthest = float(np.max(np.abs(start.a) / np.linalg.norm(start.u, axis=1)))
         if radius < _SEARCH.around * farthest:  # a half circle around few planes meets some twice
@@ -181,8 +191,12 @@ def _near_the_origin(
     n = int(np.ceil(by.tokens * (h + d)))
     x = rng.standard_normal((n, d))
     length = scale * by.reach ** rng.random((n, 1))
-    if start.activation == "relu":  # so long that every neuron is on for some and off for others
-        length = by.relu_reach * np.sqrt(d) * np.abs(start.a).max() * rng.random((n, 1))
+    farthest = np.max(np.abs(start.a) / np.linalg.norm(start.u, axis=1))
+    # so long that every neuron is on for some and off for others; GELU needs them where a plane is far out
+    long = np.full((n, 1), start.activation == "relu")
+    if farthest > by.far * by.reach * scale / np.sqrt(d):
+        long |= rng.random((n, 1)) < 0.5
+    length = np.where(long, by.relu_reach * np.sqrt(d) * farthest * rng.random((n, 1)), length)
     x *= length / np.linalg.norm(x, axis=1, keepdims=True)
     most = int(min(by.spare * ((n - h - d - 1) * d - 2 * h), by.unknowns)) // d
     unsure = np.argsort(-uncertain)[: max(0, most)]

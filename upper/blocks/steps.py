@@ -154,7 +154,7 @@ def _on_path(
     center, rate, ok = _fitted(place, value, step, near, below, above, error)
     for _ in range(_AGAIN):  # until the values on both sides are those far from the step
         if not ok.all():
-            print(ok.sum(),len(ok)); return None
+            return None
         old = rate
         below, above = (read(segment, center + side * _SATURATED / np.abs(rate)) for side in (-1, 1))
         center, rate, ok = _fitted(place, value, step, near, below, above, error)

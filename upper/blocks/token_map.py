@@ -1,6 +1,7 @@
 """What a network or a block answers to one token: g(x) = x A + c + sum_j act(u_j . x + a_j) v_j."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -54,6 +55,11 @@ class TokenMap:
         slope = activation(self.activation, x @ self.u.T + self.a, derivative=True)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
+    @cached_property
+    def _mean_inverse(self) -> Float[np.ndarray, "d d"]:
+        """The inverse of the Jacobian where half of each neuron is on."""
+        return np.linalg.pinv(self.linear + 0.5 * self.u.T @ self.v)
+
     def inverse(
         self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n d"]:
@@ -79,8 +85,7 @@ class TokenMap:
 
     def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
-        mean = self.linear + 0.5 * self.u.T @ self.v  # half of the neurons are on
-        inverse = np.linalg.pinv(mean)
+        inverse = self._mean_inverse
         off = y - self(x)
         columns: list[np.ndarray] = []
         rows: list[np.ndarray] = []
