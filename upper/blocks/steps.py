@@ -100,7 +100,10 @@ def _slopes(ask: Ask, frame: np.ndarray, radius: float, rng: np.random.Generator
 
 def _on_path(
     ask: Ask, path: Path, slopes: np.ndarray, scale: float
-) -> tuple[Int[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, "h d"]] | None:
+) -> (
+    tuple[Int[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, "h d"]]
+    | None
+):
     """The segment and place of each step, the derivative of its argument along the path, and its v; by bisection."""
 
     def read(segment: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -149,7 +152,9 @@ def _on_path(
     if not parts:
         return segment, low, low, below
     segment, place, value, below, above = parts
-    step = scale * np.sign(np.sum((below + above - 2 * value) * (above - below), axis=1))  # towards the center
+    step = scale * np.sign(
+        np.sum((below + above - 2 * value) * (above - below), axis=1)
+    )  # towards the center
     near = read(segment, place + step)
     center, rate, ok = _fitted(place, value, step, near, below, above, error)
     for _ in range(_AGAIN):  # until the values on both sides are those far from the step
@@ -255,7 +260,9 @@ def _meeting_points(
     left = np.arange(len(groups))
     for _ in range(_TRIES):
         along = (rng.standard_normal((len(left), 1, k - groups.shape[1])) @ free[left])[:, 0]
-        along *= distance * rng.uniform(0.5, 1.5, (len(left), 1)) / np.linalg.norm(along, axis=1, keepdims=True)
+        along *= (
+            distance * rng.uniform(0.5, 1.5, (len(left), 1)) / np.linalg.norm(along, axis=1, keepdims=True)
+        )
         x = foot[left] + along
         t = np.abs(x @ known.u.T + known.a)
         np.put_along_axis(t, groups[left], np.inf, axis=1)
