@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from attention import Recorder, ValueOracle
 from attention.feed_forward import Activation
-from upper.blocks.far_field import TUBE, directions, tube_scales
+from upper.blocks.far_field import TUBE, directions, tube_scales, tubes_apart
 from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.steps import read_steps
@@ -164,7 +164,7 @@ def _far_away(
     regions = find_regions(
         ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
     )
-    if regions is None:
+    if regions is None or (smooth and not tubes_apart(ask, regions, scale)):
         return None
     h, d = regions.jumps.shape
     sizes = tube_scales(ask, regions, scale) if smooth else np.full(h, np.inf)
