@@ -19,7 +19,7 @@ from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
-from upper.blocks.token_map import TokenMap, signs_from
+from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
 
 # Pairs of tokens for every h / d unknown signs, and a few more.
@@ -115,18 +115,29 @@ def _behind(
     off = float(np.linalg.norm(g(x) - answers) / np.linalg.norm(answers))
     accuracy = max(_LEAST, _AMPLIFIED * off)
     recorder.step("Fresh tokens", error=off)
-    delta, moved = pairs(oracle, g, int(np.ceil(_PAIRS * h / d)) + _MORE, length * np.sqrt(d), rng)
+    bare, off = signs_for(g, np.zeros((d, d)))
+    network_residual = off > _SIGNS
+    if not network_residual:
+        g = g.flipped(bare)
+    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else d) + _MORE
+    delta, moved = pairs(oracle, g, number, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
+    if not len(delta):
+        return NoNetwork.NO_PREIMAGE, ended
     residual = bool(np.median(np.linalg.norm(moved, axis=1) / np.linalg.norm(delta, axis=1)) > _MOVED)
-    if residual:
+    if residual and network_residual:
         signs, off = signs_from(g, delta, moved)
         recorder.step("Signs", off=off, pairs=len(delta))
         if off > _SIGNS:
             return NoNetwork.NO_PAIRS, ended
         g = g.flipped(signs)
-    network = g.network(linear=g.linear, residual=True)
-    peeled = Peeled(oracle, g, g.linear, residual)
+    linear = g.linear
+    if not network_residual:  # A is what maps the moves of pairs to their differences
+        linear = np.linalg.lstsq(moved, delta, rcond=None)[0] if residual else np.eye(d)
+        recorder.step("Linear part", pairs=len(delta))
+    network = g.network(linear=linear, residual=network_residual)
+    peeled = Peeled(oracle, g, linear, residual)
     for step_length in _STEP_LENGTHS:
         learner = ByQueries(accuracy=accuracy, step_length=step_length)
         try:

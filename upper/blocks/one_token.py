@@ -27,6 +27,7 @@ class NoNetwork(Enum):
     TOO_WIDE = "There are more than d^2 neurons: the linear part does not determine their signs."
     NO_SIGNS = "No choice of signs makes the linear part the identity or zero."
     NO_PAIRS = "No choice of signs agrees with pairs of tokens: the attention is no layer, or one token is not its own."
+    NO_PREIMAGE = "No answer to a pair of tokens has a preimage under the map of one token near them."
     NO_LAYER = "Behind the network no attention layer was found."
     SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
