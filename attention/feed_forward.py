@@ -93,12 +93,13 @@ class FeedForward:
         ]
         if not names:
             raise ValueError("The activation is none of ReLU, GELU by the error function, and tanh.")
-        arrays = []
-        for part in (first, second):
+
+        def arrays(part: Any) -> tuple[np.ndarray, np.ndarray]:
             weight = part.weight.detach().cpu().double()
             bias = weight.new_zeros(len(weight)) if part.bias is None else part.bias.detach().cpu().double()
-            arrays += [weight.numpy().T, bias.numpy()]
-        network = cls(*arrays, activation=names[0], residual=residual)
+            return weight.numpy().T, bias.numpy()
+
+        network = cls(*arrays(first), *arrays(second), names[0], residual)
         require_same(
             torch.nn.ModuleList([first, second]),
             network,

@@ -38,11 +38,11 @@ class FeedForwardByQueries(LearnerBase):
     2. Jacobians at some 2.7 h / d points give all u_j up to scale, by least squares (`directions`); for GELU, one value
        near each plane gives the scale (`tube_scales`). For tanh, far from the origin neurons are steps (`read_steps`).
     3. Short tokens give offsets, scales and outputs by variable projection (`fit_offsets`).
-    4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear part is the identity,
-       or zero, fixes all signs by one linear system (`signs_for`).
+    4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear
+       part is the identity, or zero, fixes all signs by one linear system (`signs_for`).
 
-    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 33 h for tanh, where
-    the parameters number 2 h + 1 + h / d times d.
+    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 33 h for
+    tanh, where the parameters number 2 h + 1 + h / d times d.
 
     References
     ----------
