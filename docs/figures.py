@@ -47,10 +47,16 @@ _TAKE_IT_FOR = {
 }
 
 
+_SIZES = {
+    "sq-designed-steps": {"bits": 6, "heads_count": 4},
+    "sq-centre-threshold": {"bits": 16, "heads_count": 4},
+}
+
+
 def hard_families(dim: int) -> tuple[SQFamily, ...]:
     """The hard families of the page: all that are registered, of the size that each names."""
     known = [one for one in FAMILIES.values() if makes(one, SQFamily)]
-    made = [one.preset(dim=dim, **one.documented) for one in known]
+    made = [one.preset(dim=dim, **_SIZES.get(one.name, {})) for one in known]
     return tuple(sorted(made, key=lambda one: (not one.orthonormal, -one.lowest_degree)))
 
 

@@ -28,7 +28,7 @@ _FAMILIES: Mapping[str, Mapping[str, Any]] = {
 _RATES = (0.0, 0.1, 0.4)
 _LEVELS = (10, 100, 1000, 10**4, 10**5)  # m of the dimension
 _TIMES = (1, 2, 3)  # degrees as multiples of the lowest
-_LARGEST_LOG = 60.0  # of a number of samples, base 2
+_MOST_SAMPLES, _MOST_DEGREE = 1 << 60, 512
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -52,7 +52,12 @@ def _measure(
         "lowest": lowest,
         "any_degree": _least(lambda n: _whole(pairs, n) >= 1),
         "few": few,
-        "degree_at_few": pairs.smallest_degree(samples=few),
+        # the smallest degree whose advantage is at least 1
+        "degree_at_few": _least(
+            lambda D: bool(pairs.squared_advantage(samples=few, degree=D) >= 1), most=_MOST_DEGREE
+        )
+        if _whole(pairs, few) >= 1
+        else None,
         "eliminated": _eliminated(made, runs, rng) if type(made) is ParityFamily else None,
     }
     degrees = [{"degree": t * lowest, "samples": _fewest(pairs, degree=t * lowest)} for t in _TIMES]
@@ -74,11 +79,11 @@ def _whole(pairs: SecretPairs, samples: int) -> float:
     )
 
 
-def _least(reached: Callable[[int], bool]) -> int | None:
+def _least(reached: Callable[[int], bool], *, most: int = _MOST_SAMPLES) -> int | None:
     low, high = 0, 1
     while not reached(high):
         low, high = high, 2 * high
-        if math.log2(high) > _LARGEST_LOG:
+        if high > most:
             return None
     while high - low > 1:
         middle = (low + high) // 2

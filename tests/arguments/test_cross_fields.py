@@ -91,7 +91,7 @@ LOWER = [
     (lambda: dataclasses.replace(ZERO, gate=0, off=lower.KnownComponent.zero(2, 4)), "agree"),
     (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
     (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
-    (lambda: lower.all_sign_matrices(8, 8), "62"),
+    (lambda: lower.all_sign_matrices(8, 8), "of memory"),
     (lambda: lower.solve_gf2(np.eye(3), np.ones(2)), "bits"),
     (lambda: walsh_hadamard(np.ones(3)), "power of two"),
 ]
