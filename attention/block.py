@@ -1,5 +1,6 @@
 """Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import to_numpy
+from attention.conversion import convert_torch_module, require_same
 from attention.errors import ParameterErrors, parameter_errors
 from attention.feed_forward import Activation, FeedForward
 from attention.generators import make_nice_layer
@@ -52,6 +54,36 @@ class Block:
             raise ValueError(
                 f"The layer has {self.layer.dim} coordinates and the network {self.network.dim}: the same are needed."
             )
+
+    @classmethod
+    def from_torch(cls, module: Any) -> "Block":
+        """The block of a ``torch.nn.TransformerEncoderLayer`` whose `norm1` and `norm2` are ``torch.nn.Identity()``.
+
+        The parameters become float64, and dropout is left out. A ValueError if the module has norms, is of another
+        class, or computes something else on random tokens.
+        """
+        torch = sys.modules.get("torch")  # a caller with such a module has imported torch
+        if torch is None or type(module) is not torch.nn.TransformerEncoderLayer:
+            raise ValueError(f"module is a {type(module).__qualname__}: a TransformerEncoderLayer is needed.")
+        if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
+            raise ValueError(
+                "The module has norms, and a block has none: make norm1 and norm2 torch.nn.Identity()."
+            )
+        attended = module.self_attn
+        parts = [module.linear1, module.activation, module.linear2]
+        block = cls(convert_torch_module(attended).layer, FeedForward.from_torch(parts, residual=True))
+
+        def answer(copy: Any, x: Any) -> Any:
+            order = (0, 1, 2) if attended.batch_first else (1, 0, 2)
+            for part in copy.modules():  # the fast path of evaluation mode needs norms
+                part.training = True
+                if isinstance(part, torch.nn.Dropout):
+                    part.p = 0.0
+            copy.self_attn.dropout = 0.0
+            return copy(x.permute(order)).permute(order)
+
+        require_same(module, block, answer)
+        return block
 
     @property
     def dim(self) -> int:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Shaped
 from attention.block import Block, network_errors
 from attention.errors import parameter_errors, relative_error, unknown_part_error
 from attention.evaluation import CONFIDENCE, Predictor, percent
+from attention.feed_forward import FeedForward
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
@@ -122,7 +123,7 @@ class GroundTruth:
 
     Parameters
     ----------
-    layer : AttentionLayer or Block
+    layer : AttentionLayer, Block or FeedForward
         The target.
     x : array (n, k, d)
         Fresh inputs, drawn independently of every oracle.
@@ -130,7 +131,7 @@ class GroundTruth:
         The part of the target known in advance; zero for nice layers.
     """
 
-    layer: AttentionLayer | Block
+    layer: AttentionLayer | Block | FeedForward
     x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
@@ -144,7 +145,7 @@ class GroundTruth:
     @checked
     def draw(
         cls,
-        layer: AttentionLayer | Block,
+        layer: AttentionLayer | Block | FeedForward,
         inputs: Inputs,
         n: PositiveInt = 2000,
         *,
@@ -157,6 +158,8 @@ class GroundTruth:
     @cached_property
     def attention(self) -> AttentionLayer:
         """The target, or of a block its attention, centred."""
+        if isinstance(self.layer, FeedForward):
+            raise ValueError(f"{self.layer!r} has no attention: a layer or a block is needed.")
         return _attention(self.layer)
 
     @cached_property
@@ -185,8 +188,12 @@ class GroundTruth:
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
-        if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
-            errors = parameter_errors(_attention(layer), self.attention)
+        if (
+            layer is not None
+            and not isinstance(self.layer, FeedForward)
+            and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim)
+        ):
+            errors = parameter_errors(_attention(layer), _attention(self.layer))
             measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
             if layer.biased or self.layer.biased:
                 measures |= {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}

@@ -12,6 +12,7 @@ from attention import (
     FileFormatError,
     GaussianInputs,
     GroundTruth,
+    ValueOracle,
     block_errors,
     load_layer,
     make_nice_block,
@@ -55,17 +56,49 @@ def test_torch_modules_with_the_same_parameters_give_the_same_outputs():
     x = np.random.default_rng(1).standard_normal((4, 3, 6))
     by_torch = block.map(torch.from_numpy)(torch.from_numpy(x))
     assert np.allclose(by_torch.numpy(), block(x), atol=1e-13)
-    first, second = torch.nn.Linear(6, 12).double(), torch.nn.Linear(12, 6).double()
-    net = FeedForward(
-        *(
-            parameter.detach().numpy()
-            for parameter in (first.weight.T, first.bias, second.weight.T, second.bias)
-        )
-    )
-    z = torch.from_numpy(x)
-    with torch.no_grad():
-        expected = z + second(torch.nn.functional.gelu(first(z)))
-    assert np.allclose(net(x), expected.numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["ReLU", "GELU", "Tanh"])
+def test_three_torch_modules_become_the_network_that_they_compute(kind):
+    torch = pytest.importorskip("torch")
+    modules = torch.nn.Sequential(
+        torch.nn.Linear(6, 12), getattr(torch.nn, kind)(), torch.nn.Linear(12, 6, bias=False)
+    ).double()
+    net = FeedForward.from_torch(modules, residual=True)
+    x = torch.randn(4, 3, 6, dtype=torch.float64)
+    assert net.activation == kind.lower()
+    assert np.allclose(net(x.numpy()), (x + modules(x)).detach().numpy(), atol=1e-14)
+    assert ValueOracle(net).ask(x.numpy()).shape == x.shape
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_first):
+    torch = pytest.importorskip("torch")
+    options = {"activation": "gelu", "batch_first": batch_first, "norm_first": norm_first}
+    module = torch.nn.TransformerEncoderLayer(6, 2, 12, dropout=0.2, **options)
+    with pytest.raises(ValueError, match="has norms"):
+        Block.from_torch(module)
+    module.norm1, module.norm2 = torch.nn.Identity(), torch.nn.Identity()
+    torch.nn.init.normal_(module.self_attn.in_proj_bias)
+    block = Block.from_torch(module)
+    assert (block.heads, block.network.width) == (2, 12)
+    x = np.random.default_rng(1).standard_normal((4, 3, 6))
+    assert ValueOracle(block).ask(x).shape == x.shape
+    module.linear1.weight.data *= 2  # the block has its own parameters
+    assert not np.allclose(Block.from_torch(module)(x), block(x))
+
+
+def test_torch_modules_that_compute_something_else_are_refused():
+    torch = pytest.importorskip("torch")
+    first, second = torch.nn.Linear(6, 12), torch.nn.Linear(12, 6)
+    with pytest.raises(ValueError, match="none of ReLU"):
+        FeedForward.from_torch([first, torch.nn.GELU(approximate="tanh"), second], residual=True)
+    with pytest.raises(ValueError, match="are needed"):
+        FeedForward.from_torch([first, second], residual=True)
+    first.register_forward_hook(lambda module, given, output: 2 * output)
+    with pytest.raises(ValueError, match="something else"):
+        FeedForward.from_torch([first, torch.tanh, second], residual=True)
 
 
 def test_a_centred_block_is_the_same_function_without_a_bias_of_its_layer():
