@@ -13,7 +13,7 @@ from arena.names import find_name
 from arena.own_files import object_of_file
 from arena.targets import Target
 from attention import Learner
-from attention.validation import require_instance
+from attention.validation import check
 
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
@@ -30,7 +30,7 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
     """
     if names is None:
         return [entry for entry in LEARNERS.values() if entry.by_default]
-    require_instance("names", names, str, needed="a text with commas")
+    check("names", names, str)
     chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:

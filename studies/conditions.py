@@ -14,10 +14,8 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
-    make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
 from runs import Scale, single_thread
@@ -28,11 +26,10 @@ from studies.study import Parameters, Row, Study, Table
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
     "random": make_nice_layer,
-    "diagonal": make_diagonal_layer,
+    "diagonal": lambda **sizes: make_block_diagonal_layer(**sizes, block=1),
     "blocks of 4": lambda **sizes: make_block_diagonal_layer(**sizes, block=4),
     "rank 4": lambda **sizes: make_low_rank_layer(**sizes, rank=4),
     "5 % apart": lambda **sizes: make_close_heads_layer(**sizes, gap=0.05),
-    "values twice": make_repeated_singular_values_layer,
     "affinely dependent": make_affinely_dependent_layer,
     "transformer-shaped": lambda heads, dim, rng: make_transformer_shaped_layer(
         heads=heads, dim=dim, rank=dim // heads, strengths=(2.0, 12.0), rng=rng

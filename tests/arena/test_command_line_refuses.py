@@ -26,8 +26,7 @@ from safetensors.numpy import save_file
 
 import runs.engine
 from arena.cli.main import app, run
-from attention.files import write_examples
-from attention.memory import memory_limited_to
+from attention.files import write_tensors
 from lwe import LWEParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
 
@@ -119,10 +118,7 @@ WRONG = [
     (f"{GIVEN} --heads 2 --tokens 3", "tokens is for examples"),
     (f"{GIVEN} --learner elimination", "attack on hidden parities only"),
     (f"{GIVEN} --learner by-queries", "learns from value queries, which given examples cannot answer"),
-    (
-        "learn --examples-from x.npy A.npy --heads 2",
-        "(n, k, d), examples by tokens by coordinates, is needed",
-    ),
+    ("learn --examples-from x.npy A.npy --heads 2", "A.npy: it holds no examples (y is an array of shape"),
     ("learn --examples-from same.npy x.npy --heads 2", "are all of one input"),
     ("recover model --layers 2", "there is no layer 2, only 0"),
     ("recover model --layers 1-0", "as in 0,2-4"),
@@ -212,7 +208,7 @@ def files(tmp_path_factory):
         maps = {f"layer.0.attention.{part}.weight": np.eye(4) + x[n, :1, :1] for n, part in enumerate(parts)}
         save_file(maps, "model/model.safetensors")
         Path("model/config.json").write_text('{"num_attention_heads": 1}')
-        write_examples("examples.safetensors", x, x)
+        write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
         with pytest.MonkeyPatch.context() as patch:
             compute_here(patch)
@@ -252,8 +248,8 @@ def _in_this_process(monkeypatch):
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))
-    with memory_limited_to(256 << 20):
-        yield
+    monkeypatch.setattr("attention.memory.available_memory", lambda: 256 << 20)
+    yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

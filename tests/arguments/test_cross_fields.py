@@ -58,11 +58,9 @@ def samples(public=SAMPLES.public, labels=SAMPLES.labels):
 
 
 ATTENTION = [
-    (lambda: attention.SliceInputs((2,), ((1, 1),)), "one weight a block"),
     (lambda: attention.PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),
-    (lambda: attention.make_repeated_singular_values_layer(heads=1, dim=4, multiplicity=5), "multiplicity"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
     (lambda: attention.make_transformer_shaped_layer(**SMALL_SHAPE, strengths=(8.0, 2.0)), "strengths"),
     (lambda: attention.check_budget(upper.Newton(heads=1, examples=2), oracle()), "examples"),
