@@ -227,6 +227,7 @@ OWN_DAMAGED = {
     "NaN": '{"format": 1, "kind": "some", "a": NaN}',
     "deep": '{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
     "lone surrogate": "\ud800",
+    "lone surrogate, escaped": '{"format": 1, "kind": "some", "a": "\\ud800"}',
     "a name twice": '{"format": 1, "kind": "some", "kind": "some"}',
     "a name twice inside": '{"format": 1, "kind": "some", "a": [{"b": 1, "b": 1}]}',
     "150 levels": '{"format": 1, "kind": "some", "a": ' + "[" * 150 + "]" * 150 + "}",

@@ -66,11 +66,8 @@ class Peeled(ValueOracle):
 
     def _peeled(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         answers = self._oracle.ask(x)
-        # as if every head gave all tokens equal weights
-        own = x if self._residual else np.zeros_like(x)
-        start = own + x.mean(axis=1, keepdims=True) @ (self._linear - self._residual * np.eye(x.shape[2]))
-        start = np.linalg.solve(self._linear.T, start.reshape(-1, x.shape[2]).T).T
-        behind = self._g.inverse(answers.reshape(start.shape), start).reshape(x.shape)
+        rows = (answers.reshape(-1, x.shape[2]), x.reshape(-1, x.shape[2]))
+        behind = self._g.inverse(*rows).reshape(x.shape)
         if not np.isfinite(behind).all():
             raise NoPreimage("An answer has no preimage near its token: shorter differences are needed.")
         z = behind @ self._linear

@@ -102,6 +102,14 @@ def test_a_block_whose_attention_has_no_residual_is_read_as_a_function():
     assert function_error(fit, block, 2) < 1e-7
 
 
+def test_a_block_whose_network_has_no_residual_ends_with_a_reason():
+    nice = make_nice_block(heads=2, dim=16, width=32, rng=3)
+    block = Block(nice.layer, replace(nice.network, residual=False))
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=1)
+    assert fit.outcome.succeeded or fit.trace[-1].name.endswith("no attention layer was found.")
+    assert any(step.name == "Linear part" for step in fit.trace)
+
+
 def test_a_causal_block_is_found_to_be_causal():
     nice = make_nice_block(heads=2, dim=16, width=32, rng=4)
     block = Block(replace(nice.layer, causal=True), nice.network)
