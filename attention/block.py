@@ -1,18 +1,17 @@
 """Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import to_numpy
+from attention.conversion import convert_torch_module, require_same
 from attention.errors import ParameterErrors, parameter_errors
 from attention.feed_forward import Activation, FeedForward
-from attention.files import FilePath, read_tensors, write_tensors
-from attention.foreign import guarded, wrong
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
@@ -56,6 +55,36 @@ class Block:
                 f"The layer has {self.layer.dim} coordinates and the network {self.network.dim}: the same are needed."
             )
 
+    @classmethod
+    def from_torch(cls, module: Any) -> "Block":
+        """The block of a ``torch.nn.TransformerEncoderLayer`` whose `norm1` and `norm2` are ``torch.nn.Identity()``.
+
+        The parameters become float64, and dropout is left out. A ValueError if the module has norms, is of another
+        class, or computes something else on random tokens.
+        """
+        torch = sys.modules.get("torch")  # a caller with such a module has imported torch
+        if torch is None or type(module) is not torch.nn.TransformerEncoderLayer:
+            raise ValueError(f"module is a {type(module).__qualname__}: a TransformerEncoderLayer is needed.")
+        if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
+            raise ValueError(
+                "The module has norms, and a block has none: make norm1 and norm2 torch.nn.Identity()."
+            )
+        attended = module.self_attn
+        parts = [module.linear1, module.activation, module.linear2]
+        block = cls(convert_torch_module(attended).layer, FeedForward.from_torch(parts, residual=True))
+
+        def answer(copy: Any, x: Any) -> Any:
+            order = (0, 1, 2) if attended.batch_first else (1, 0, 2)
+            for part in copy.modules():  # the fast path of evaluation mode needs norms
+                part.training = True
+                if isinstance(part, torch.nn.Dropout):
+                    part.p = 0.0
+            copy.self_attn.dropout = 0.0
+            return copy(x.permute(order)).permute(order)
+
+        require_same(module, block, answer)
+        return block
+
     @property
     def dim(self) -> int:
         """The number d of coordinates of a token."""
@@ -65,6 +94,16 @@ class Block:
     def heads(self) -> int:
         """The number m of heads."""
         return self.layer.heads
+
+    @property
+    def biased(self) -> bool:
+        """Whether the attention has biases."""
+        return self.layer.biased
+
+    @property
+    def causal(self) -> bool:
+        """Whether the attention has a causal mask."""
+        return self.layer.causal
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The outputs on the token matrices `x`, in the array type of `x`."""
@@ -217,37 +256,3 @@ def block_errors(fitted: Block, truth: Block) -> BlockErrors:
     return BlockErrors(
         parameter_errors(fitted.layer, truth.layer), network_errors(fitted.network, truth.network)
     )
-
-
-@checked
-def save_block(path: FilePath, block: Block) -> None:
-    """Write a block: the tensors of its layer, those of its network, and what it is."""
-    tensors = {**block.layer.parameters, **block.network.parameters}
-    about = {
-        "activation": block.network.activation,
-        "residuals": [block.residual, block.network.residual],
-        "causal": block.layer.causal,
-    }
-    write_tensors(path, "block", {name: to_numpy(array) for name, array in tensors.items()}, about)
-
-
-@checked
-def load_block(path: FilePath) -> Block:
-    """Read a file of `save_block`; a FileFormatError says what is wrong with another."""
-    path = Path(path)
-    stored = read_tensors(path, kind="block")
-    about, tensors = stored.metadata, stored.tensors
-    residuals = about.get("residuals")
-    if not isinstance(residuals, list) or len(residuals) != 2:
-        raise wrong(path, "residuals of the layer and of the network are needed")
-
-    def made() -> Block:
-        layer = AttentionLayer(
-            **{name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}, causal=about["causal"]
-        )
-        parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
-        network = FeedForward(**parts, activation=about["activation"], residual=residuals[1])
-        return Block(layer, network, residual=residuals[0])
-
-    block: Block = guarded(path, "its tensors make no block", made)
-    return block
