@@ -1,4 +1,7 @@
-"""Which heads meet the non-degeneracy conditions as d grows: random, structured, and imported ones."""
+"""Who meets the non-degeneracy conditions.
+
+Do random, structured and imported heads meet the non-degeneracy conditions as d grows?
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +24,9 @@ from attention import (
 from runs import Scale, single_thread
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
+
+NEEDS = ("torch",)
 
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
@@ -46,7 +51,7 @@ _MEASURES = {
 }
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     if scale is Scale.QUICK:
         draws = {16: 40, 32: 40, 64: 16}
         few, trained = dict.fromkeys((16, 64), 2), dict.fromkeys((16, 32), 1)
@@ -61,7 +66,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     ]
 
 
-def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
+def measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
     """Over the layers: how many meet every condition, and medians of the measures of the worst head or pair."""
     reports, losses = [], []
     for _ in range(draws):
@@ -128,7 +133,7 @@ def _share(rows: Iterable[Row], name: str = "met") -> str:
     return f"{sum(row[name] for row in rows)} of {sum(row['draws'] for row in rows)}"
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     random, untrained, trained = (
         chosen(rows, family=name) for name in ("random", "imported, untrained", "imported, recall")
     )
@@ -143,7 +148,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Every family at its largest d, and the trained layers at each d."""
     largest = {family: max(row["dim"] for row in own) for (family,), own in grouped(rows, "family").items()}
     shown = [
@@ -153,23 +158,10 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"families": table(shown, {"heads": "family", "d": "dim"}, {"all hold": _share, **measured})}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     panels = []
     for title in _MEASURES:
         curves = {family: curve(own, "dim", title) for (family,), own in grouped(rows, "family").items()}
         curves["threshold"] = curve(rows, "dim", f"threshold of {title}")
         panels.append(Panel("d", title, curves, log_x=True))
     return line_figure(panels, columns=2)
-
-
-STUDY = Study(
-    name="conditions",
-    title="Who meets the non-degeneracy conditions",
-    question="Do random, structured and imported heads meet the non-degeneracy conditions as d grows?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    needs=("torch",),
-)

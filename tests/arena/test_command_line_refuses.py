@@ -72,7 +72,7 @@ FILES += [
     f"{stem}{end}" for stem in ("empty", "half", "random") for end in (".safetensors", ".npy", ".sqlite")
 ]
 # who asks for hours of work gets them: not tried with what is huge
-WORK = {"budget", "timeout", "adam", "work", "seeds", "examples"}
+WORK = {"budget", "timeout", "work", "seeds", "examples"}
 for kind in ("parity", "pair", "token-parity", "hidden-gate"):
     CALLS[f"generate sq-{kind}"] = "--dim 8 --out new.safetensors"
 for kind in ("bump", "two-slope", "designed-steps", "centre-threshold"):
@@ -98,6 +98,10 @@ WRONG = [
     ("inspect model --layer 3", "has no layer 3"),
     ("inspect nice.safetensors --heads 2", "--heads is for a model's checkpoint"),
     ("inspect nice.safetensors --layer 0", "no attention layer named as in BERT"),
+    ("learn x.npy y.npy", "--examples-from X.npy Y.npy"),
+    ("linear learn x.npy y.npy z.npy", "--examples-from X.npy Y.npy"),
+    ("learn x.npy", "--examples-from X.npy Y.npy"),
+    ("learn own.py", "--ask own.py:NAME"),
     ("learn nice.safetensors --learner nwton", "'newton'"),
     ("learn nice.safetensors --learner newton,linear", "learn runs one"),
     ("learn nice.safetensors --learner linear -o f.safetensors", "fits no attention layer"),
@@ -109,7 +113,6 @@ WRONG = [
     ("generate from-checkpoint model --layer 0 -o model/model.safetensors", "take the place of what is read"),
     ("learn nice.safetensors --heads 0", "--heads is 0: a whole number of at least 1"),
     ("learn nice.safetensors --engine numpy --device cuda", "NumPy computes on the CPU"),
-    ("learn x.npy", "x.npy holds an array and no layer: give examples as two files"),
     ("learn", "the file of a layer or instance, or of examples x and y, or --examples-from X.npy Y.npy"),
     ("learn examples.safetensors --examples-from x.npy x.npy", "two things to learn from"),
     ("learn examples.safetensors --heads 2 -o examples.safetensors", "would take the place"),
@@ -153,7 +156,7 @@ WRONG = [
     ("curves sq --tau nan", "--tau is 'nan'"),
     ("curves sq --oracle delphi", "reference, most-preserving, exact, honest"),
     ("curves lwr --n 4,x", "whole numbers with commas"),
-    ("curves lwr --attacks bkv", "'bkw'"),
+    ("curves lwr --attacks bkv", "'bkv' is no attack"),
     ("curves learner-side --dims 8 --heads 16", "two targets"),
     ("curves examples", "Missing argument"),
     ("curves examples x.npy", "give examples as two files"),
@@ -166,7 +169,7 @@ WRONG = [
     ("linear learn linear.safetensors --dim 4", "dim and heads are for what is drawn at random"),
     ("linear learn --examples 1000000000000", "of memory"),
     ("linear certify --data boolean --domain gaussian", "give dim a number"),
-    ("linear experiment nothing", "'nothing' is no experiment"),
+    ("linear experiment nothing", "'linear-nothing'"),
 ]
 if TORCH:
     WRONG += [

@@ -151,7 +151,7 @@ def test_it_says_why_a_certificate_is_left_out(cli, files, monkeypatch):
     arguments = ["learn", "--examples-from", *files, "--heads", 2]
     assert json.loads(cli(*arguments, "--json").out)["uncertified"] == ""
     assert "is left out: the fit did not succeed." in cli(*arguments, "--work", 1).out
-    monkeypatch.setattr("arena.given_examples._MOST_CERTIFIED", 71)
+    monkeypatch.setattr("arena.sources._MOST_CERTIFIED", 71)
     assert "is left out: Theta and c have 72 entries, and more than 71 take minutes" in cli(*arguments).out
 
 
