@@ -1,7 +1,7 @@
 """Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from attention.foreign import guarded, wrong
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
+from attention.norm import Norm
 from attention.validation import PositiveInt, checked, random_generator
 
 
@@ -49,6 +50,7 @@ class Block:
     layer: AttentionLayer
     network: FeedForward
     residual: bool = True
+    norms: tuple[Norm, Norm] | None = None
 
     def __post_init__(self) -> None:
         if self.layer.dim != self.network.dim:
@@ -68,29 +70,48 @@ class Block:
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The outputs on the token matrices `x`, in the array type of `x`."""
+        if self.norms is not None:
+            z = x + self.layer(self.norms[0](x))
+            return z + replace(self.network, residual=False)(self.norms[1](z))
         attended = self.layer(x)
         return self.network(x + attended if self.residual else attended)
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "Block":
         """The same block with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return Block(self.layer.map(convert), self.network.map(convert), self.residual)
+        return replace(self, layer=self.layer.map(convert), network=self.network.map(convert))
 
     def centred(self) -> "Block":
-        """The same function with a layer that has no bias b, where both residuals are there; else the block itself."""
-        bias, network = self.layer.bias, self.network
-        if bias is None or not (self.residual and network.residual):
-            return self
-        moved = FeedForward(
-            network.w1,
-            network.b1 + bias @ network.w1,
-            network.w2,
-            network.b2 + bias,
-            network.activation,
-        )
-        layer = AttentionLayer(self.layer.theta, self.layer.w, self.layer.key_bias, causal=self.layer.causal)
-        return Block(layer, moved)
+        """The same function in a normal form: with no bias b of the layer where both residuals are there.
 
+        Behind norms, gains and offsets go into the next matrices. A LayerNorm takes means off, so matrices lose theirs
+        on the side of tokens, and b its own, which goes to b2.
+        """
+        layer, network = self.layer, self.network
+        if self.norms is not None:
+            return self._without_gains(*self.norms)
+        if layer.bias is None or not (self.residual and network.residual):
+            return self
+        moved = replace(network, b1=network.b1 + layer.bias @ network.w1, b2=network.b2 + layer.bias)
+        return Block(AttentionLayer(layer.theta, layer.w, layer.key_bias, causal=layer.causal), moved)
+
+    def _without_gains(self, first: Norm, second: Norm) -> "Block":
+        layer, network, d = self.layer, self.network, self.dim
+        mean = np.ones((d, d)) / d if first.centred else np.zeros((d, d))
+        into, onto = ((np.eye(d) - mean) * norm.gain for norm in (first, second))
+        key_bias = first.offset @ layer.theta + (0.0 if layer.key_bias is None else layer.key_bias)
+        bias = first.offset @ layer.w.sum(axis=0) + (0.0 if layer.bias is None else layer.bias)
+        layer = AttentionLayer(
+            into @ layer.theta @ into.T, into @ layer.w, key_bias @ into.T, bias - bias @ mean, causal=layer.causal
+        )
+        network = replace(
+            network,
+            w1=onto @ network.w1,
+            b1=network.b1 + second.offset @ network.w1,
+            b2=network.b2 + bias @ mean,
+        )
+        plain = (Norm.plain(d, norm.eps, centred=norm.centred) for norm in (first, second))
+        return replace(self, layer=layer, network=network, norms=tuple(plain))
 
 @checked
 def make_nice_network(

@@ -11,7 +11,7 @@ from attention._arrays import as_floating, namespace
 from attention.layer import own_arrays, require_no_overflow, writeable
 from attention.validation import checked
 
-Activation = Literal["relu", "gelu", "tanh"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "tanh"]
 """ReLU, max(t, 0); GELU, t Phi(t) with Phi the normal distribution function; the hyperbolic tangent."""
 
 
@@ -114,6 +114,10 @@ def activation(name: Activation, t: Shaped[Any, "*n"], *, derivative: bool = Fal
     if name == "tanh":
         value = xp.tanh(t)
         return 1 - value**2 if derivative else value
+    if name == "gelu_tanh":
+        root, cubic = (2 / np.pi) ** 0.5, 0.044715
+        share = (1 + xp.tanh(root * (t + cubic * t**3))) / 2
+        return share + t * 2 * share * (1 - share) * root * (1 + 3 * cubic * t**2) if derivative else t * share
     if isinstance(t, np.ndarray):
         from scipy.special import ndtr  # exact for negative t, where 1 + erf cancels
 

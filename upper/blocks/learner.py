@@ -17,6 +17,8 @@ from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import judge_block
+from upper.blocks.pre_norm import behind_norms
+from upper.blocks.sphere import find_sphere
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
 from upper.blocks.token_map import TokenMap, signs_from
@@ -91,8 +93,12 @@ class BlockByQueries(LearnerBase):
         within = oracle if budget is None else oracle.limited(budget)
         block, ended = None, Verdict(Outcome.NO_BLOCK)
         try:
-            g = read_token_map(one_token(within), oracle.dim, random, recorder)
-            if isinstance(g, NoNetwork):
+            ask = one_token(within)
+            sphere = find_sphere(ask, oracle.dim, random)
+            g = None if sphere else read_token_map(ask, oracle.dim, random, recorder)
+            if sphere:
+                block, ended = behind_norms(within, sphere, random, recorder)
+            elif isinstance(g, NoNetwork):
                 recorder.step(g.value)
             else:
                 block, ended = _behind(within, g, random, recorder)

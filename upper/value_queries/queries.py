@@ -144,6 +144,7 @@ class LastRows(ValueOracle):
     def __init__(self, oracle: ValueOracle) -> None:
         self._oracle = oracle
         self._prepare(self._unmasked, oracle.tokens, oracle.dim, 0.0, None, None)
+        self.longest = oracle.longest
 
     @property
     def remaining(self) -> int | None:
@@ -288,6 +289,8 @@ class _Search:
     #: gaps of nice layers are .1 against 3e-15
     gap: float = 1e-10
     counted: float = 2.0
+    #: tokens have this many times the scale at most, in all steps that follow
+    tokens: float = 4.5
 
 
 _SEARCH = _Search()
@@ -327,6 +330,7 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
                 return 0.0
         return size
 
+    most = np.inf if pairs.oracle.longest is None else pairs.oracle.longest / by.tokens
     powers = [sign * power for power in range(by.doublings) for sign in (1, -1)][1:]
     seen = ((2.0**power, size) for power in powers if (size := smooth(2.0**power)))
     distance, here = next(seen, (1.0, 0.0))
@@ -334,6 +338,8 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
         return None
     factor = 0.5 if odd(2 * distance)[0] < 2 * by.bent * here else 2.0
     for _ in range(by.doublings):
+        if distance * factor > most:
+            return most
         there, _ = odd(distance * factor)
         near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
