@@ -306,7 +306,10 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     """
     d, by = pairs.oracle.dim, _SEARCH
     directions = orthonormal(rng, min(by.rays + 1, d), d)
-    delta, rays = directions[0], directions[-by.rays :]
+    # what is asked of bounded tokens is asked of the longest; a logit is of the order of distance times difference
+    most = None if pairs.oracle.longest is None else pairs.oracle.longest / by.tokens
+    unit = 1.0 if most is None else most
+    delta, rays = unit * directions[0], directions[-by.rays :]
     entries = float(np.sqrt(2 * len(rays) * d))
 
     def odd(distance: float) -> tuple[float, np.ndarray]:
@@ -330,21 +333,20 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
                 return 0.0
         return size
 
-    most = np.inf if pairs.oracle.longest is None else pairs.oracle.longest / by.tokens
     powers = [sign * power for power in range(by.doublings) for sign in (1, -1)][1:]
-    seen = ((2.0**power, size) for power in powers if (size := smooth(2.0**power)))
-    distance, here = next(seen, (1.0, 0.0))
+    distances = [unit * 2.0**power for power in powers if most is None or power <= 0]
+    distance, here = next(((at, size) for at in distances if (size := smooth(at))), (unit, 0.0))
     if not here:
         return None
     factor = 0.5 if odd(2 * distance)[0] < 2 * by.bent * here else 2.0
     for _ in range(by.doublings):
-        if distance * factor > most:
+        if most is not None and distance * factor > most:
             return most
         there, _ = odd(distance * factor)
         near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
         if not there or (far < 2 * by.bent * near) != (factor < 1):
-            return float(np.sqrt(distance if factor > 1 else distance * factor))
+            return float(np.sqrt(unit * (distance if factor > 1 else distance * factor)))
         distance, here = distance * factor, there
     return None
 
