@@ -13,6 +13,7 @@ from upper.blocks.normed_signs import turn_signs
 from upper.blocks.one_token import one_token
 from upper.blocks.peel import NoPreimage
 from upper.blocks.sphere import Sphere
+from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
 from upper.blocks.sphere_network import read_sphere
 from upper.value_queries import ByQueries
 
@@ -30,7 +31,7 @@ def behind_norms(
     """The block behind a map of the sphere, and its verdict; None if a step fails, which the trace shows."""
     ask = one_token(oracle)
     failed = None, Verdict(Outcome.NO_BLOCK)
-    read = read_sphere(sphere, rng, recorder)
+    read = (read_piecewise if is_piecewise(sphere, rng) else read_sphere)(sphere, rng, recorder)
     if read is None:
         return failed
     g, off = turn_signs(read, Norm.plain(sphere.dim, 0.0, centred=sphere.centred), ask, rng)
