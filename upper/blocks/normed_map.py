@@ -11,6 +11,7 @@ from upper.blocks.token_map import TokenMap
 _STEPS, _HALVINGS = 60, 30
 _SOLVED, _FOUND = 1e-14, 1e-9
 _AT_ONCE = 2**22
+_PATHS = (8, 64)
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,26 @@ class NormedMap:
         return replace(self, norm=replace(self.norm, eps=eps))
 
     def inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The z with z + N(n(z)) = y near that of equal tokens x, by Newton's method; NaN where none is found."""
+        """The z with z + N(n(z)) = y near that of equal tokens x; NaN where none is found.
+
+        Newton's method; where it fails, it follows the straight path of answers from that to equal tokens.
+        """
         z = self.attended(x)
+        z, found = self._by_newton(y, z)
+        for steps in _PATHS:
+            rows = np.flatnonzero(~found)
+            if not len(rows):
+                break
+            on_path = self.attended(x[rows])
+            start = self.behind(on_path)
+            for share in np.arange(1, steps + 1) / steps:
+                on_path, reached = self._by_newton(start + share * (y[rows] - start), on_path)
+            z[rows], found[rows] = on_path, reached
+        z[~found] = np.nan
+        return z
+
+    def _by_newton(self, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        z = z.copy()
         off = y - self.behind(z)
         size = np.linalg.norm(off, axis=1)
         scale = 1 + np.linalg.norm(y, axis=1)
@@ -69,8 +88,7 @@ class NormedMap:
                 if not len(left):
                     break
             moving = np.delete(moving, left)
-        z[size > _FOUND * scale] = np.nan
-        return z
+        return z, size <= _FOUND * scale
 
 
 def find_eps(g: NormedMap, ask, dim: int, rng: np.random.Generator) -> float:

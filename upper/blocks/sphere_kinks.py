@@ -33,7 +33,7 @@ class _Search:
     #: a Jacobian without a kink on the way is explained by the kinks between it and its neighbour to this
     explained: float = 1e-5
     #: circles at most, random points for every unknown over d, and what is left where no neuron is missing
-    circles: int = 6
+    circles: int = 8
     points: float = 1.5
     complete: float = 1e-3
 
@@ -71,10 +71,9 @@ class _Circle:
     jumps: Float[np.ndarray, "p d"]  #: of the derivative in the angle
 
 
-def _find_kinks(sphere: Sphere, rng: np.random.Generator) -> _Circle | None:
-    """All kinks on a random great circle, by bisection until every piece has four points; None if two are too near."""
+def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.Generator) -> _Circle | None:
+    """All kinks on a great circle, by bisection until every piece has four points; None if two are too near."""
     by = _SEARCH
-    basis = sphere.basis(rng)[:2]
     angles = np.sort(2 * np.pi * (np.arange(by.grid) + rng.random()) / by.grid)
     values = sphere(np.sqrt(sphere.dim) * _on_circle(basis, angles))
     while True:
@@ -161,8 +160,10 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
     by, d = _SEARCH, sphere.dim
     u, a, v = np.zeros((0, d)), np.zeros(0), np.zeros((0, d))
     space = sphere.basis(rng)
+    plane = space[:2]
     for _ in range(by.circles):
-        circle = _find_kinks(sphere, rng)
+        circle = _find_kinks(sphere, plane, rng)
+        plane = sphere.basis(rng)[:2]
         if circle is None:
             continue
         new = _neurons(sphere, circle, space, rng)
@@ -183,6 +184,9 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
         if left < by.complete:
             h = len(u)
             return TokenMap("relu", u, a, solved[:h], space.T @ solved[h:-1], solved[-1])
+        # a neuron that is missing is on, or off, where least is explained: the next circle leads through that point
+        worst = n[np.linalg.norm(values - design @ solved, axis=1).argmax()]
+        plane = np.linalg.qr(np.stack([worst, plane[1]]).T)[0].T
     return None
 
 
