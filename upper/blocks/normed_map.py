@@ -54,7 +54,8 @@ class NormedMap:
             start = self.behind(on_path)
             for share in np.arange(1, steps + 1) / steps:
                 on_path, reached = self._by_newton(start + share * (y[rows] - start), on_path)
-            z[rows], found[rows] = on_path, reached
+                rows, start, on_path = rows[reached], start[reached], on_path[reached]
+            z[rows], found[rows] = on_path, True
         z[~found] = np.nan
         return z
 
